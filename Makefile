@@ -1,0 +1,65 @@
+# Everything a fresh clone needs: Python >= 3.11, make and the package registries.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+STAMP := $(VENV)/.installed
+# Installs the locks; the same version stands in the dev group, so that the sync keeps it.
+UV_VERSION := 0.13.8
+
+.PHONY: help install demo test check test-e2e bench generate verify lock format clean
+
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
+
+install: $(STAMP) ## Make .venv with everything in it
+
+$(STAMP): requirements.lock requirements-dev.lock pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Trellis needs Python >= 3.11; {sys.executable} is {v.major}.{v.minor}: set PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test "$$($(UV) --version 2>/dev/null | cut -d' ' -f2)" = "$(UV_VERSION)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: install ## See it work: a real control plane, 20 simulated nodes, the services
+	@$(BIN)/trellis demo $(ARGS)
+
+check: install ## Lint, types, boundaries, unit and contract tests (fast: all day long)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/pytest -q tests/unit tests/contract -n 2
+
+test: check ## Everything CI runs: check, the built wheel, real nats-server, real kube-apiserver
+	@$(BIN)/trellis dev tools
+	@$(BIN)/pytest -q tests/integration -n 2 --dist loadgroup
+
+test-e2e: install ## What needs more tools than `make test`
+	@$(BIN)/python tests/e2e/run.py
+
+bench: install ## Every benchmark, printed with the machine it ran on
+	@$(BIN)/python bench/provision.py
+
+generate: install ## Write the generated files (event schemas)
+	@$(BIN)/python -m trellis.events.generate deploy/events
+
+verify: install ## Fail if a generated file differs from what `make generate` writes
+	@$(BIN)/python -m trellis.events.generate --check deploy/events
+
+format: install ## Format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: ## Resolve the dependencies anew into the hashed locks
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml -o requirements.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml --all-extras --group dev -o requirements-dev.lock
+
+clean: ## Remove .venv and caches of this checkout
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -1,0 +1,65 @@
+"""CloudEvents 1.0 in JSON, structured mode: the envelope of every message on the bus.
+
+In: a fact and who says it. Out: the envelope that is published, and back. Called by ``trellis.bus``.
+Readers ignore attributes they do not know; a type only ever gains optional fields.
+Source: CloudEvents specification 1.0.2, sections 3 and 3.1; the distributed tracing extension.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+CONTENT_TYPE = "application/cloudevents+json"
+
+
+class FactData(BaseModel):
+    """Base of the data of every fact: frozen, and forgiving about fields of a newer writer."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    noun: ClassVar[str]
+    fact: ClassVar[str]
+    version: ClassVar[int] = 1
+
+    def key(self) -> tuple[str, ...]:
+        """Return the names that end the subject: what the fact is about, most general first."""
+        raise NotImplementedError
+
+
+D = TypeVar("D", bound=BaseModel)
+
+
+class CloudEvent(BaseModel, Generic[D]):
+    """One message: CloudEvents' required attributes, time, trace context and the data.
+
+    ``id`` is the JetStream dedup id (``Nats-Msg-Id``) too; ``subject`` is the unescaped key joined by ``/``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    specversion: Literal["1.0"] = "1.0"
+    id: str = Field(min_length=1)
+    source: str = Field(min_length=1)
+    type: str = Field(min_length=1)
+    subject: str | None = None
+    time: datetime
+    datacontenttype: Literal["application/json"] = "application/json"
+    traceparent: str | None = None
+    tracestate: str | None = None
+    data: D
+
+
+RawCloudEvent = CloudEvent[Any]
+
+
+def event_type(model: type[FactData]) -> str:
+    """Return the CloudEvents type of a fact: ``dev.trellis.<noun>.<fact>.v<version>``."""
+    return f"dev.trellis.{model.noun}.{model.fact}.v{model.version}"
+
+
+def event_source(cluster: str, service: str) -> str:
+    """Return the CloudEvents source: ``/trellis/<cluster>/<service>``."""
+    return f"/trellis/{cluster}/{service}"

@@ -1,0 +1,141 @@
+"""The one table of types, subjects, streams and owners; nothing else spells a subject.
+
+Pure. In: cluster, fact, names. Out: NATS subjects and back. Called by ``trellis.bus``, the generator of schemas, tests.
+Invariant: ``unescape(escape(s)) == s`` for every string, and ``escape(s)`` is one NATS token.
+Source: NATS subject rules (tokens are separated by dots; ``*``, ``>`` and white space are not allowed in them).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.events.envelope import FactData, event_type
+from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
+from trellis.events.rollout import RolloutHalted, RolloutResumed
+
+STREAM_EVENTS: Final = "TRELLIS_EVENTS"
+STREAM_DEAD: Final = "TRELLIS_DEAD"
+STREAM_LATTICE: Final = "TRELLIS_LATTICE"
+
+ROOT_EVENTS: Final = "trellis.evt"
+ROOT_DEAD: Final = "trellis.dead"
+ROOT_LATTICE: Final = "trellis.lattice"
+
+STREAM_SUBJECTS: Final[dict[str, str]] = {
+    STREAM_EVENTS: f"{ROOT_EVENTS}.>",
+    STREAM_LATTICE: f"{ROOT_LATTICE}.>",
+    STREAM_DEAD: f"{ROOT_DEAD}.>",
+}
+
+NODE_WATCHER: Final = "node_watcher"
+PROVISIONER: Final = "provisioner"
+
+
+@dataclass(frozen=True, slots=True)
+class FactSpec:
+    """One row of the table: a fact's model, the service that alone says it, and its stream."""
+
+    model: type[FactData]
+    owner: str
+    stream: str = STREAM_EVENTS
+
+    @property
+    def type(self) -> str:
+        """CloudEvents type."""
+        return event_type(self.model)
+
+    @property
+    def tokens(self) -> str:
+        """The two subject tokens that name the fact: ``<noun>.<fact>``."""
+        return f"{self.model.noun}.{self.model.fact}"
+
+
+FACTS: Final[tuple[FactSpec, ...]] = (
+    FactSpec(NodeOptedIn, NODE_WATCHER),
+    FactSpec(NodeOptedOut, NODE_WATCHER),
+    FactSpec(NodeReplaced, NODE_WATCHER),
+    FactSpec(NodeGone, NODE_WATCHER),
+    FactSpec(NodeReady, NODE_WATCHER),
+    FactSpec(ProvisionStarted, PROVISIONER),
+    FactSpec(ProvisionSucceeded, PROVISIONER),
+    FactSpec(ProvisionFailed, PROVISIONER),
+    FactSpec(ProvisionRemoved, PROVISIONER),
+    FactSpec(RolloutHalted, PROVISIONER),
+    FactSpec(RolloutResumed, PROVISIONER),
+)
+
+_BY_MODEL: Final = {spec.model: spec for spec in FACTS}
+_BY_TYPE: Final = {spec.type: spec for spec in FACTS}
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]")
+_ESCAPED = re.compile(r"=([0-9A-F]{2})")
+_EMPTY: Final = "="
+
+
+def escape(name: str) -> str:
+    """Return a name as one NATS token: letters, digits, ``_`` and ``-`` as they are, other bytes as ``=XX``.
+
+    ``XX`` are two upper-case hex digits of each UTF-8 byte; the empty string becomes ``=``. A node called
+    ``ip-10-0-0-1.ec2.internal`` is ``ip-10-0-0-1=2Eec2=2Einternal``.
+    """
+    if not name:
+        return _EMPTY
+    return "".join(
+        char if _PLAIN.match(char) else "".join(f"={byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+        for char in name
+    )
+
+
+def unescape(token: str) -> str:
+    """Return the name that :func:`escape` was given.
+
+    Raises:
+        ValueError: the token is none that ``escape`` makes.
+    """
+    if token == _EMPTY:
+        return ""
+    raw = bytearray()
+    position = 0
+    while position < len(token):
+        if match := _ESCAPED.match(token, position):
+            raw.append(int(match[1], 16))
+            position = match.end()
+        elif _PLAIN.match(token[position]):
+            raw += token[position].encode()
+            position += 1
+        else:
+            break
+    name = raw.decode("utf-8", "surrogatepass") if position == len(token) else ""
+    if escape(name) != token:
+        message = f"{token!r} is no escaped name"
+        raise ValueError(message)
+    return name
+
+
+def spec_of(model: type[FactData]) -> FactSpec:
+    """Return the row of a fact's model; KeyError for a model that is not in the table."""
+    return _BY_MODEL[model]
+
+
+def spec_of_type(ce_type: str) -> FactSpec | None:
+    """Return the row of a CloudEvents type, None for a type this version does not know."""
+    return _BY_TYPE.get(ce_type)
+
+
+def fact_subject(cluster: str, fact: FactData) -> str:
+    """Return the subject a fact is published on: ``trellis.evt.<cluster>.<noun>.<fact>.<key…>``."""
+    spec = spec_of(type(fact))
+    return ".".join((ROOT_EVENTS, escape(cluster), spec.tokens, *map(escape, fact.key())))
+
+
+def fact_filter(cluster: str, model: type[FactData]) -> str:
+    """Return the subject filter of all facts of one model in a cluster."""
+    return f"{ROOT_EVENTS}.{escape(cluster)}.{spec_of(model).tokens}.>"
+
+
+def dead_subject(cluster: str, service: str, noun: str, key: tuple[str, ...]) -> str:
+    """Return the subject of a message a service gave up on: ``trellis.dead.<cluster>.<service>.<noun>.<key…>``."""
+    return ".".join((ROOT_DEAD, escape(cluster), escape(service), escape(noun), *map(escape, key or ("",))))

@@ -1,0 +1,87 @@
+"""Every label, annotation, field manager and object name that Trellis writes or reads, spelt once.
+
+Pure: strings in, strings out. Called by services, the command line and tests; nothing else spells these names.
+Invariant: each function returns a name Kubernetes accepts, whatever valid name it was given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+FIELD_MANAGER_NODE_WATCHER: Final = "trellis.dev/node-watcher"
+FIELD_MANAGER_PROVISIONER: Final = "trellis.dev/provisioner"
+
+# --- KWasm's names: kept, because users' nodes and manifests carry them ---
+ANNOTATION_OPT_IN: Final = "kwasm.sh/kwasm-node"
+LABEL_PROVISIONED: Final = "kwasm.sh/kwasm-provisioned"
+"""Label of a provisioned node; its value is the node's name (shortened past 63 characters). The annotation of the
+same key then carries the whole name."""
+LABEL_JOB: Final = "kwasm.sh/job"
+JOB_CONTAINER: Final = "kwasm-provision"
+JOB_SUFFIX: Final = "provision-kwasm"
+
+# --- our own, on Nodes ---
+LABEL_WASM_READY: Final = "trellis.dev/wasm"
+WASM_READY: Final = "ready"
+ANNOTATION_DIGEST: Final = "trellis.dev/kwasm-digest"
+"""What was installed: digest of the installer's specification (16 hex digits)."""
+ANNOTATION_VERIFIED: Final = "trellis.dev/verified"
+"""What was proved: ``canary``, ``handler`` or ``job``."""
+ANNOTATION_NODE_UID: Final = "trellis.dev/node-uid"
+"""Uid of the Node the other marks were made for: a node replaced under the same name starts from nothing."""
+ANNOTATION_FAILURE: Final = "trellis.dev/provision-failure"
+"""Why the last attempt failed, for people: reason, and the installer's own last log lines."""
+ANNOTATION_FAILED_ATTEMPT: Final = "trellis.dev/provision-failed-attempt"
+"""``<digest>/<attempt>/<unix seconds>`` of the last failure: counts attempts over restarts."""
+
+# --- our own, on installer Jobs ---
+LABEL_NODE_UID: Final = "trellis.dev/node-uid"
+LABEL_DIGEST: Final = "trellis.dev/digest"
+LABEL_OPERATION: Final = "trellis.dev/operation"
+LABEL_ATTEMPT: Final = "trellis.dev/attempt"
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "trellis"
+ANNOTATION_NODE: Final = "trellis.dev/node"
+"""Whole name of the node a Job works on (a label value holds only 63 characters)."""
+ANNOTATION_HANDLER: Final = "trellis.dev/handler"
+"""Runtime handler the installer promises; absent for a legacy image of which none is known."""
+ANNOTATION_TRACEPARENT: Final = "trellis.dev/traceparent"
+ANNOTATION_JOB_FAILURE: Final = "trellis.dev/failure"
+"""The provisioner's verdict on a failed Job: ``<Reason>: <message>``. Written before the fact is said."""
+
+# --- containers and ledger ---
+NODE_ROOT: Final = "/mnt/node-root"
+LEDGER: Final = "trellis-rollout-ledger"
+LEASE_PREFIX: Final = "trellis-"
+
+_LABEL_VALUE_MAX: Final = 63
+_NODE_PART_MAX: Final = 30
+_HASH_LENGTH: Final = 10
+
+
+def short_hash(*parts: str) -> str:
+    """Return the first 10 hex digits of the SHA-256 over the parts, which are kept apart by a zero byte."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def provisioned_label_value(node: str) -> str:
+    """Return the value of :data:`LABEL_PROVISIONED` for a node name of up to 253 characters.
+
+    A name that fits is used as it is (KWasm's behaviour). A longer one: its first 52 characters, ``-`` and a hash,
+    63 characters in all.
+    """
+    if len(node) <= _LABEL_VALUE_MAX:
+        return node
+    return f"{node[: _LABEL_VALUE_MAX - _HASH_LENGTH - 1]}-{short_hash(node)}"
+
+
+def installer_job_name(node: str, uid: str, digest: str, operation: str, attempt: int) -> str:
+    """Return the name of the Job that works on one node: ``<node, ≤ 30>-<h10>-provision-kwasm``, ≤ 57 characters.
+
+    The hash is over uid, digest, operation and attempt: a Job is immutable, so each of them makes a new one. Dots
+    become dashes, because a pod's host name must be one DNS label.
+    """
+    part = re.sub(r"[^a-z0-9-]", "-", node.lower())[:_NODE_PART_MAX].strip("-") or "node"
+    return f"{part}-{short_hash(uid, digest, operation, str(attempt))}-{JOB_SUFFIX}"
