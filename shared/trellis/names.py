@@ -54,6 +54,8 @@ ANNOTATION_JOB_FAILURE: Final = "trellis.dev/failure"
 # --- containers and ledger ---
 NODE_ROOT: Final = "/mnt/node-root"
 LEDGER: Final = "trellis-rollout-ledger"
+ANNOTATION_HALTED: Final = "trellis.dev/halted"
+"""On the ledger: the digest whose rollout is halted because too many nodes failed."""
 LEASE_PREFIX: Final = "trellis-"
 
 _LABEL_VALUE_MAX: Final = 63

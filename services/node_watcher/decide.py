@@ -1,0 +1,295 @@
+"""What to say about a Node and what to write on it.
+
+Pure. In: a frozen snapshot (the Node, its installer Job, what was said before). Out: actions, each with its reason.
+Called by ``app`` between gather and apply.
+Invariants: marks follow proof, never a Job's exit alone where a handler is known; a Node under a former one's name
+starts from nothing; at most one patch of a Node per decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from trellis import names
+from trellis.events.envelope import FactData
+from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.provisioning import FailedAttempt, JobView, NodeView, Proof, Wish, proof_of, wish_of
+
+PatchOp = dict[str, Any]
+
+
+class Reason(StrEnum):
+    """Why an action is taken; also the reason of the Event on the Node."""
+
+    PROVED = "ProvisionSucceeded"
+    LABELS_RESTORED = "LabelsRestored"
+    FAILED = "ProvisionFailed"
+    OPTED_OUT = "OptedOut"
+    REPLACED = "NodeReplaced"
+    INVALID_ANNOTATION = "InvalidAnnotation"
+    RUNTIME_LEFT = "RuntimeLeftInPlace"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the bus already heard of the Node that had this name: the mark that a fact was said."""
+
+    uid: str
+    opted_in: bool | None = None
+    ready: str | None = None
+    gone: bool = False
+    complained: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a decision about one node name may depend on."""
+
+    name: str
+    node: NodeView | None
+    job: JobView | None
+    said: Said | None
+    auto_provision: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SayFact:
+    """Publish a fact, then remember ``then`` as what was said of this node name."""
+
+    fact: FactData
+    dedup: str
+    then: Said
+
+
+@dataclass(frozen=True, slots=True)
+class PatchNode:
+    """Patch the Node if it still has this uid."""
+
+    uid: str
+    ops: tuple[PatchOp, ...]
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """Put an Event on the Node, then remember ``then`` (if given) as what was said."""
+
+    uid: str
+    warning: bool
+    reason: Reason
+    message: str
+    then: Said | None = None
+
+
+Action = SayFact | PatchNode | RecordEvent
+
+
+def decide(snapshot: Snapshot) -> list[Action]:
+    """Return what to do about one node name, in order."""
+    node, said = snapshot.node, snapshot.said
+    if node is None:
+        return _gone(snapshot.name, said)
+    actions: list[Action] = []
+    if said is not None and said.uid != node.uid:
+        actions += _replaced(node, said)
+        said = None
+    if node.marked_uid is not None and node.marked_uid != node.uid:
+        message = f"marks of a former Node {node.name} (uid {node.marked_uid}) removed"
+        return [*actions, PatchNode(node.uid, _remove_marks(node), Reason.REPLACED, message)]
+    match wish_of(node, auto_provision=snapshot.auto_provision):
+        case Wish.IN:
+            actions += _opted_in(node, said, snapshot.job)
+        case Wish.OUT:
+            actions += _opted_out(node, said)
+        case Wish.INVALID:
+            actions += [*_opted_out(node, said), *_invalid(node, said)]
+    return actions
+
+
+def _gone(name: str, said: Said | None) -> list[Action]:
+    """A Node that had opted in is no more."""
+    if said is None or said.gone or not said.opted_in:
+        return []
+    fact = NodeGone(name=name, uid=said.uid, resource_version="")
+    return [SayFact(fact, f"{said.uid}.gone", replace(said, gone=True, opted_in=None, ready=None))]
+
+
+def _replaced(node: NodeView, said: Said) -> list[Action]:
+    """Another Node took the name: say so once, if the former one mattered to anyone."""
+    if not said.opted_in:
+        return []
+    fact = NodeReplaced(name=node.name, uid=node.uid, resource_version=node.resource_version, former_uid=said.uid)
+    return [SayFact(fact, f"{node.uid}.{said.uid}.replaced", Said(node.uid))]
+
+
+def _opted_in(node: NodeView, said: Said | None, job: JobView | None) -> list[Action]:
+    """The node is to run Wasm: say it once, mark what is proved, show what failed."""
+    actions: list[Action] = []
+    said = said or Said(node.uid)
+    if not said.opted_in:
+        said = replace(said, opted_in=True, gone=False, complained=None)
+        actions.append(SayFact(_opted_in_fact(node), f"{node.uid}.{node.resource_version}.opted_in", said))
+    proof = proof_of(job, node) if job else None
+    if job and proof and node.marked_digest != job.digest:
+        return [*actions, _mark(node, job.digest, proof)]
+    if node.marked_digest and node.proof:
+        if repair := _restore(node, node.marked_digest, node.proof):
+            return [*actions, repair]
+        if said.ready != node.marked_digest:
+            actions.append(_ready(node, said))
+    if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
+        actions += _failed(node, job)
+    return actions
+
+
+def _opted_in_fact(node: NodeView) -> NodeOptedIn:
+    return NodeOptedIn(
+        name=node.name,
+        uid=node.uid,
+        resource_version=node.resource_version,
+        architecture=node.architecture,
+        operating_system=node.operating_system,
+        runtime_version=node.runtime_version,
+        labels=dict(node.labels),
+        by="AutoProvision" if node.opt_in is None else "Annotation",
+    )
+
+
+def _ready(node: NodeView, said: Said) -> SayFact:
+    digest = node.marked_digest or ""
+    fact = NodeReady(
+        name=node.name,
+        uid=node.uid,
+        resource_version=node.resource_version,
+        digest=digest,
+        verified=node.verified or "",
+    )
+    return SayFact(fact, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
+
+
+def _mark(node: NodeView, digest: str, proof: Proof) -> PatchNode:
+    """Write on the Node what is now proved, and take the record of failures away."""
+    changes = {
+        **_proof_annotations(node, digest, proof),
+        names.ANNOTATION_FAILURE: (node.failure, None),
+        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
+    }
+    message = f"Wasm runtime {digest} is provisioned (verified: {proof.value})"
+    return PatchNode(node.uid, _ops(node, _proof_labels(node, proof), changes), Reason.PROVED, message)
+
+
+def _restore(node: NodeView, digest: str, proof: Proof) -> PatchNode | None:
+    """Put back what someone took from a proved Node; None if nothing is missing. Failures of a later try stay."""
+    ops = _ops(node, _proof_labels(node, proof), _proof_annotations(node, digest, proof))
+    message = f"labels of Wasm runtime {digest} were changed by someone else: restored"
+    return PatchNode(node.uid, ops, Reason.LABELS_RESTORED, message) if ops[1:] else None
+
+
+def _proof_labels(node: NodeView, proof: Proof) -> Changes:
+    """Return the labels of a proved Node.
+
+    ``trellis.dev/wasm`` comes only with more proof than a Job: a RuntimeClass may select on it. KWasm's own label
+    comes with either, as its users expect.
+    """
+    return {
+        names.LABEL_PROVISIONED: (node.provisioned, names.provisioned_label_value(node.name)),
+        names.LABEL_WASM_READY: (node.wasm, None if proof is Proof.JOB else names.WASM_READY),
+    }
+
+
+def _proof_annotations(node: NodeView, digest: str, proof: Proof) -> Changes:
+    shortened = names.provisioned_label_value(node.name) != node.name
+    return {
+        names.LABEL_PROVISIONED: (node.provisioned_name, node.name if shortened else None),
+        names.ANNOTATION_DIGEST: (node.digest, digest),
+        names.ANNOTATION_VERIFIED: (node.verified, proof.value),
+        names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
+    }
+
+
+def _failed(node: NodeView, job: JobView) -> list[Action]:
+    """Record a failed attempt once: on the Node for people and for the count of attempts, and as an Event."""
+    mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at).encode()
+    if node.failed_attempt == mark and node.marked_uid == node.uid:
+        return []
+    failure = f"attempt {job.attempt}: {job.failure}"
+    annotations = {
+        names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
+        names.ANNOTATION_FAILURE: (node.failure, failure),
+        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark),
+    }
+    patch = PatchNode(node.uid, _ops(node, {}, annotations), Reason.FAILED, failure)
+    event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; tried again later)")
+    return [patch, event]
+
+
+def _opted_out(node: NodeView, said: Said | None) -> list[Action]:
+    """The node is not, or no longer, to run Wasm: say so if it was otherwise, and take our marks away."""
+    actions: list[Action] = []
+    was_in = (said is not None and said.opted_in) or (said is None and node.bears_marks)
+    if was_in:
+        fact = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
+        then = Said(node.uid, opted_in=False)
+        actions.append(SayFact(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
+    if node.bears_marks:
+        if node.marked_digest:
+            actions.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
+        actions.append(PatchNode(node.uid, _remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
+    return actions
+
+
+def _left_in_place(node: NodeView) -> str:
+    return (
+        f"opted out: the labels are gone, but the runtime {node.marked_digest} stays on the node's disk, "
+        "because its installer image has no uninstall"
+    )
+
+
+def _invalid(node: NodeView, said: Said | None) -> list[Action]:
+    """Tell whoever wrote the annotation what it may hold, once a value."""
+    if said is not None and said.complained == node.opt_in:
+        return []
+    message = (
+        f"annotation {names.ANNOTATION_OPT_IN} has {node.opt_in!r}: "
+        "use 'true' to run Wasm on this node, 'false' or no annotation not to; until then it counts as 'false'"
+    )
+    then = Said(node.uid, opted_in=False, complained=node.opt_in)
+    return [RecordEvent(node.uid, True, Reason.INVALID_ANNOTATION, message, then)]
+
+
+def _remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
+    labels = {names.LABEL_PROVISIONED: (node.provisioned, None), names.LABEL_WASM_READY: (node.wasm, None)}
+    annotations = {
+        names.LABEL_PROVISIONED: (node.provisioned_name, None),
+        names.ANNOTATION_DIGEST: (node.digest, None),
+        names.ANNOTATION_VERIFIED: (node.verified, None),
+        names.ANNOTATION_NODE_UID: (node.marked_uid, None),
+        names.ANNOTATION_FAILURE: (node.failure, None),
+        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
+    }
+    return _ops(node, labels, annotations)
+
+
+Changes = Mapping[str, tuple[str | None, str | None]]
+
+
+def _ops(node: NodeView, labels: Changes, annotations: Changes) -> tuple[PatchOp, ...]:
+    """Return the JSON patch from what is to what shall be; its first operation tests the uid (design section 3.3)."""
+    ops: list[PatchOp] = [{"op": "test", "path": "/metadata/uid", "value": node.uid}]
+    for field, present, changes in (
+        ("labels", node.has_labels, labels),
+        ("annotations", node.has_annotations, annotations),
+    ):
+        if not present and any(after is not None for _, after in changes.values()):
+            ops.append({"op": "add", "path": f"/metadata/{field}", "value": {}})
+        for key, (before, after) in changes.items():
+            path = f"/metadata/{field}/{key.replace('~', '~0').replace('/', '~1')}"
+            if after is None and before is not None:
+                ops.append({"op": "remove", "path": path})
+            elif after is not None and after != before:
+                ops.append({"op": "add", "path": path, "value": after})
+    return tuple(ops)

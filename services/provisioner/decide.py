@@ -1,0 +1,243 @@
+"""What to do about one node: make its Job, judge it, say what came of it, clear it away.
+
+Pure. In: a frozen snapshot of one Node, its Jobs and its slot in the ledger. Out: actions, each with its reason.
+Called by ``app`` between gather and apply; slots are given by ``plan``, never here.
+Invariants: no Job without a slot; one Job a node at a time; a Job goes only when proof or failure is recorded on the
+Node, the Node opted out, or another Node took the name; a fact is said before the mark that it was said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from provisioner.plan import Entry
+from trellis.events.envelope import FactData
+from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
+from trellis.provisioning import JobState, JobView, NodeView, Wish, newest, proof_of, wish_of
+
+
+class Reason(StrEnum):
+    """Why an action is taken; also the reason of Events and of a failure's verdict."""
+
+    CLAIMED = "SlotClaimed"
+    PROVED = "ProvisionSucceeded"
+    OPTED_OUT = "OptedOut"
+    NODE_REPLACED = "NodeReplaced"
+    SUPERSEDED = "JobSuperseded"
+    INSTALLER_FAILED = "InstallerFailed"
+    HANDLER_MISSING = "HandlerMissing"
+    NOT_STARTING = "InstallerNotStarting"
+
+
+@dataclass(frozen=True, slots=True)
+class InstallerState:
+    """What the Job's newest pod says: why it waits, how it ended, its last log lines. Empty strings if unknown."""
+
+    waiting: str = ""
+    terminated: str = ""
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a decision about one node may depend on. Times in seconds; ``now`` in Unix seconds."""
+
+    name: str
+    node: NodeView | None
+    jobs: tuple[JobView, ...]
+    entry: Entry | None
+    digest: str
+    auto_provision: bool
+    said: frozenset[str]
+    installer: InstallerState | None
+    verify_timeout: float
+    inspect_after: float
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class CreateJob:
+    """Make the installer Job of one attempt."""
+
+    node: NodeView
+    digest: str
+    attempt: int
+    reason: Reason = Reason.CLAIMED
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete a Job if it still has this uid; ``foreground`` keeps it until its pods are gone."""
+
+    job: JobView
+    reason: Reason
+    foreground: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SayFact:
+    """Publish a fact about a Job, in the Job's trace. ``mark``: remembered, so that it is said once."""
+
+    fact: FactData
+    mark: str
+    job: JobView
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFailed:
+    """Write the verdict on a Job that did not lead to proof; ``node_watcher`` shows it on the Node."""
+
+    job: JobView
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarnNode:
+    """Put a warning Event on the Node."""
+
+    node: NodeView
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Nothing to do before so many seconds, unless something changes."""
+
+    seconds: float
+
+
+Action = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode | LookAgain
+
+
+def decide(snapshot: Snapshot) -> list[Action]:
+    """Return what to do about one node, in order."""
+    node = snapshot.node
+    if node is None:
+        return []  # its Jobs are owned by the Node: the garbage collector takes them
+    former = [
+        DeleteJob(job, Reason.NODE_REPLACED, foreground=False)
+        for job in snapshot.jobs
+        if job.node_uid != node.uid and not job.deleting
+    ]
+    jobs = tuple(job for job in snapshot.jobs if job.node_uid == node.uid)
+    if wish_of(node, auto_provision=snapshot.auto_provision) is not Wish.IN:
+        return [*former, *_opted_out(jobs)]
+    job = newest(jobs)
+    current: list[Action] = []
+    if job is not None and not job.deleting:
+        current = _follow(snapshot, node, job)
+    return [*former, *current, *_begin(snapshot, node, jobs)]
+
+
+def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
+    """Say whether the Job's pod is worth reading: it failed without a verdict, or it should have ended by now."""
+    if job is None or job.deleting:
+        return False
+    if job.state is JobState.ACTIVE:
+        return now - job.created_at >= inspect_after
+    return job.state is JobState.FAILED and job.failure is None
+
+
+def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> list[Action]:
+    """Make the Job of a claimed slot, once nothing of an earlier one is at work."""
+    entry = snapshot.entry
+    if entry is None or node.marked_digest == entry.digest:
+        return []
+    failed = node.failed
+    if failed and (failed.digest, failed.attempt) == (entry.digest, entry.attempt):
+        return []  # recorded: the planner frees the slot
+    if any((job.digest, job.attempt) == (entry.digest, entry.attempt) and not job.deleting for job in jobs):
+        return []
+    if entry.digest != snapshot.digest:
+        return []  # what is wanted changed before the Job was made: the planner frees the slot
+    if any(job.deleting or job.state is JobState.ACTIVE for job in jobs):
+        return []  # two installers on one disk would be one too many; its end wakes us
+    clear: list[Action] = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs]
+    return [*clear, CreateJob(node, entry.digest, entry.attempt)]
+
+
+def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    """Say how the newest Job fares and judge it when it ended."""
+    started = f"{job.uid}.started"
+    actions: list[Action] = []
+    if started not in snapshot.said and job.state is JobState.ACTIVE:
+        actions.append(SayFact(ProvisionStarted(**_about(job)), started, job))
+    match job.state:
+        case JobState.ACTIVE:
+            return [*actions, *_watch_start(snapshot, node, job)]
+        case JobState.FAILED:
+            return _judge(job, Reason.INSTALLER_FAILED, _why(job, snapshot.installer)) if job.failure is None else []
+        case JobState.COMPLETE:
+            return _verify(snapshot, node, job)
+
+
+def _verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    """A Job that ended well is believed when the node itself shows the handler."""
+    if proof := proof_of(job, node):
+        said = f"{job.uid}.succeeded"
+        actions: list[Action] = []
+        if said not in snapshot.said:
+            actions.append(SayFact(ProvisionSucceeded(**_about(job), verified=proof.value), said, job))
+        if node.marked_digest == job.digest:
+            actions.append(DeleteJob(job, Reason.PROVED, foreground=False))
+        return actions
+    if job.failure is not None:
+        return []
+    left = (job.finished_at or job.created_at) + snapshot.verify_timeout - snapshot.now
+    if left > 0:
+        return [LookAgain(left)]
+    message = (
+        f"the installer ended well, but after {snapshot.verify_timeout:.0f} s the node does not list the runtime "
+        f"handler {job.handler!r} (it lists: {', '.join(sorted(filter(None, node.handlers))) or 'none'}): "
+        "check containerd's log on the node, and that the image installs this handler"
+    )
+    return _judge(job, Reason.HANDLER_MISSING, message)
+
+
+def _judge(job: JobView, reason: Reason, message: str) -> list[Action]:
+    fact = ProvisionFailed(**_about(job), reason=reason.value, message=message)
+    return [SayFact(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message)]
+
+
+def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    """An image that cannot be pulled shows at once, not when the deadline of the Job has passed."""
+    installer = snapshot.installer
+    if installer is None:
+        return [LookAgain(max(1.0, job.created_at + snapshot.inspect_after - snapshot.now))]
+    again = LookAgain(snapshot.inspect_after)
+    if not installer.waiting:
+        return [again]
+    message = f"Job {job.namespace}/{job.name} waits: {installer.waiting}"
+    return [WarnNode(node, Reason.NOT_STARTING, message), again]
+
+
+def _why(job: JobView, installer: InstallerState | None) -> str:
+    """Return the Job's own words, its pod's, and the installer's last log lines."""
+    installer = installer or InstallerState()
+    parts = [job.condition or "the Job failed", installer.terminated, installer.waiting]
+    text = "; ".join(part for part in parts if part)
+    return f"{text}; last log lines: {installer.log_tail.strip()}" if installer.log_tail.strip() else text
+
+
+def _opted_out(jobs: tuple[JobView, ...]) -> list[Action]:
+    """The node no longer wants a runtime: nothing of ours works on it any more."""
+    actions: list[Action] = []
+    for job in jobs:
+        if not job.deleting:
+            actions.append(SayFact(ProvisionRemoved(**_about(job)), f"{job.uid}.removed", job))
+            actions.append(DeleteJob(job, Reason.OPTED_OUT, foreground=job.state is JobState.ACTIVE))
+    return actions
+
+
+def _about(job: JobView) -> dict[str, Any]:
+    return {
+        "node": job.node,
+        "node_uid": job.node_uid,
+        "digest": job.digest,
+        "attempt": job.attempt,
+        "job": f"{job.namespace}/{job.name}",
+    }

@@ -1,0 +1,258 @@
+"""What a Node and an installer Job say about provisioning: the facts that two services must read alike.
+
+Pure. In: raw manifests of Nodes and Jobs. Out: frozen views, the wish of a node, what is proved on it.
+Called by ``node_watcher`` (labels follow proof) and ``provisioner`` (slots and retries follow proof).
+Invariant: a view holds all that decisions need, so that 1,000 nodes cost kilobytes each, not raw objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from trellis import names
+
+Manifest = dict[str, Any]
+
+PROVISION: Final = "provision"
+
+
+class Wish(StrEnum):
+    """Whether a node is to run Wasm."""
+
+    IN = "In"
+    OUT = "Out"
+    INVALID = "Invalid"
+
+
+class JobState(StrEnum):
+    """How far a Job came, from its own conditions."""
+
+    ACTIVE = "Active"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+
+
+class Proof(StrEnum):
+    """What is known of a node on which an installer finished (design section 5.1, step 5)."""
+
+    CANARY = "canary"
+    HANDLER = "handler"
+    JOB = "job"
+
+
+_PROOFS: Final[Mapping[str, Proof]] = {proof.value: proof for proof in Proof}
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """One recorded failure: what was installed, which try it was, when it ended (Unix seconds)."""
+
+    digest: str
+    attempt: int
+    at: int
+
+    def encode(self) -> str:
+        """Return the value of the annotation that carries it."""
+        return f"{self.digest}/{self.attempt}/{self.at}"
+
+    @classmethod
+    def decode(cls, value: str | None) -> FailedAttempt | None:
+        """Read the annotation; None when it is absent or was edited into something else."""
+        parts = (value or "").split("/")
+        if len(parts) != 3 or not parts[1].isdigit() or not parts[2].isdigit() or int(parts[1]) < 1:
+            return None
+        return cls(parts[0], int(parts[1]), int(parts[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What matters of a Node. Two views are equal if nothing that matters changed (heartbeats do not)."""
+
+    name: str
+    uid: str
+    resource_version: str = field(compare=False)
+    architecture: str = ""
+    operating_system: str = "linux"
+    runtime_version: str = ""
+    labels: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    handlers: frozenset[str] = frozenset()
+    opt_in: str | None = None
+    provisioned: str | None = None
+    provisioned_name: str | None = None
+    wasm: str | None = None
+    digest: str | None = None
+    verified: str | None = None
+    marked_uid: str | None = None
+    failure: str | None = None
+    failed_attempt: str | None = None
+    has_annotations: bool = True
+    has_labels: bool = True
+
+    @property
+    def proof(self) -> Proof | None:
+        """What the Node says was proved; None for a value that is none of ours."""
+        return _PROOFS.get(self.verified or "")
+
+    @property
+    def marked_digest(self) -> str | None:
+        """Digest of what is proved on this very Node; None if unmarked or marked for a former one of that name."""
+        return self.digest if self.marked_uid == self.uid and self.proof else None
+
+    @property
+    def failed(self) -> FailedAttempt | None:
+        """The last failure recorded for this very Node."""
+        return FailedAttempt.decode(self.failed_attempt) if self.marked_uid == self.uid else None
+
+    @property
+    def bears_marks(self) -> bool:
+        """Whether anything of ours is written on the Node."""
+        marks = (self.provisioned, self.provisioned_name, self.wasm, self.digest, self.verified, self.marked_uid)
+        return any(mark is not None for mark in (*marks, self.failure, self.failed_attempt))
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """What matters of an installer Job. Times are Unix seconds."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str = field(compare=False)
+    node: str = ""
+    node_uid: str = ""
+    digest: str = ""
+    operation: str = PROVISION
+    attempt: int = 1
+    handler: str | None = None
+    traceparent: str | None = None
+    state: JobState = JobState.ACTIVE
+    condition: str = ""
+    created_at: int = 0
+    started_at: int | None = None
+    finished_at: int | None = None
+    failure: str | None = None
+    deleting: bool = False
+
+    @property
+    def order(self) -> tuple[int, int, str]:
+        """Sort key: the newest Job of a node is the greatest."""
+        return (self.created_at, self.attempt, self.name)
+
+
+def unix_seconds(timestamp: str | None) -> int | None:
+    """Return a Kubernetes timestamp (RFC 3339, whole seconds) as Unix seconds; None stays None."""
+    return int(datetime.fromisoformat(timestamp).timestamp()) if timestamp else None
+
+
+def view_node(manifest: Manifest) -> NodeView:
+    """Project a Node as the API server returns it."""
+    metadata = manifest["metadata"]
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    status = manifest.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    return NodeView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        architecture=info.get("architecture", ""),
+        operating_system=info.get("operatingSystem") or labels.get("kubernetes.io/os", "linux"),
+        runtime_version=info.get("containerRuntimeVersion", ""),
+        labels=tuple(sorted(labels.items())),
+        handlers=frozenset(handler.get("name", "") for handler in status.get("runtimeHandlers") or ()),
+        opt_in=annotations.get(names.ANNOTATION_OPT_IN),
+        provisioned=labels.get(names.LABEL_PROVISIONED),
+        provisioned_name=annotations.get(names.LABEL_PROVISIONED),
+        wasm=labels.get(names.LABEL_WASM_READY),
+        digest=annotations.get(names.ANNOTATION_DIGEST),
+        verified=annotations.get(names.ANNOTATION_VERIFIED),
+        marked_uid=annotations.get(names.ANNOTATION_NODE_UID),
+        failure=annotations.get(names.ANNOTATION_FAILURE),
+        failed_attempt=annotations.get(names.ANNOTATION_FAILED_ATTEMPT),
+        has_annotations="annotations" in metadata,
+        has_labels="labels" in metadata,
+    )
+
+
+def view_job(manifest: Manifest) -> JobView:
+    """Project an installer Job as the API server returns it.
+
+    A Job is complete or failed when the condition of that type is ``True``, never by its counts (KEP-3998: the
+    counts run ahead of the terminal condition).
+    """
+    metadata = manifest["metadata"]
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    status = manifest.get("status") or {}
+    state, condition, finished = _job_state(status)
+    attempt = labels.get(names.LABEL_ATTEMPT, "1")
+    return JobView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        node=annotations.get(names.ANNOTATION_NODE, ""),
+        node_uid=labels.get(names.LABEL_NODE_UID, ""),
+        digest=labels.get(names.LABEL_DIGEST, ""),
+        operation=labels.get(names.LABEL_OPERATION, PROVISION),
+        attempt=int(attempt) if attempt.isdigit() else 1,
+        handler=annotations.get(names.ANNOTATION_HANDLER),
+        traceparent=annotations.get(names.ANNOTATION_TRACEPARENT),
+        state=state,
+        condition=condition,
+        created_at=unix_seconds(metadata.get("creationTimestamp")) or 0,
+        started_at=unix_seconds(status.get("startTime")),
+        finished_at=finished,
+        failure=annotations.get(names.ANNOTATION_JOB_FAILURE),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def _job_state(status: Mapping[str, Any]) -> tuple[JobState, str, int | None]:
+    """Return state, ``reason: message`` of the terminal condition, and when it came."""
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in (JobState.COMPLETE, JobState.FAILED):
+            text = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
+            return JobState(condition["type"]), text, unix_seconds(condition.get("lastTransitionTime"))
+    return JobState.ACTIVE, "", None
+
+
+def wish_of(node: NodeView, *, auto_provision: bool) -> Wish:
+    """Say whether a node is to run Wasm.
+
+    ``kwasm.sh/kwasm-node``: exactly ``true`` opts in, ``false`` opts out (also where every node is provisioned),
+    anything else is invalid and counts as out. Without the annotation auto-provisioning decides (KWasm's rule).
+    """
+    if node.opt_in is None:
+        return Wish.IN if auto_provision else Wish.OUT
+    return {"true": Wish.IN, "false": Wish.OUT}.get(node.opt_in, Wish.INVALID)
+
+
+def proof_of(job: JobView, node: NodeView) -> Proof | None:
+    """Say what is proved on the node by this Job, None if nothing is.
+
+    A finished Job proves nothing by itself where a handler is known: the node's own status must list the handler.
+    A legacy installer image names none, so there the Job is all there is.
+    """
+    if job.state is not JobState.COMPLETE or job.node_uid != node.uid:
+        return None
+    if job.handler is None:
+        return Proof.JOB
+    return Proof.HANDLER if job.handler in node.handlers else None
+
+
+def newest(jobs: tuple[JobView, ...]) -> JobView | None:
+    """Return the newest Job, None if there is none: what an older one says no longer counts."""
+    return max(jobs, key=lambda job: job.order, default=None)
+
+
+def spec_digest(spec: Mapping[str, str | None]) -> str:
+    """Return the digest of what is to be installed: 16 hex digits over its canonical JSON."""
+    canonical = json.dumps(spec, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]

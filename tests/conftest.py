@@ -1,0 +1,5 @@
+"""Fixtures every test may use; the parts live in tests/support."""
+
+from __future__ import annotations
+
+pytest_plugins = ["support.golden"]

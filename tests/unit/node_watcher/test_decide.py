@@ -1,0 +1,223 @@
+"""Worlds of one Node in, facts and patches out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from node_watcher.decide import Action, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot, decide
+from trellis import names
+from trellis.provisioning import JobState, JobView, NodeView
+from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+
+
+def deciding(
+    node: NodeView | None,
+    job: JobView | None = None,
+    said: Said | None = None,
+    *,
+    auto: bool = False,
+    name: str = "node-1",
+) -> list[Action]:
+    return decide(Snapshot(node.name if node else name, node, job, said, auto))
+
+
+def facts(actions: list[Action]) -> list[str]:
+    return [f"{action.fact.noun}.{action.fact.fact}" for action in actions if isinstance(action, SayFact)]
+
+
+def patch(actions: list[Action]) -> PatchNode:
+    [found] = [action for action in actions if isinstance(action, PatchNode)]
+    return found
+
+
+def written(actions: list[Action]) -> dict[str, str | None]:
+    """Return what the one patch writes, by the key's last path element; None for what it removes."""
+    keys = {}
+    for op in patch(actions).ops[1:]:
+        keys[op["path"].removeprefix("/metadata/").replace("~1", "/")] = op.get("value")
+    return keys
+
+
+IN = Said("uid-node-1", opted_in=True)
+
+
+def test_an_annotated_node_is_said_once() -> None:
+    node = opted_in(a_node())
+    actions = deciding(node)
+    assert facts(actions) == ["node.opted_in"]
+    assert isinstance(actions[0], SayFact)
+    assert actions[0].dedup == "uid-node-1.7.opted_in"
+    assert deciding(node, said=actions[0].then) == []
+
+
+def test_a_node_nobody_opted_in_is_left_alone() -> None:
+    assert deciding(a_node()) == []
+
+
+def test_auto_provisioning_opts_every_node_in_but_those_that_say_false() -> None:
+    assert facts(deciding(a_node(), auto=True)) == ["node.opted_in"]
+    assert deciding(a_node(opt_in="false"), auto=True) == []
+
+
+@pytest.mark.parametrize("value", ["yes", "True", "", "1", "true "])
+def test_another_value_is_answered_by_one_event_that_says_what_to_write(value: str) -> None:
+    node = a_node(opt_in=value)
+    [event] = deciding(node)
+    assert isinstance(event, RecordEvent)
+    assert event.warning
+    assert event.reason is Reason.INVALID_ANNOTATION
+    assert repr(value) in event.message
+    assert "'true'" in event.message
+    assert deciding(node, said=event.then) == []
+    # a second wrong value is worth a second word
+    assert len(deciding(a_node(opt_in="nope"), said=event.then)) == 1
+
+
+def test_a_finished_job_without_known_handler_gives_kwasms_label_but_no_wasm_label() -> None:
+    node = opted_in(a_node())
+    actions = deciding(node, a_job(node, JobState.COMPLETE), IN)
+    assert patch(actions).ops[0] == {"op": "test", "path": "/metadata/uid", "value": "uid-node-1"}
+    assert written(actions) == {
+        f"labels/{names.LABEL_PROVISIONED}": "node-1",
+        f"annotations/{names.ANNOTATION_DIGEST}": DIGEST,
+        f"annotations/{names.ANNOTATION_VERIFIED}": "job",
+        f"annotations/{names.ANNOTATION_NODE_UID}": "uid-node-1",
+    }
+
+
+def test_a_known_handler_is_believed_only_when_the_node_lists_it() -> None:
+    node = opted_in(a_node())
+    job = a_job(node, JobState.COMPLETE, handler="spin")
+    assert deciding(node, job, IN) == []
+    shown = replace(node, handlers=frozenset({"runc", "spin"}))
+    actions = deciding(shown, job, IN)
+    assert written(actions)[f"labels/{names.LABEL_WASM_READY}"] == "ready"
+    assert written(actions)[f"annotations/{names.ANNOTATION_VERIFIED}"] == "handler"
+
+
+@pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.FAILED])
+def test_no_label_without_success(state: JobState) -> None:
+    node = opted_in(a_node())
+    assert deciding(node, a_job(node, state), IN) == []
+
+
+def test_a_job_of_a_former_node_proves_nothing() -> None:
+    former = opted_in(a_node(uid="uid-former"))
+    node = opted_in(a_node())
+    assert deciding(node, a_job(former, JobState.COMPLETE), IN) == []
+
+
+def test_a_ready_node_is_said_once_and_then_left_alone() -> None:
+    node = proved(opted_in(a_node()))
+    actions = deciding(node, said=IN)
+    assert facts(actions) == ["node.ready"]
+    assert isinstance(actions[0], SayFact)
+    assert deciding(node, said=actions[0].then) == []
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(replace(proved(opted_in(a_node())), provisioned=None), id="KWasm's label removed"),
+        pytest.param(replace(proved(opted_in(a_node())), provisioned="other"), id="KWasm's label changed"),
+        pytest.param(replace(proved(opted_in(a_node()), verified="handler"), wasm=None), id="wasm label removed"),
+        pytest.param(replace(proved(opted_in(a_node())), wasm="ready"), id="wasm label claimed without proof"),
+    ],
+)
+def test_labels_changed_by_hand_come_back(node: NodeView) -> None:
+    actions = deciding(node, said=replace(IN, ready=DIGEST))
+    assert patch(actions).reason is Reason.LABELS_RESTORED
+
+
+def test_restoring_labels_keeps_the_record_of_a_later_failure() -> None:
+    node = failed(replace(proved(opted_in(a_node())), provisioned=None), OTHER_DIGEST, attempt=3)
+    actions = deciding(node, said=replace(IN, ready=DIGEST))
+    assert written(actions) == {f"labels/{names.LABEL_PROVISIONED}": "node-1"}
+
+
+def test_a_judged_failure_is_shown_on_the_node_once() -> None:
+    node = opted_in(a_node())
+    job = a_job(node, JobState.FAILED, failure="InstallerFailed: no space left on device", attempt=2)
+    actions = deciding(node, job, IN)
+    assert written(actions) == {
+        f"annotations/{names.ANNOTATION_NODE_UID}": "uid-node-1",
+        f"annotations/{names.ANNOTATION_FAILURE}": "attempt 2: InstallerFailed: no space left on device",
+        f"annotations/{names.ANNOTATION_FAILED_ATTEMPT}": f"{DIGEST}/2/1010",
+    }
+    [event] = [action for action in actions if isinstance(action, RecordEvent)]
+    assert event.warning
+    assert "no space left on device" in event.message
+    assert deciding(failed(node, attempt=2, at=1010), job, IN) == []
+
+
+def test_proof_that_comes_after_the_verdict_wins() -> None:
+    node = failed(opted_in(a_node(handlers=frozenset({"spin"}))))
+    job = a_job(node, JobState.COMPLETE, handler="spin", failure="HandlerMissing: too late")
+    actions = deciding(node, job, IN)
+    assert patch(actions).reason is Reason.PROVED
+    assert written(actions)[f"annotations/{names.ANNOTATION_FAILURE}"] is None
+
+
+def test_opting_out_is_said_and_takes_every_mark_away() -> None:
+    node = failed(proved(a_node()), OTHER_DIGEST)
+    actions = deciding(node, said=IN)
+    assert facts(actions) == ["node.opted_out"]
+    assert set(written(actions).values()) == {None}
+    [event] = [action for action in actions if isinstance(action, RecordEvent)]
+    assert event.reason is Reason.RUNTIME_LEFT
+
+
+def test_opting_out_while_nobody_watched_is_found_by_the_marks() -> None:
+    actions = deciding(proved(a_node()))
+    assert facts(actions) == ["node.opted_out"]
+
+
+def test_out_and_in_again_is_said_again() -> None:
+    node = opted_in(a_node(resource_version="9"))
+    assert facts(deciding(node, said=Said("uid-node-1", opted_in=False))) == ["node.opted_in"]
+
+
+def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
+    former = proved(opted_in(a_node()))
+    node = replace(former, uid="uid-new")
+    actions = deciding(node, said=IN)
+    assert facts(actions) == ["node.replaced"]
+    assert set(written(actions).values()) == {None}
+    assert patch(actions).uid == "uid-new"
+    # once the marks are gone it is opted in like any other
+    clean = opted_in(a_node(uid="uid-new"))
+    assert facts(deciding(clean, said=Said("uid-new"))) == ["node.opted_in"]
+
+
+def test_a_deleted_node_is_said_once_if_it_had_opted_in() -> None:
+    actions = deciding(None, said=IN)
+    assert facts(actions) == ["node.gone"]
+    assert isinstance(actions[0], SayFact)
+    assert deciding(None, said=actions[0].then) == []
+    assert deciding(None) == []
+    assert deciding(None, said=Said("uid-node-1", opted_in=False)) == []
+
+
+def test_a_name_of_253_characters_is_shortened_in_the_label_and_whole_in_the_annotation() -> None:
+    name = ".".join(["a" * 60] * 4) + "." + "b" * 9
+    assert len(name) == 253
+    node = opted_in(a_node(name))
+    actions = deciding(node, a_job(node, JobState.COMPLETE), Said(node.uid, opted_in=True))
+    label = written(actions)[f"labels/{names.LABEL_PROVISIONED}"]
+    assert label is not None
+    assert len(label) == 63
+    assert written(actions)[f"annotations/{names.LABEL_PROVISIONED}"] == name
+
+
+def test_marks_edited_into_nonsense_count_as_none() -> None:
+    node = replace(proved(opted_in(a_node())), verified="trust me", failed_attempt="//")
+    assert node.marked_digest is None
+    assert node.failed is None
+
+
+def test_a_node_without_any_annotations_gets_the_map_first() -> None:
+    node = opted_in(a_node(has_labels=False))
+    job = a_job(node, JobState.COMPLETE)
+    paths = [op["path"] for op in patch(deciding(node, job, IN)).ops]
+    assert paths[1] == "/metadata/labels"

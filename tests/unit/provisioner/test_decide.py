@@ -1,0 +1,179 @@
+"""Worlds of one node and its Jobs in, Jobs and facts out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from provisioner.decide import (
+    Action,
+    CreateJob,
+    DeleteJob,
+    InstallerState,
+    JudgeFailed,
+    LookAgain,
+    Reason,
+    SayFact,
+    Snapshot,
+    WarnNode,
+    decide,
+    inspect,
+)
+from provisioner.plan import Entry
+from trellis.provisioning import JobState, JobView, NodeView
+from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+
+NODE = opted_in(a_node())
+SLOT = Entry(DIGEST, 1, 1000)
+
+
+def deciding(
+    node: NodeView | None,
+    *jobs: JobView,
+    entry: Entry | None = None,
+    said: frozenset[str] = frozenset(),
+    installer: InstallerState | None = None,
+    now: float = 1020.0,
+) -> list[Action]:
+    return decide(
+        Snapshot(
+            "node-1",
+            node,
+            jobs,
+            entry,
+            DIGEST,
+            False,
+            said,
+            installer,
+            verify_timeout=60.0,
+            inspect_after=20.0,
+            now=now,
+        )
+    )
+
+
+def kinds(actions: list[Action]) -> list[str]:
+    return [action.fact.fact if isinstance(action, SayFact) else type(action).__name__ for action in actions]
+
+
+def test_without_a_slot_no_job_is_made() -> None:
+    assert deciding(NODE) == []
+
+
+def test_a_slot_makes_the_job_of_its_attempt() -> None:
+    assert deciding(NODE, entry=Entry(DIGEST, 3, 1000)) == [CreateJob(NODE, DIGEST, 3)]
+
+
+def test_a_slot_for_what_is_no_longer_wanted_makes_no_job() -> None:
+    assert deciding(NODE, entry=Entry(OTHER_DIGEST, 1, 1000)) == []
+
+
+@pytest.mark.parametrize("recorded", [proved(NODE), failed(NODE)], ids=["proof", "failure"])
+def test_what_is_recorded_is_not_done_again(recorded: NodeView) -> None:
+    assert deciding(recorded, entry=SLOT) == []
+
+
+def test_a_job_deleted_by_hand_is_made_again_once_it_is_gone() -> None:
+    assert deciding(NODE, a_job(NODE, deleting=True), entry=SLOT) == []
+    assert kinds(deciding(NODE, entry=SLOT)) == ["CreateJob"]
+
+
+def test_another_installer_still_at_work_on_the_node_is_waited_for() -> None:
+    other = a_job(NODE, digest=OTHER_DIGEST)
+    assert "CreateJob" not in kinds(deciding(NODE, other, entry=SLOT))
+
+
+def test_a_retry_clears_the_failed_job_away_first() -> None:
+    old = a_job(NODE, JobState.FAILED, failure="InstallerFailed: it broke")
+    actions = deciding(failed(NODE), old, entry=Entry(DIGEST, 2, 1000))
+    assert kinds(actions) == ["DeleteJob", "CreateJob"]
+
+
+def test_a_running_job_is_said_to_have_started_once() -> None:
+    job = a_job(NODE)
+    actions = deciding(NODE, job, entry=SLOT, now=1001)
+    assert kinds(actions) == ["started", "LookAgain"]
+    assert kinds(deciding(NODE, job, entry=SLOT, said=frozenset({f"{job.uid}.started"}), now=1001)) == ["LookAgain"]
+
+
+def test_success_is_said_before_the_label_and_the_job_goes_after_it() -> None:
+    job = a_job(NODE, JobState.COMPLETE)
+    assert kinds(deciding(NODE, job, entry=SLOT)) == ["succeeded"]
+    said = frozenset({f"{job.uid}.succeeded"})
+    assert deciding(NODE, job, entry=SLOT, said=said) == []
+    [delete] = deciding(proved(NODE), job, entry=SLOT, said=said)
+    assert delete == DeleteJob(job, Reason.PROVED, foreground=False)
+
+
+def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> None:
+    node = replace(NODE, handlers=frozenset({"runc"}))
+    job = a_job(node, JobState.COMPLETE, handler="spin")
+    [look] = deciding(node, job, entry=SLOT, now=1020)
+    assert look == LookAgain(50.0)
+    said, verdict = deciding(node, job, entry=SLOT, now=1071)
+    assert kinds([said]) == ["failed"]
+    assert isinstance(verdict, JudgeFailed)
+    assert verdict.reason is Reason.HANDLER_MISSING
+    assert "'spin'" in verdict.message
+    assert "runc" in verdict.message
+
+
+def test_a_handler_that_shows_in_time_is_success() -> None:
+    node = replace(NODE, handlers=frozenset({"spin"}))
+    [said] = deciding(node, a_job(node, JobState.COMPLETE, handler="spin"), entry=SLOT)
+    assert isinstance(said, SayFact)
+    assert said.fact.model_dump()["verified"] == "handler"
+
+
+def test_a_failed_job_is_judged_with_the_installers_own_last_words() -> None:
+    installer = InstallerState(terminated="exit code 2", log_tail="mkdir /opt/kwasm: read-only file system\n")
+    said, verdict = deciding(NODE, a_job(NODE, JobState.FAILED), entry=SLOT, installer=installer)
+    assert isinstance(verdict, JudgeFailed)
+    assert "BackoffLimitExceeded" in verdict.message
+    assert "exit code 2" in verdict.message
+    assert verdict.message.endswith("mkdir /opt/kwasm: read-only file system")
+    assert isinstance(said, SayFact)
+    assert said.fact.model_dump()["message"] == verdict.message
+
+
+def test_a_judged_job_stays_for_inspection_until_the_retry() -> None:
+    job = a_job(NODE, JobState.FAILED, failure="InstallerFailed: it broke")
+    assert deciding(failed(NODE), job) == []
+
+
+def test_an_installer_that_cannot_start_is_shown_before_its_deadline() -> None:
+    job = a_job(NODE)
+    installer = InstallerState(waiting="ErrImagePull: no such image")
+    actions = deciding(NODE, job, entry=SLOT, said=frozenset({f"{job.uid}.started"}), installer=installer, now=1030)
+    warn, look = actions
+    assert isinstance(warn, WarnNode)
+    assert "ErrImagePull: no such image" in warn.message
+    assert look == LookAgain(20.0)
+
+
+def test_the_pod_is_read_only_when_it_has_something_to_say() -> None:
+    asked = {"inspect_after": 20.0}
+    assert not inspect(None, now=2000, **asked)
+    assert not inspect(a_job(NODE), now=1010, **asked)
+    assert inspect(a_job(NODE), now=1020, **asked)
+    assert inspect(a_job(NODE, JobState.FAILED), now=1010, **asked)
+    assert not inspect(a_job(NODE, JobState.FAILED, failure="known"), now=1010, **asked)
+    assert not inspect(a_job(NODE, JobState.COMPLETE), now=2000, **asked)
+
+
+def test_opting_out_takes_the_job_away_and_says_so() -> None:
+    job = a_job(NODE)
+    said, delete = deciding(a_node(), job, entry=SLOT)
+    assert kinds([said]) == ["removed"]
+    assert delete == DeleteJob(job, Reason.OPTED_OUT, foreground=True)
+
+
+def test_jobs_of_a_former_node_go_and_the_new_node_gets_its_own() -> None:
+    old = a_job(opted_in(a_node(uid="uid-former")))
+    delete, create = deciding(NODE, old, entry=SLOT)
+    assert delete == DeleteJob(old, Reason.NODE_REPLACED, foreground=False)
+    assert create == CreateJob(NODE, DIGEST, 1)
+
+
+def test_a_node_that_is_gone_needs_nothing() -> None:
+    assert deciding(None, a_job(NODE), entry=SLOT) == []

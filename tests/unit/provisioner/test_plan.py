@@ -1,0 +1,226 @@
+"""The rollout limit, retries and the halt: worlds of many nodes in, the next ledger out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from provisioner.plan import Entry, Ledger, Limits, Plan, World, next_attempt, plan, retry_at
+from trellis.counts import CountOrPercent
+from trellis.provisioning import FailedAttempt, JobState, JobView, NodeView
+from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+
+NOW = 10_000.0
+
+
+def limits(max_unavailable: str = "10%", halt_after: int = 0) -> Limits:
+    return Limits(CountOrPercent.parse(max_unavailable), halt_after, 10.0, 300.0)
+
+
+def planning(
+    nodes: list[NodeView],
+    *,
+    jobs: list[JobView] | None = None,
+    ledger: Mapping[str, Entry] | None = None,
+    held_to: Limits | None = None,
+    auto: bool = False,
+    now: float = NOW,
+) -> Plan:
+    by_uid: dict[str, tuple[JobView, ...]] = {}
+    for job in jobs or []:
+        by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
+    world = World(tuple(nodes), by_uid, Ledger(ledger or {}), DIGEST, held_to or limits(), auto, now)
+    return plan(world)
+
+
+def fleet(count: int) -> list[NodeView]:
+    return [opted_in(a_node(f"node-{index:03}")) for index in range(count)]
+
+
+def claimed(outcome: Plan) -> list[str]:
+    return [node.name for node in outcome.claimed]
+
+
+def entry(attempt: int = 1, digest: str = DIGEST) -> Entry:
+    return Entry(digest, attempt, 9_000)
+
+
+def test_ten_percent_of_thirty_nodes_are_three_by_name() -> None:
+    outcome = planning(fleet(30))
+    assert claimed(outcome) == ["node-000", "node-001", "node-002"]
+    assert outcome.waiting == 27
+    assert set(outcome.ledger.entries) == {"uid-node-000", "uid-node-001", "uid-node-002"}
+
+
+def test_a_percentage_of_few_nodes_is_still_one() -> None:
+    assert claimed(planning(fleet(3))) == ["node-000"]
+
+
+def test_nodes_nobody_opted_in_and_windows_nodes_get_no_slot() -> None:
+    nodes = [a_node("plain"), opted_in(a_node("win", operating_system="windows"))]
+    assert claimed(planning(nodes)) == []
+
+
+def test_a_slot_in_use_is_counted() -> None:
+    nodes = fleet(10)
+    assert claimed(planning(nodes, ledger={nodes[4].uid: entry()})) == []
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        pytest.param(proved(fleet(1)[0]), id="proof is recorded"),
+        pytest.param(failed(fleet(1)[0], attempt=1, at=9_999), id="failure is recorded"),
+        pytest.param(a_node("node-000"), id="opted out and nothing at work"),
+    ],
+)
+def test_a_slot_is_freed_when(node: NodeView) -> None:
+    outcome = planning([node], ledger={node.uid: entry()})
+    assert outcome.released == (node.uid,)
+    assert outcome.ledger.entries == {}
+
+
+def test_a_slot_is_freed_when_the_node_is_gone() -> None:
+    assert planning([], ledger={"uid-gone": entry()}).released == ("uid-gone",)
+
+
+def test_a_failure_of_an_earlier_attempt_frees_nothing() -> None:
+    node = failed(fleet(1)[0], attempt=1)
+    assert planning([node], ledger={node.uid: entry(attempt=2)}).released == ()
+
+
+def test_an_opted_out_node_keeps_its_slot_while_its_installer_works() -> None:
+    node = a_node()
+    outcome = planning([node], jobs=[a_job(node)], ledger={node.uid: entry()})
+    assert outcome.released == ()
+
+
+def test_jobs_without_a_ledger_are_adopted_before_anything_new_begins() -> None:
+    nodes = fleet(20)
+    jobs = [a_job(node) for node in nodes[:5]]
+    outcome = planning(nodes, jobs=jobs, held_to=limits("5"))
+    assert claimed(outcome) == []
+    assert len(outcome.ledger.entries) == 5
+
+
+def test_a_failed_node_waits_and_is_then_tried_again_with_the_next_attempt() -> None:
+    node = failed(fleet(1)[0], attempt=2, at=9_995)
+    outcome = planning([node])
+    assert claimed(outcome) == []
+    assert outcome.wake_in is not None
+    later = planning([node], now=NOW + outcome.wake_in)
+    assert claimed(later) == ["node-000"]
+    assert later.ledger.entries[node.uid].attempt == 3
+
+
+def test_a_failure_recorded_far_in_the_future_does_not_wait_for_it() -> None:
+    node = failed(fleet(1)[0], at=int(NOW) + 100_000)
+    assert claimed(planning([node])) == ["node-000"]
+
+
+def test_a_new_digest_starts_with_the_first_attempt_at_once() -> None:
+    node = failed(fleet(1)[0], OTHER_DIGEST, attempt=7, at=int(NOW))
+    assert next_attempt(node, DIGEST) == 1
+    assert claimed(planning([node])) == ["node-000"]
+
+
+def test_a_node_proved_with_another_digest_is_provisioned_anew() -> None:
+    assert claimed(planning([proved(fleet(1)[0], OTHER_DIGEST)])) == ["node-000"]
+
+
+def test_a_slot_for_a_digest_no_longer_wanted_is_freed_unless_a_job_is_at_work() -> None:
+    node = fleet(1)[0]
+    old = {node.uid: entry(digest=OTHER_DIGEST)}
+    freed = planning([node], ledger=old)
+    assert freed.released == (node.uid,)  # and claimed again in the same plan, now for what is wanted
+    assert freed.ledger.entries[node.uid].digest == DIGEST
+    busy = planning([node], ledger=old, jobs=[a_job(node, digest=OTHER_DIGEST)])
+    assert busy.ledger.entries[node.uid].digest == OTHER_DIGEST
+
+
+def test_enough_failing_nodes_halt_new_ones_but_not_retries() -> None:
+    nodes = fleet(20)
+    broken = [failed(node, at=1) for node in nodes[:3]]
+    outcome = planning([*broken, *nodes[3:]], held_to=limits("100%", halt_after=3))
+    assert outcome.ledger.halted == DIGEST
+    assert claimed(outcome) == ["node-000", "node-001", "node-002"]
+    healed = [proved(node) for node in nodes[:1]]
+    resumed = planning([*healed, *broken[1:], *nodes[3:]], held_to=limits("100%", halt_after=3))
+    assert resumed.ledger.halted is None
+    assert len(resumed.claimed) == 19
+
+
+def test_first_tries_go_before_retries() -> None:
+    nodes = fleet(3)
+    outcome = planning([failed(nodes[0], at=1), *nodes[1:]], held_to=limits("1"))
+    assert claimed(outcome) == ["node-001"]
+
+
+@given(attempt=st.integers(1, 500), uid=st.text(min_size=1))
+def test_the_wait_before_a_retry_grows_to_its_limit_and_is_the_same_for_every_replica(attempt: int, uid: str) -> None:
+    held_to = limits()
+    failure = FailedAttempt(DIGEST, attempt, 1_000)
+    wait = retry_at(uid, failure, held_to) - 1_000
+    full = min(300.0, 10.0 * 2 ** (attempt - 1))
+    assert full / 2 <= wait <= full
+    assert retry_at(uid, failure, held_to) - 1_000 == wait
+
+
+node_states = st.sampled_from(["plain", "in", "proved", "failed", "due", "gone"])
+job_states = st.sampled_from([None, *JobState])
+
+
+@given(
+    worlds=st.lists(st.tuples(node_states, job_states, st.booleans()), max_size=30),
+    size=st.one_of(st.integers(1, 40).map(str), st.integers(1, 100).map("{}%".format)),
+    halt_after=st.integers(0, 5),
+)
+def test_no_plan_ever_exceeds_its_limit(
+    worlds: list[tuple[str, JobState | None, bool]], size: str, halt_after: int
+) -> None:
+    nodes: list[NodeView] = []
+    jobs: list[JobView] = []
+    ledger: dict[str, Entry] = {}
+    for index, (state, job, in_ledger) in enumerate(worlds):
+        node = a_node(f"node-{index:03}") if state == "plain" else opted_in(a_node(f"node-{index:03}"))
+        node = proved(node) if state == "proved" else node
+        node = failed(node, at=int(NOW)) if state == "failed" else node
+        node = failed(node, at=1) if state == "due" else node
+        if job is not None:
+            jobs.append(a_job(node, job))
+        if in_ledger:
+            ledger[node.uid] = entry()
+        if state != "gone":
+            nodes.append(node)
+    held_to = limits(size, halt_after)
+    outcome = planning(nodes, jobs=jobs, ledger=ledger, held_to=held_to)
+    wanted = sum(1 for node in nodes if node.opt_in == "true")
+    before = len(outcome.ledger.entries) - len(outcome.claimed)
+    assert len(outcome.claimed) <= max(0, held_to.max_unavailable.resolve(wanted) - before)
+    # planning again in the world that the plan made changes nothing
+    again = plan(World(tuple(nodes), _grouped(jobs), outcome.ledger, DIGEST, held_to, False, NOW))
+    assert again.claimed == ()
+    assert again.ledger == outcome.ledger
+
+
+def _grouped(jobs: list[JobView]) -> dict[str, tuple[JobView, ...]]:
+    return {job.node_uid: (job,) for job in jobs}
+
+
+def test_the_wish_may_change_the_limit_but_never_stops_work_under_way() -> None:
+    nodes = fleet(10)
+    ledger = {node.uid: entry() for node in nodes[:6]}
+    outcome = planning(nodes, ledger=ledger, held_to=limits("2"))
+    assert outcome.released == ()
+    assert claimed(outcome) == []
+
+
+def test_replacing_a_node_gives_the_new_one_a_slot_of_its_own() -> None:
+    node = fleet(1)[0]
+    new = replace(node, uid="uid-new")
+    outcome = planning([new], ledger={node.uid: entry()})
+    assert outcome.released == (node.uid,)
+    assert claimed(outcome) == ["node-000"]

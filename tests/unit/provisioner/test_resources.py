@@ -1,0 +1,84 @@
+"""The manifests as they are sent, and what must hold for any node."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from provisioner.plan import Entry, Ledger
+from provisioner.resources import Installer, make_installer_job, make_ledger, read_ledger
+from support.golden import Golden
+from trellis import names
+from trellis.testing.builders import DIGEST, a_node
+
+LEGACY = Installer(
+    image="ghcr.io/kwasm/kwasm-node-installer:main",
+    pull_policy="IfNotPresent",
+    handler=None,
+    namespace="trellis-installers",
+    deadline=600,
+    retries=2,
+    cpu="50m",
+    memory="128Mi",
+    service_account="default",
+)
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+LONG = ".".join(["a" * 60] * 4) + "." + "b" * 9
+
+node_names = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", fullmatch=True)
+
+
+def test_the_legacy_installer_job(golden: Golden) -> None:
+    golden.check("provisioner/job-legacy", make_installer_job(LEGACY, a_node(), DIGEST, 1, TRACE))
+
+
+def test_the_job_of_a_known_handler_without_a_trace(golden: Golden) -> None:
+    installer = replace(LEGACY, handler="spin", image="registry.example.com/installer:1")
+    golden.check("provisioner/job-handler", make_installer_job(installer, a_node("ip-10-0-0-1.ec2"), DIGEST, 2, None))
+
+
+def test_the_job_of_a_node_with_the_longest_name(golden: Golden) -> None:
+    golden.check("provisioner/job-long-name", make_installer_job(LEGACY, a_node(LONG, uid="uid-1"), DIGEST, 1, None))
+
+
+def test_the_ledger(golden: Golden) -> None:
+    ledger = Ledger({"uid-b": Entry(DIGEST, 2, 1700000000), "uid-a": Entry(DIGEST, 1, 1700000001)}, halted=DIGEST)
+    golden.check("provisioner/ledger", make_ledger("trellis-system", ledger, "42"))
+
+
+@given(name=node_names, uid=st.uuids().map(str), attempt=st.integers(1, 10**6))
+def test_every_name_and_label_fits_kubernetes(name: str, uid: str, attempt: int) -> None:
+    job = make_installer_job(LEGACY, a_node(name, uid=uid), DIGEST, attempt, None)
+    # the longest derived name is the pod's: the Job's and six characters
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?", job["metadata"]["name"])
+    for value in [*job["metadata"]["labels"].values(), names.provisioned_label_value(name)]:
+        assert re.fullmatch(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", value)
+
+
+@given(node_names, node_names, st.lists(st.uuids().map(str), min_size=2, max_size=2, unique=True))
+def test_two_nodes_never_share_a_job_name(name: str, other: str, uids: list[str]) -> None:
+    first = names.installer_job_name(name, uids[0], DIGEST, "provision", 1)
+    second = names.installer_job_name(other, uids[1], DIGEST, "provision", 1)
+    assert first != second
+
+
+@given(
+    entries=st.dictionaries(
+        st.uuids().map(str),
+        st.builds(Entry, st.just(DIGEST), st.integers(1, 10**6), st.integers(0, 2**40)),
+        max_size=20,
+    ),
+    halted=st.sampled_from([None, DIGEST]),
+)
+def test_a_ledger_is_read_back_as_it_was_written(entries: dict[str, Entry], halted: str | None) -> None:
+    ledger = Ledger(entries, halted)
+    assert read_ledger(make_ledger("ns", ledger, None)) == ledger
+
+
+@pytest.mark.parametrize("value", ["", "x", "a/b/c", "d/1", "/1/2", "d/1/-2"])
+def test_a_broken_ledger_entry_is_left_out(value: str) -> None:
+    manifest = {"metadata": {}, "data": {"uid-1": value, "uid-2": f"{DIGEST}/1/5"}}
+    assert read_ledger(manifest).entries == {"uid-2": Entry(DIGEST, 1, 5)}
