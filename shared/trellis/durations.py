@@ -1,0 +1,50 @@
+"""Durations as people write them, in seconds.
+
+Pure. In: ``30``, ``30s``, ``5m``, ``1h30m``, ``500ms``, ``1d`` or a number. Out: seconds as a float.
+Called through the type :data:`Seconds` by settings and models. Invariant: the result is finite and not negative.
+Source: the form of Go's ``time.ParseDuration``, which Kubernetes users know, plus days and bare seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NEEDS: Final = "needs a duration, e.g. 30s, 5m or 1h30m"
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_PART = re.compile(rf"(?P<amount>{_NUMBER})(?P<unit>ms|s|m|h|d)")
+_WHOLE = re.compile(rf"(?:{_NUMBER}(?:ms|s|m|h|d))+")
+_BARE = re.compile(_NUMBER)
+
+
+def parse_seconds(value: object) -> float:
+    """Return a duration in seconds; a bare number is seconds already.
+
+    Raises:
+        ValueError: it is no duration, negative or not finite; the message says what is needed.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        seconds = _seconds_of(value.strip())
+    else:
+        raise ValueError(_NEEDS)  # noqa: TRY004 (pydantic reports ValueErrors only)
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(_NEEDS)
+    return seconds
+
+
+def _seconds_of(text: str) -> float:
+    if _BARE.fullmatch(text):
+        return float(text)
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(_NEEDS)
+    return math.fsum(float(part["amount"]) * _UNITS[part["unit"]] for part in _PART.finditer(text))
+
+
+Seconds = Annotated[float, BeforeValidator(parse_seconds)]
+"""Field type: a duration in seconds. Add ``Field(gt=0)`` where zero makes no sense."""

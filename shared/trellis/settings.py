@@ -1,0 +1,171 @@
+"""What every service can be told by its environment or its command line, and how mistakes are reported.
+
+In: ``TRELLIS_*`` variables and overrides from flags. Out: a frozen settings object, or :class:`SettingsError` with a
+line for each mistake. Called by each ``main``; services extend :class:`ServiceSettings`.
+Invariant: a message names the variable, what it has and what it needs, and shows no password.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings.exceptions import SettingsError as SourceError
+
+from trellis.durations import Seconds
+from trellis.redaction import redact_url
+from trellis.settings_errors import SettingsError, problem_lines, unknown_variables
+
+__all__ = [
+    "LogLevel",
+    "Seconds",
+    "ServiceSettings",
+    "SettingsError",
+    "exit_on_settings_error",
+    "load",
+    "redact_url",
+    "unknown_variables",
+]
+
+PREFIX: Final = "TRELLIS_"
+_EXIT_STATUS: Final = 2
+_NATS_SCHEMES: Final = ("nats", "tls", "ws", "wss")
+_DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+S = TypeVar("S", bound=BaseSettings)
+
+
+def _nats_url(value: str) -> str:
+    for url in value.split(","):
+        parts = _split(url.strip())
+        if parts is None or parts[0] not in _NATS_SCHEMES:
+            message = "needs an address such as nats://host:4222, tls://host:4222 or ws://host:8080"
+            raise ValueError(message)
+    return value
+
+
+def _http_url(value: str) -> str:
+    parts = _split(value)
+    if parts is None or parts[0] not in {"http", "https"}:
+        message = "needs an address such as http://host:4318"
+        raise ValueError(message)
+    return value
+
+
+def _split(url: str) -> tuple[str, str] | None:
+    """Return scheme and host of a URL, None if it has no host or a port that is none."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises if it is no number from 0 to 65535
+    except ValueError:
+        return None
+    return (parts.scheme, parts.hostname) if parts.hostname else None
+
+
+def _dns_label(value: str) -> str:
+    if not _DNS_LABEL.fullmatch(value):
+        message = "needs at most 63 lower-case letters, digits and dashes, with a letter or digit at both ends"
+        raise ValueError(message)
+    return value
+
+
+def _home(value: Path) -> Path:
+    return value.expanduser()
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _identity() -> str:
+    return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+
+
+DnsLabel = Annotated[str, AfterValidator(_dns_label)]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
+
+
+class ServiceSettings(BaseSettings):
+    """Settings of every service; a variable is the field's name in capitals after ``TRELLIS_``.
+
+    An empty variable counts as unset.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        case_sensitive=False,
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+        populate_by_name=True,
+    )
+
+    kubeconfig: Annotated[Path, AfterValidator(_home)] | None = Field(
+        default=None,
+        validation_alias=AliasChoices("TRELLIS_KUBECONFIG", "KUBECONFIG"),
+        description="kubeconfig file; without one: the pod's service account, then ~/.kube/config",
+    )
+    context: str | None = Field(default=None, description="context of the kubeconfig; its current one if unset")
+    nats_url: Annotated[str, AfterValidator(_nats_url)] = Field(
+        default="nats://127.0.0.1:4222", description="the bus; several servers separated by commas"
+    )
+    cluster: DnsLabel | None = Field(
+        default=None, description="the cluster's name on the bus; 8 characters of kube-system's uid if unset"
+    )
+    namespace: DnsLabel = Field(default="trellis-system", description="namespace of leases, ledger and Jobs")
+    health_port: int = Field(default=8080, ge=0, le=65535, description="port of /readyz and /metrics; 0 is any")
+    otlp_endpoint: Annotated[str, AfterValidator(_http_url)] | None = Field(
+        default=None,
+        validation_alias=AliasChoices("TRELLIS_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        description="OTLP over HTTP collector, http://host:4318; nothing is sent if unset",
+    )
+    log_format: Annotated[Literal["auto", "json", "text"], BeforeValidator(_lower)] = Field(
+        default="auto", description="auto is text on a terminal and JSON elsewhere"
+    )
+    log_level: LogLevel = Field(default="info", description="libraries log warnings only, unless it is debug")
+    identity: str = Field(default_factory=_identity, min_length=1, description="this process' name in leases")
+    grace_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+        default=20.0, description="how long running work may take to finish after SIGTERM"
+    )
+
+    @property
+    def nats_servers(self) -> tuple[str, ...]:
+        """The servers of ``nats_url``, which separates them by commas."""
+        return tuple(url.strip() for url in self.nats_url.split(","))
+
+
+def load(cls: type[S], **overrides: Any) -> S:  # noqa: ANN401 (as the fields; pydantic checks them)
+    """Return the settings from the environment; overrides (from flags) win over it, None means not given.
+
+    Raises:
+        SettingsError: one line for each variable that is missing or wrong.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return cls(**given)
+    except ValidationError as error:
+        raise SettingsError(problem_lines(cls, error, given)) from None
+    except SourceError as error:
+        # A list or a mapping whose variable is no JSON; the library names the field and never the value.
+        raise SettingsError([f"{error}: needs JSON"]) from None
+
+
+@contextmanager
+def exit_on_settings_error() -> Iterator[None]:
+    """Print a :class:`SettingsError` to stderr and exit with status 2; for ``main``, also as a decorator."""
+    try:
+        yield
+    except SettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201 (logging is not set up yet)
+        raise SystemExit(_EXIT_STATUS) from None

@@ -1,0 +1,29 @@
+"""Traces, metrics and logs: one way for all services.
+
+In: spans, counts and events of bus, kube and services. Out: OTLP if an endpoint is set, ``/metrics``, stderr.
+Everything below the services uses it and it uses none of them.
+"""
+
+from __future__ import annotations
+
+from trellis.telemetry.logs import LogFormat, bind_service, get_logger, setup_logging
+from trellis.telemetry.metrics import Metrics, process_metrics, trellis_version
+from trellis.telemetry.service import ATTRIBUTE_CLUSTER, Telemetry, setup
+from trellis.telemetry.tracing import TraceContext, context_from, current_trace, trace_from
+
+__all__ = [
+    "ATTRIBUTE_CLUSTER",
+    "LogFormat",
+    "Metrics",
+    "Telemetry",
+    "TraceContext",
+    "bind_service",
+    "context_from",
+    "current_trace",
+    "get_logger",
+    "process_metrics",
+    "setup",
+    "setup_logging",
+    "trace_from",
+    "trellis_version",
+]

@@ -1,0 +1,173 @@
+"""One log call for everything: JSON lines for machines, readable text on a terminal.
+
+In: events of structlog loggers and of the standard library's (faststream, aiohttp, nats, kubernetes). Out: stderr.
+Called once by each process' ``main``; ``get_logger`` by every module. Invariant: no line carries a password of a URL
+or the local variables of a traceback; inside a span it carries the span's ids.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TextIO
+
+import orjson
+import structlog
+from opentelemetry import trace
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from trellis.redaction import redact_url
+from trellis.telemetry.text import text_renderer, wants_colours
+
+LogFormat = Literal["auto", "json", "text"]
+
+_QUIET: Final = ("nats", "faststream", "aiohttp", "kubernetes", "asyncio", "urllib3", "opentelemetry")
+# Its debug lines hold whole responses, Secrets among them.
+_NEVER_DEBUG: Final = ("kubernetes", "urllib3")
+
+
+class _StderrHandler(logging.StreamHandler[TextIO]):
+    """Writes to whatever ``sys.stderr`` is at the time: a progress display of rich puts itself there."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        raise AttributeError(value)
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """Return the logger of a module: ``get_logger(__name__)``. Usable before :func:`setup_logging`."""
+    if not structlog.is_configured():
+        _configure_structlog()
+    return structlog.stdlib.get_logger(name)
+
+
+def bind_service(service: str) -> None:
+    """Add the service's name to all lines of the current task and the tasks it makes from now on."""
+    structlog.contextvars.bind_contextvars(service=service)
+
+
+def setup_logging(*, log_format: LogFormat, level: str) -> None:
+    """Send all logs of the process to stderr; may be called again.
+
+    Args:
+        log_format: ``json``, ``text``, or ``auto``: text if stderr is a terminal.
+        level: ``debug``, ``info``, ``warning`` or ``error``. Libraries log warnings only, unless it is debug.
+    """
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    _configure_structlog()
+    text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
+    handler = _StderrHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_shared_processors(),
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *(_text_processors() if text else _json_processors()),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    for former in [handler for handler in root.handlers if isinstance(handler, _StderrHandler)]:
+        root.removeHandler(former)
+    root.addHandler(handler)
+    root.setLevel(threshold)
+    logging.captureWarnings(capture=True)
+    _tame_libraries(threshold)
+
+
+def _tame_libraries(threshold: int) -> None:
+    for name in _QUIET:
+        logger = logging.getLogger(name)
+        quietest = logging.INFO if name in _NEVER_DEBUG else logging.DEBUG
+        logger.setLevel(max(threshold, quietest if threshold <= logging.DEBUG else logging.WARNING))
+        # FastStream writes through handlers of its own, in colours, some to stdout.
+        if name == "faststream":
+            logger.handlers.clear()
+            logger.propagate = True
+
+
+def _configure_structlog() -> None:
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_shared_processors(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        # Loggers of modules exist before main() configures them, and tests configure more than once.
+        cache_logger_on_first_use=False,
+    )
+
+
+def _shared_processors() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        _add_trace,
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _add_trace(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    context = trace.get_current_span().get_span_context()
+    if context.is_valid:
+        event["trace_id"] = trace.format_trace_id(context.trace_id)
+        event["span_id"] = trace.format_span_id(context.span_id)
+    return event
+
+
+def _redact(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    for key, value in event.items():
+        event[key] = _redacted(value)
+    return event
+
+
+def _redacted(value: object) -> object:
+    match value:
+        case str():
+            return redact_url(value)
+        case Mapping():
+            return {key: _redacted(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_redacted(inner) for inner in value]
+        case BaseException():
+            return redact_url(str(value) or type(value).__name__)
+        case _:
+            return value
+
+
+def _json_processors() -> list[Processor]:
+    return [structlog.processors.format_exc_info, _redact, _in_order, structlog.processors.JSONRenderer(_dumps)]
+
+
+def _text_processors() -> list[Processor]:
+    return [
+        structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False, key="time"),
+        # Not the renderer of structlog, whose tracebacks show local variables: secrets among them.
+        structlog.processors.format_exc_info,
+        _redact,
+        text_renderer(colours=wants_colours()),
+    ]
+
+
+def _in_order(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Put what one looks for first at the front of the line."""
+    first = ("time", "level", "event", "service", "logger", "trace_id", "span_id")
+    return {key: event[key] for key in first if key in event} | dict(event)
+
+
+def _dumps(event: EventDict, **_: Any) -> str:  # noqa: ANN401 (structlog passes json.dumps' arguments)
+    # Whatever cannot be JSON is still worth reading, and a log call must not raise.
+    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

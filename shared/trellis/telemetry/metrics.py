@@ -1,0 +1,127 @@
+"""Every Prometheus metric of the process, in one registry, with the service as a label.
+
+In: counts and callbacks from bus, kube and services. Out: ``registry``, which the health server renders as text.
+Called by everything that has a ``Telemetry``. Invariant: a series has one meaning in every service; nothing is ever
+registered twice, however many services share the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+Read = Callable[[], float]
+Forget = Callable[[], None]
+
+_HANDLER_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+@functools.cache
+def trellis_version() -> str:
+    """Return the installed version, ``unknown`` in a checkout that was never installed."""
+    try:
+        return version("trellis-wasm")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class Metrics:
+    """The metrics by name, without their prefix ``trellis_``; each has the label ``service``.
+
+    A test makes its own with ``Metrics()``; services share :func:`process_metrics`.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry: Final = registry if registry is not None else CollectorRegistry()
+        self._owners: dict[tuple[str, ...], object] = {}
+        self._lock = threading.Lock()
+        self.handler_seconds: Final = Histogram(
+            "trellis_handler_seconds",
+            "Duration of one run of a key of a queue",
+            ("service", "queue"),
+            buckets=_HANDLER_BUCKETS,
+            registry=self.registry,
+        )
+        self.retries_total: Final = self._counter("retries", "Runs that failed and will be repeated", "queue")
+        self.dead_letters_total: Final = self._counter("dead_letters", "Messages given up on", "reason")
+        self.facts_published_total: Final = self._counter("facts_published", "Facts said on the bus", "type")
+        self.facts_received_total: Final = self._counter("facts_received", "Facts heard on the bus", "type")
+        self.kube_requests_total: Final = self._counter(
+            "kube_requests",
+            "Requests to the Kubernetes API; code is the HTTP status or 'error'",
+            "verb",
+            "resource",
+            "code",
+        )
+        self.leader: Final = self._gauge("leader", "1 while this process leads the service")
+        self.queue_depth: Final = self._gauge("queue_depth", "Keys that wait or run", "queue")
+        self.queue_oldest_seconds: Final = self._gauge("queue_oldest_seconds", "Age of the oldest waiting key", "queue")
+        self.watch_staleness_seconds: Final = self._gauge(
+            "watch_staleness_seconds", "Time since a watch last heard anything, bookmarks included", "resource"
+        )
+        self.event_loop_lag_seconds: Final = Gauge(
+            "trellis_event_loop_lag_seconds",
+            "Longest time since the last scrape that the event loop was late",
+            registry=self.registry,
+        )
+        Gauge("trellis_build_info", "Constant 1; the version", ("version",), registry=self.registry).labels(
+            trellis_version()
+        ).set(1)
+
+    def watch_staleness(self, service: str, resource: str, read: Read) -> Forget:
+        """Read a watch's staleness in seconds at each scrape; a new callback of the same watch replaces the former.
+
+        Returns:
+            A function that ends the series, unless another callback has taken it over.
+        """
+        return self._observe((self.watch_staleness_seconds,), (service, resource), (read,))
+
+    def queue(self, service: str, queue: str, depth: Read, oldest_seconds: Read) -> Forget:
+        """Read a queue's depth and the age of its oldest waiting key at each scrape; replaceable as a watch is."""
+        gauges = (self.queue_depth, self.queue_oldest_seconds)
+        return self._observe(gauges, (service, queue), (depth, oldest_seconds))
+
+    def _observe(self, gauges: tuple[Gauge, ...], labels: tuple[str, str], reads: tuple[Read, ...]) -> Forget:
+        key = (gauges[0]._name, *labels)  # noqa: SLF001 (the name has no public accessor)
+        owner = object()
+
+        def forget() -> None:
+            with self._lock:
+                if self._owners.get(key) is not owner:
+                    return
+                del self._owners[key]
+                for gauge in gauges:
+                    gauge.remove(*labels)
+
+        with self._lock:
+            self._owners[key] = owner
+            for gauge, read in zip(gauges, reads, strict=True):
+                gauge.labels(*labels).set_function(read)
+        return forget
+
+    def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
+        return Counter(f"trellis_{name}_total", documentation, ("service", *labels), registry=self.registry)
+
+    def _gauge(self, name: str, documentation: str, *labels: str) -> Gauge:
+        return Gauge(f"trellis_{name}", documentation, ("service", *labels), registry=self.registry)
+
+
+@functools.cache
+def process_metrics() -> Metrics:
+    """Return the metrics of this process, made at the first call, with memory, CPU, files and the Python version."""
+    metrics = Metrics()
+    ProcessCollector(registry=metrics.registry)
+    PlatformCollector(registry=metrics.registry)
+    return metrics

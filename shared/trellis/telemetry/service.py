@@ -1,0 +1,128 @@
+"""The telemetry of one service: its tracer and its metrics.
+
+In: the service's name, the cluster, perhaps an OTLP endpoint. Out: spans to a collector, metrics to the registry.
+Called by ``create_app`` of each service and by tests. Invariant: nothing is sent unless an endpoint is set; the global
+tracer provider is never touched, so several services live in one process, each under its own name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.trace import Tracer
+
+from trellis.telemetry.export import ReportingExporter, otlp_processor
+from trellis.telemetry.logs import get_logger
+from trellis.telemetry.metrics import Metrics, process_metrics, trellis_version
+
+_SHUTDOWN_SECONDS: Final = 5.0
+ATTRIBUTE_CLUSTER: Final = "trellis.cluster"
+
+_log = get_logger(__name__)
+
+
+class _ClusterAttribute(SpanProcessor):
+    """Writes the cluster on each span: the resource is fixed before the cluster's id is known."""
+
+    def __init__(self, cluster: str | None) -> None:
+        self.cluster = cluster
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Set the attribute once the cluster is known."""
+        del parent_context
+        if self.cluster is not None:
+            span.set_attribute(ATTRIBUTE_CLUSTER, self.cluster)
+
+
+class Telemetry:
+    """Tracer and metrics of one service; several in one process. Made by :func:`setup`."""
+
+    def __init__(
+        self,
+        service: str,
+        provider: TracerProvider,
+        metrics: Metrics,
+        cluster: str | None,
+        exporter: ReportingExporter | None,
+    ) -> None:
+        self.service: Final = service
+        self.metrics: Final = metrics
+        self.tracer: Final[Tracer] = provider.get_tracer("trellis", trellis_version())
+        self._provider = provider
+        self._exporter = exporter
+        self._attribute = _ClusterAttribute(cluster)
+        provider.add_span_processor(self._attribute)
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster's name; spans begun after it is set carry it as ``trellis.cluster``."""
+        return self._attribute.cluster
+
+    @cluster.setter
+    def cluster(self, cluster: str | None) -> None:
+        self._attribute.cluster = cluster
+
+    async def shutdown(self) -> None:
+        """Send what is left, within 5 s; what cannot be sent by then is dropped with a warning. Never raises."""
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def close() -> None:
+            try:
+                if self._exporter is not None:
+                    self._exporter.give_up_if_failing()
+                self._provider.shutdown()
+            finally:
+                # The loop may be gone if the time was up.
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(done.set)
+
+        # A daemon, not the loop's executor: a collector that hangs must not hold up the end of the process.
+        threading.Thread(target=close, name=f"telemetry-shutdown-{self.service}", daemon=True).start()
+        try:
+            async with asyncio.timeout(_SHUTDOWN_SECONDS):
+                await done.wait()
+        except TimeoutError:
+            _log.warning("the collector did not answer: the last spans are dropped", service=self.service)
+
+
+def setup(
+    service: str,
+    *,
+    cluster: str | None = None,
+    otlp_endpoint: str | None = None,
+    span_exporters: Sequence[SpanExporter] = (),
+    metrics: Metrics | None = None,
+) -> Telemetry:
+    """Make the telemetry of a service.
+
+    Args:
+        service: name with underscores, ``node_watcher``; spans carry ``trellis-node-watcher``.
+        cluster: the cluster's name if it is known already, else set ``Telemetry.cluster`` later.
+        otlp_endpoint: ``http://host:4318``; nothing is sent without one.
+        span_exporters: further exporters, called at the end of each span (tests, demo).
+        metrics: where to count; the process' metrics unless given.
+    """
+    attributes: dict[str, str] = {
+        "service.name": f"trellis-{service.replace('_', '-')}",
+        "service.namespace": "trellis",
+        "service.version": trellis_version(),
+    }
+    if cluster is not None:
+        attributes["k8s.cluster.name"] = cluster
+    # Without the exit handler: shutdown() is ours to call, and the SDK's may take 30 s.
+    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+    exporter = None
+    if otlp_endpoint:
+        processor, exporter = otlp_processor(otlp_endpoint)
+        provider.add_span_processor(processor)
+    for span_exporter in span_exporters:
+        provider.add_span_processor(SimpleSpanProcessor(span_exporter))
+    return Telemetry(service, provider, metrics or process_metrics(), cluster, exporter)

@@ -1,0 +1,73 @@
+"""One log event as a line for people: ``12:03:44 warning  node_watcher  nats is away  url=nats://…``.
+
+In: an event's fields. Out: text, in colours if asked. Called by ``telemetry.logs`` as the last processor.
+Invariant: one line, but for tracebacks, which follow it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import orjson
+from structlog.typing import EventDict, WrappedLogger
+
+_LEVEL_WIDTH: Final = 8
+_RESET: Final = "\033[0m"
+_DIM: Final = "\033[2m"
+_BOLD: Final = "\033[1m"
+_COLOURS: Final = {
+    "debug": _DIM,
+    "info": "\033[32m",
+    "warning": "\033[33m",
+    "error": "\033[31m",
+    "critical": "\033[1;31m",
+}
+# The trace id is what one looks up in Jaeger; these two only widen the line.
+_LEFT_OUT: Final = ("logger", "span_id")
+_MULTILINE: Final = ("stack", "exception")
+
+
+def wants_colours() -> bool:
+    """Return whether stderr is a terminal that shows colours (NO_COLOR and TERM=dumb are respected)."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def text_renderer(*, colours: bool) -> Callable[[WrappedLogger, str, EventDict], str]:
+    """Return the structlog processor that renders an event; it expects ``time``, ``level`` and ``event``."""
+
+    def paint(style: str, text: str) -> str:
+        return f"{style}{text}{_RESET}" if colours and text else text
+
+    def render(_: WrappedLogger, __: str, event: EventDict) -> str:
+        for key in _LEFT_OUT:
+            event.pop(key, None)
+        after = [str(text) for key in _MULTILINE if (text := event.pop(key, None))]
+        level = str(event.pop("level", "info"))
+        head = [
+            paint(_DIM, str(event.pop("time", ""))),
+            paint(_COLOURS.get(level, ""), level.ljust(_LEVEL_WIDTH)),
+            paint("\033[36m", str(event.pop("service", ""))),
+            paint(_BOLD, _one_line(str(event.pop("event", "")))),
+        ]
+        fields = [f"{paint(_DIM, f'{key}=')}{_value(value)}" for key, value in event.items()]
+        return "\n".join([" ".join(part for part in (*head, *fields) if part), *after])
+
+    return render
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "\\n")
+
+
+def _value(value: object) -> str:
+    """Return a value as one word: plain if it can be read so, else as JSON."""
+    if isinstance(value, str):
+        return value if value and not any(char.isspace() or char == '"' for char in value) else _json(value)
+    return _json(value)
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()

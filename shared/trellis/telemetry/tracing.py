@@ -1,0 +1,74 @@
+"""W3C trace context, as text in messages and manifests and as OpenTelemetry's context inside the process.
+
+In: ``traceparent``/``tracestate`` of a message, an annotation or an environment. Out: a parent for the next span.
+Called by bus, kube and services. Invariant: malformed text from outside yields None, never an error or a log line.
+Source: W3C Trace Context, sections 3.2 and 3.3.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from opentelemetry import trace as trace_api
+from opentelemetry.context import Context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_TRACEPARENT: Final = "traceparent"
+_TRACESTATE: Final = "tracestate"
+_LONGEST: Final = 512
+# One list member: key=value of printable ASCII without comma and equals sign (section 3.3.1.3).
+_MEMBER = re.compile(r"[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceContext:
+    """A position in a trace, as text: what goes into CloudEvents, NATS headers, annotations and ``TRACEPARENT``."""
+
+    traceparent: str
+    tracestate: str | None = None
+
+
+def current_trace() -> TraceContext | None:
+    """Return the current span's context, None outside of a span."""
+    return _as_text(None)
+
+
+def context_from(trace: TraceContext | None) -> Context:
+    """Return an OpenTelemetry context whose current span is the remote one; an empty one for None.
+
+    An empty context starts a new trace, so a handler of one message never inherits the span of another.
+    """
+    if trace is None:
+        return Context()
+    carrier = {_TRACEPARENT: trace.traceparent}
+    if trace.tracestate:
+        carrier[_TRACESTATE] = trace.tracestate
+    return _PROPAGATOR.extract(carrier, context=Context())
+
+
+def trace_from(traceparent: str | None, tracestate: str | None = None) -> TraceContext | None:
+    """Return the trace context of text from outside, None if ``traceparent`` is absent or malformed.
+
+    A malformed ``tracestate`` is dropped and the rest kept, as the specification asks.
+    """
+    if not traceparent or len(traceparent) > _LONGEST:
+        return None
+    return _as_text(context_from(TraceContext(traceparent.strip(), _usable(tracestate))))
+
+
+def _usable(tracestate: str | None) -> str | None:
+    if not tracestate or len(tracestate) > _LONGEST:
+        return None
+    members = [member.strip(" \t") for member in tracestate.split(",")]
+    return tracestate if all(_MEMBER.fullmatch(member) for member in members if member) else None
+
+
+def _as_text(context: Context | None) -> TraceContext | None:
+    if not trace_api.get_current_span(context).get_span_context().is_valid:
+        return None
+    carrier: dict[str, str] = {}
+    _PROPAGATOR.inject(carrier, context=context)
+    return TraceContext(carrier[_TRACEPARENT], carrier.get(_TRACESTATE) or None)
