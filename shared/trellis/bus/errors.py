@@ -1,0 +1,22 @@
+"""What can go wrong with the bus, in words for people.
+
+Raised by ``trellis.bus`` only; callers catch these, never those of the NATS libraries.
+"""
+
+from __future__ import annotations
+
+
+class BusError(Exception):
+    """Base of what the bus raises."""
+
+
+class BusUnavailable(BusError):  # noqa: N818 (named after the condition, as Kubernetes' errors are)
+    """NATS or its JetStream did not answer in time: try again later, nothing is wrong with the fact."""
+
+
+class FactRefused(BusError):  # noqa: N818
+    """The fact can never be published as it is: too large for the server, or its subject is not accepted."""
+
+
+class StreamError(BusError):
+    """A stream is not as it must be, and a person has to change a setting or the stream."""

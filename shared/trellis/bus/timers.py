@@ -1,0 +1,109 @@
+"""One timer per key, all on one handle of the event loop.
+
+In: keys and when they are due. Out: a call per key when its time has come. Called by the keyed queue.
+Invariant: a key has at most one timer, the earliest asked for; thousands of keys cost one handle, not a task each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Cancellable(Protocol):
+    """A timer that was set."""
+
+    def cancel(self) -> None:
+        """Take it back; harmless if it has run."""
+
+
+class Timers(Protocol):
+    """The clock and the alarm: the event loop's, or a test's."""
+
+    def now(self) -> float:
+        """Return monotonic seconds."""
+
+    def call_at(self, when: float, call: Callable[[], None]) -> Cancellable:
+        """Have ``call`` called once it is ``when``, in the seconds of ``now``."""
+
+
+class LoopTimers:
+    """Timers of the running event loop."""
+
+    def now(self) -> float:
+        """Return ``time.monotonic``."""
+        return time.monotonic()
+
+    def call_at(self, when: float, call: Callable[[], None]) -> Cancellable:
+        """Use ``call_later`` of the running loop."""
+        return asyncio.get_running_loop().call_later(max(0.0, when - self.now()), call)
+
+
+class TimerHeap(Generic[K]):
+    """The earliest timer of each key. ``due`` is called with the key, from the event loop."""
+
+    def __init__(self, timers: Timers, due: Callable[[K], None]) -> None:
+        self._timers = timers
+        self._due = due
+        self._when: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._order = itertools.count()
+        self._armed: tuple[float, Cancellable] | None = None
+
+    def __len__(self) -> int:
+        return len(self._when)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._when
+
+    def set(self, key: K, delay: float) -> None:
+        """Call the key in ``delay`` seconds, unless it has an earlier timer already."""
+        when = self._timers.now() + max(0.0, delay)
+        if (present := self._when.get(key)) is not None and present <= when:
+            return
+        self._when[key] = when
+        heapq.heappush(self._heap, (when, next(self._order), key))
+        self._arm()
+
+    def discard(self, key: K) -> None:
+        """Take the key's timer away, if there is one."""
+        if self._when.pop(key, None) is not None:
+            self._arm()
+
+    def clear(self) -> None:
+        """Take all timers away."""
+        self._when.clear()
+        self._arm()
+
+    def _arm(self) -> None:
+        """Point the one handle at the earliest timer that still counts."""
+        # An entry counts only while it is its key's own: moved and discarded ones stay behind in the heap.
+        while self._heap and self._when.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        first = self._heap[0][0] if self._heap else None
+        if self._armed is not None:
+            if self._armed[0] == first:
+                return
+            self._armed[1].cancel()
+            self._armed = None
+        if first is not None:
+            self._armed = (first, self._timers.call_at(first, self._fire))
+
+    def _fire(self) -> None:
+        self._armed = None
+        now = self._timers.now()
+        due: list[K] = []
+        while self._heap and self._heap[0][0] <= now:
+            when, _, key = heapq.heappop(self._heap)
+            if self._when.get(key) == when:
+                del self._when[key]
+                due.append(key)
+        self._arm()
+        for key in due:
+            self._due(key)
