@@ -1,0 +1,164 @@
+"""Credentials: where the API server is and how to be believed by it.
+
+In: a kubeconfig (path and context), or the files of a pod's service account. Out: ``Credentials`` that can be read
+again, for tokens that rotate. Called by ``trellis.kube.transport``. With it the only module that knows the untyped
+``kubernetes`` package; it uses its loaders and its HTTP session, never the typed API classes (108 MiB of models).
+Invariant: no secret in any message.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config.config_exception import ConfigException
+from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME, load_incluster_config
+from kubernetes.aio.config.kube_config import load_kube_config
+
+from trellis.settings_errors import SettingsError
+
+CONNECTIONS = 128
+"""Connections to the API server at a time; each watch holds one."""
+_HOME_KUBECONFIG = "~/.kube/config"
+
+
+class AccessError(SettingsError):
+    """The kubeconfig or the service account's files cannot be used; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where credentials come from: a kubeconfig, else the pod's service account, else ``~/.kube/config``.
+
+    ``kubeconfig`` may hold several paths, separated as in ``PATH``, as kubectl allows. ``context`` None means the
+    kubeconfig's current one.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+
+
+class Credentials:
+    """Address, trust anchors and the account's proof, read from ``Access``."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._configuration: Any = None
+
+    @property
+    def server(self) -> str:
+        """Address of the API server: ``https://host:port``."""
+        return str(self._configuration.host).rstrip("/")
+
+    @property
+    def tls(self) -> tuple[object, ...]:
+        """What a connection depends on: when it differs after ``load``, a new session is needed."""
+        config = self._configuration
+        return (config.host, config.ssl_ca_cert, config.cert_file, config.key_file, config.verify_ssl)
+
+    async def load(self) -> None:
+        """Read everything (again). Makes no request to the API server.
+
+        Raises:
+            AccessError: a file is missing or makes no sense, or the context does not exist.
+        """
+        configuration = Configuration()
+        source = _source(self._access)
+        try:
+            if source is None:
+                load_incluster_config(client_configuration=configuration)
+            else:
+                await load_kube_config(source, self._access.context, configuration, persist_config=False)
+        except Exception as error:  # noqa: BLE001 - the loaders raise whatever YAML, files and plugins raise
+            message = f"cannot use {source or 'the service account of this pod'}: {_why(error)}"
+            raise AccessError(message) from None
+        configuration.connection_pool_maxsize = CONNECTIONS
+        # The session's trust_env costs two thread hops a request and fails on a ~/.netrc with a default entry, so
+        # the proxy is looked up here, once.
+        configuration.client_session_kwargs = {"trust_env": False}
+        configuration.proxy = configuration.proxy or _proxy_for(str(configuration.host))
+        self._configuration = configuration
+
+    async def authorization(self) -> str | None:
+        """Return the Authorization header; a pod's token is read again each minute.
+
+        Raises:
+            AccessError: the token file is gone or empty.
+        """
+        try:
+            value = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        except (OSError, ConfigException) as error:
+            message = f"cannot read the token for {self.server}: {_why(error)}"
+            raise AccessError(message) from None
+        return str(value).strip() if value else None
+
+    def open_session(self) -> Session:
+        """Return a new HTTP session with the client library's TLS settings.
+
+        Raises:
+            AccessError: a certificate or key cannot be loaded.
+        """
+        try:
+            return Session(self._configuration)
+        except (OSError, ValueError) as error:
+            message = f"cannot use the certificates for {self.server}: {_why(error)}"
+            raise AccessError(message) from None
+
+
+class Session(RESTClientObject):  # type: ignore[misc]  # the package has no type hints
+    """The client library's session, opened for requests of our own."""
+
+    def __init__(self, configuration: Any) -> None:  # noqa: ANN401 - untyped package
+        super().__init__(configuration)
+        self.http: aiohttp.ClientSession = self._create_pool_manager()
+        self.pool_manager = self.http
+        self.options: dict[str, Any] = {
+            name: value
+            for name, value in (
+                ("server_hostname", configuration.tls_server_name),
+                ("proxy", configuration.proxy),
+                ("proxy_headers", configuration.proxy_headers),
+            )
+            if value
+        }
+
+
+def _source(access: Access) -> str | None:
+    """Return the kubeconfig to read, None for the pod's service account."""
+    if access.kubeconfig is not None:
+        paths = [Path(part).expanduser() for part in str(access.kubeconfig).split(os.pathsep) if part]
+        if not any(path.is_file() for path in paths):
+            message = f"kubeconfig {access.kubeconfig} does not exist: set TRELLIS_KUBECONFIG to one that does"
+            raise AccessError(message)
+        return str(access.kubeconfig)
+    if Path(SERVICE_TOKEN_FILENAME).is_file():
+        return None
+    home = Path(_HOME_KUBECONFIG).expanduser()
+    if not home.is_file():
+        message = f"no cluster to talk to: this is no pod, and {home} does not exist: set TRELLIS_KUBECONFIG"
+        raise AccessError(message)
+    return str(home)
+
+
+def _proxy_for(host: str) -> str | None:
+    parts = urlsplit(host)
+    if proxy_bypass(parts.hostname or ""):
+        return None
+    return getproxies().get(parts.scheme)
+
+
+def _why(error: BaseException) -> str:
+    """Return an error's first line; a YAML error quotes the file, and with it perhaps a token."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return f"not valid YAML at line {mark.line + 1}"
+    if isinstance(error, (TypeError, AttributeError, KeyError)):
+        return "it is no complete kubeconfig (clusters, users, contexts, current-context)"
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,199 @@
+"""One call to the API server: time budget, waiting when asked to, credentials, span, metric, errors.
+
+In: a ``Call`` (what it is about) and an ``HttpRequest``. Out: the answer's JSON, or a ``KubeError``. Called by
+``trellis.kube.client``. Invariants: a write is sent once unless the server said it did not process it; nothing
+takes longer than its budget; a guard is asked before each write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
+
+from trellis.kube.backoff import Backoff
+from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, error_from, unavailable
+from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream, Transport
+from trellis.telemetry import Telemetry
+
+_READ_TRIES = 2
+_DEFAULT_RETRY_AFTER = 1.0
+_ANSWER_IS_RECENT = 30.0
+
+
+@dataclass(slots=True)
+class Contact:
+    """When the API server answered: lets a silent watch be told apart from a silent server."""
+
+    clock: Callable[[], float] = time.monotonic
+    _since: float | None = None
+    _last: float = 0.0
+
+    def answered(self) -> None:
+        """Note an answer, of any status."""
+        self._last = self.clock()
+        if self._since is None:
+            self._since = self._last
+
+    def failed(self) -> None:
+        """Note that no answer came."""
+        self._since = None
+
+    def answering_for(self) -> float:
+        """Return for how many seconds every call was answered; 0 if the last answer is old or a call failed since."""
+        now = self.clock()
+        if self._since is None or now - self._last > _ANSWER_IS_RECENT:
+            return 0.0
+        return now - self._since
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Sends requests; ``guard`` raises NotLeading when writes must stop."""
+
+    transport: Transport
+    telemetry: Telemetry
+    contact: Contact = field(default_factory=Contact)
+    guard: Callable[[], None] | None = None
+
+    async def call(self, call: Call, request: HttpRequest, *, timeout: float) -> Any:  # noqa: ANN401, ASYNC109
+        """Return the answer's JSON; ``timeout`` is the budget in seconds for everything, waits included.
+
+        Raises:
+            KubeError: what the server answered, or Unavailable.
+            NotLeading: the guard refused a write.
+        """
+        return orjson.loads((await self.reply(call, request, timeout=timeout)).body)
+
+    async def reply(self, call: Call, request: HttpRequest, *, timeout: float) -> Reply:  # noqa: ASYNC109
+        """Return a good answer as it came; otherwise as ``call``."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        with self._span(call, request.method) as span:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    reply = await self._until_answered(call, request, deadline)
+            except TimeoutError:
+                self.contact.failed()
+                self._count(call, "timeout")
+                error = unavailable(call, f"no answer from {self.transport.server} within {timeout:g} s")
+                _mark(span, error)
+                raise error from None
+            except KubeError as error:
+                _mark(span, error)
+                raise
+            span.set_attribute("http.response.status_code", reply.status)
+            return reply
+
+    @asynccontextmanager
+    async def stream(self, call: Call, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
+        """Open a stream; raises KubeError when it is refused, cut or silent for ``idle_seconds``."""
+        try:
+            async with self.transport.stream(request, idle_seconds=idle_seconds) as stream:
+                self.contact.answered()
+                self._count(call, str(stream.status))
+                if stream.status >= 400:
+                    body = b"".join([line async for line in stream.lines])
+                    if stream.status == 401:
+                        await self.transport.renew_credentials()
+                    raise error_from(call, stream.status, body, stream.headers)
+                yield stream
+        except ConnectionFailed as failure:
+            self.contact.failed()
+            self._count(call, "error")
+            raise unavailable(call, str(failure)) from None
+
+    async def _until_answered(self, call: Call, request: HttpRequest, deadline: float) -> Reply:
+        tries = _READ_TRIES if request.method == "GET" else 1
+        renewed = False
+        backoff = Backoff()
+        while True:
+            try:
+                reply = await self._attempt(call, request)
+            except Unavailable:
+                tries -= 1
+                if tries < 1:
+                    raise
+                await asyncio.sleep(backoff.next())
+                continue
+            if reply.status < 400:
+                return reply
+            error = error_from(call, reply.status, reply.body, reply.headers)
+            if reply.status == 401 and not renewed:
+                renewed = True
+                await self._renew(call)
+            elif isinstance(error, TooManyRequests):
+                await self._wait_as_told(error, deadline)
+            elif isinstance(error, Unavailable) and tries > 1:
+                tries -= 1
+                await asyncio.sleep(backoff.next())
+            else:
+                raise error
+
+    async def _attempt(self, call: Call, request: HttpRequest) -> Reply:
+        if self.guard is not None and request.method != "GET":
+            self.guard()
+        try:
+            reply = await self.transport.send(request)
+        except ConnectionFailed as failure:
+            self.contact.failed()
+            self._count(call, "error")
+            raise unavailable(call, str(failure)) from None
+        self.contact.answered()
+        self._count(call, str(reply.status))
+        return reply
+
+    async def _renew(self, call: Call) -> None:
+        try:
+            await self.transport.renew_credentials()
+        except ConnectionFailed as failure:
+            raise unavailable(call, str(failure)) from None
+
+    @staticmethod
+    async def _wait_as_told(error: TooManyRequests, deadline: float) -> None:
+        """Wait for as long as the server asks; it refused before processing, so a write may be sent again."""
+        wait = error.retry_after or _DEFAULT_RETRY_AFTER
+        if asyncio.get_running_loop().time() + wait >= deadline:
+            raise error
+        await asyncio.sleep(wait)
+
+    def _count(self, call: Call, code: str) -> None:
+        self.telemetry.metrics.kube_requests_total.labels(
+            service=self.telemetry.service, verb=call.verb, resource=call.plural, code=code
+        ).inc()
+
+    @contextlib.contextmanager
+    def _span(self, call: Call, method: str) -> Iterator[trace.Span]:
+        """Open a CLIENT span, only inside a recorded one: calls without a cause to show would be noise."""
+        if not trace.get_current_span().is_recording():
+            yield trace.INVALID_SPAN
+            return
+        attributes = {
+            "http.request.method": method,
+            "server.address": self.transport.server,
+            "k8s.resource": call.plural,
+            "k8s.namespace.name": call.namespace,
+            "k8s.object.name": call.name,
+        }
+        present = {key: value for key, value in attributes.items() if value}
+        with self.telemetry.tracer.start_as_current_span(
+            f"kubernetes {call.verb} {call.plural}",
+            kind=SpanKind.CLIENT,
+            attributes=present,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            yield span
+
+
+def _mark(span: trace.Span, error: KubeError) -> None:
+    span.set_attribute("http.response.status_code", error.status)
+    span.set_attribute("error.type", error.reason)
+    span.set_status(StatusCode.ERROR, str(error))

@@ -1,0 +1,199 @@
+"""The Kubernetes client: verbs on raw JSON.
+
+In: a resource, names, manifests. Out: manifests as the server returns them, or a ``KubeError`` that names the object.
+Called by services and the rest of ``trellis.kube``. Invariants: each call ends within its time budget; writes are
+never repeated unless the server refused to process them; with a guard, no write starts without its consent.
+"""
+
+# ruff: noqa: ASYNC109 - a budget here covers retries and waits, and its end is an Unavailable that names the object
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias
+
+import orjson
+
+from trellis.health import Health
+from trellis.kube.access import Access
+from trellis.kube.backoff import Backoff
+from trellis.kube.calls import Caller
+from trellis.kube.errors import AlreadyExists, Call, Invalid, KubeError, NotFound, PatchTestFailed
+from trellis.kube.reader import PAGE, TIMEOUT, Listing, Reader
+from trellis.kube.resources import NAMESPACES, Manifest, Resource
+from trellis.kube.transport import HttpRequest, HttpTransport
+from trellis.telemetry import Telemetry, get_logger
+
+__all__ = ["PAGE", "TIMEOUT", "Kube", "Listing", "PatchOps"]
+
+PatchOps: TypeAlias = Sequence[Mapping[str, Any]]
+"""Operations of a JSON patch (RFC 6902): ``[{"op": "test", "path": "/metadata/uid", "value": "…"}, …]``."""
+_JSON_PATCH = "application/json-patch+json"
+_MERGE_PATCH = "application/merge-patch+json"
+_APPLY_PATCH = "application/apply-patch+yaml"
+_TEST_FAILED = "the server rejected our request due to an error in our request"
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """One write: verb, the object, and how the body is meant."""
+
+    verb: str
+    res: Resource
+    name: str
+    namespace: str
+    query: Mapping[str, str]
+    content_type: str = "application/json"
+
+    @classmethod
+    def of(cls, verb: str, res: Resource, manifest: Manifest, **query: str) -> Self:
+        """Return the write of a manifest to the place its metadata names."""
+        metadata = manifest["metadata"]
+        return cls(verb, res, metadata["name"], metadata.get("namespace") or "", query)
+
+
+class Kube(Reader):
+    """A connection to one API server. Make it with ``connect``."""
+
+    @classmethod
+    async def connect(cls, access: Access, *, telemetry: Telemetry, health: Health) -> Kube:
+        """Load credentials; makes no request.
+
+        Raises:
+            AccessError: the kubeconfig or the service account's files cannot be used.
+        """
+        return cls(Caller(await HttpTransport.open(access), telemetry), health=health)
+
+    def guarded(self, guard: Callable[[], None]) -> Self:
+        """Return a view that shares the connection and calls ``guard`` before each write (it raises NotLeading)."""
+        view = copy.copy(self)
+        view._caller = dataclasses.replace(self._caller, guard=guard)  # noqa: SLF001 - a copy of this object
+        return view
+
+    async def wait_available(self) -> None:
+        """Return once the server is ready; tries for ever, with one warning while it is not."""
+        backoff = Backoff()
+        warned = False
+        while True:
+            try:
+                await self.probe()
+            except KubeError as error:
+                self.health.not_ready("kubernetes", str(error))
+                if not warned:
+                    log.warning("Kubernetes does not answer, trying on", server=self.server, error=str(error))
+                warned = True
+                await asyncio.sleep(backoff.next())
+            else:
+                self.health.ready("kubernetes")
+                if warned:
+                    log.info("Kubernetes answers again", server=self.server)
+                return
+
+    async def create(self, res: Resource, manifest: Manifest, *, timeout: float = TIMEOUT) -> Manifest:
+        """Create an object; raises AlreadyExists, or NotFound if its namespace does not exist."""
+        return await self._write(_Write.of("POST", res, manifest), manifest, timeout)
+
+    async def apply(
+        self,
+        res: Resource,
+        manifest: Manifest,
+        *,
+        field_manager: str,
+        create_if_missing: bool = False,
+        timeout: float = TIMEOUT,
+    ) -> Manifest:
+        """Apply fields server-side, by force; fields the manager applied before and leaves out now are removed.
+
+        A manifest with ``metadata.uid`` only changes that very object (Conflict if it is gone or replaced): an apply
+        without it on a deleted object would make a ghost, so that needs ``create_if_missing``.
+        """
+        if not create_if_missing and not manifest["metadata"].get("uid"):
+            raise ValueError(f"apply of {res.kind} {manifest['metadata']['name']} needs metadata.uid")
+        write = _Write.of("PATCH", res, manifest, fieldManager=field_manager, force="true")
+        return await self._write(dataclasses.replace(write, content_type=_APPLY_PATCH), manifest, timeout)
+
+    async def json_patch(
+        self,
+        res: Resource,
+        name: str,
+        ops: PatchOps,
+        namespace: str | None = None,
+        *,
+        field_manager: str,
+        timeout: float = TIMEOUT,
+    ) -> Manifest:
+        """Change an object by operations that all hold or none; raises PatchTestFailed if a ``test`` does not hold."""
+        write = _Write("PATCH", res, name, namespace or "", {"fieldManager": field_manager}, _JSON_PATCH)
+        try:
+            return await self._write(write, list(ops), timeout)
+        except Invalid as error:
+            if error.message.startswith(_TEST_FAILED) and any(op["op"] == "test" for op in ops):
+                raise PatchTestFailed(
+                    error.call, status=error.status, reason="PatchTestFailed", message="the object changed meanwhile"
+                ) from error
+            raise
+
+    async def merge_patch(
+        self,
+        res: Resource,
+        name: str,
+        patch: Manifest,
+        namespace: str | None = None,
+        *,
+        field_manager: str,
+    ) -> Manifest:
+        """Merge fields into an object (RFC 7386: null removes); put resourceVersion in to be sure of its state."""
+        write = _Write("PATCH", res, name, namespace or "", {"fieldManager": field_manager}, _MERGE_PATCH)
+        return await self._write(write, patch, TIMEOUT)
+
+    async def replace(self, res: Resource, manifest: Manifest, *, timeout: float = TIMEOUT) -> Manifest:
+        """Replace an object that was read before; raises Conflict if its resourceVersion is not the newest."""
+        if not manifest["metadata"].get("resourceVersion"):
+            raise ValueError(f"replace of {res.kind} {manifest['metadata']['name']} needs metadata.resourceVersion")
+        return await self._write(_Write.of("PUT", res, manifest), manifest, timeout)
+
+    async def delete(
+        self,
+        res: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str,
+        resource_version: str | None = None,
+        propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
+    ) -> None:
+        """Delete the very object that was read; raises NotFound if it is gone, Conflict if it is another by now."""
+        preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": preconditions,
+            "propagationPolicy": propagation,
+        }
+        await self._write(_Write("DELETE", res, name, namespace or "", {}), options, TIMEOUT)
+
+    async def ensure_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Make a namespace unless it is there; one that exists is left as it is."""
+        try:
+            await self.get(NAMESPACES, name)
+        except NotFound:
+            metadata = {"name": name, "labels": dict(labels)}
+            try:
+                await self.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            except AlreadyExists:
+                log.debug("namespace was made meanwhile", namespace=name)
+
+    async def _write(self, write: _Write, body: Any, timeout: float) -> Manifest:  # noqa: ANN401 - JSON
+        res = write.res
+        call = Call("CREATE" if write.verb == "POST" else write.verb, res.kind, res.plural, write.namespace, write.name)
+        path = res.path(write.namespace, None if write.verb == "POST" else write.name)
+        request = HttpRequest(write.verb, path, write.query, orjson.dumps(body), write.content_type)
+        found = await self._caller.call(call, request, timeout=timeout)
+        assert isinstance(found, dict)
+        return found

@@ -1,0 +1,169 @@
+"""What Kubernetes answers when it refuses, as exceptions that name the object.
+
+In: a call and the server's Status (or a network failure). Out: a ``KubeError``. Called by ``trellis.kube.client``;
+caught by services. Invariant: no message carries credentials, and each names verb, kind and object.
+Source: the Status object of the Kubernetes API conventions, "Response Status Kind".
+"""
+
+# ruff: noqa: N818 - these names are the server's own reasons
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked: HTTP verb, kind, and the object's place ("" where there is none)."""
+
+    verb: str
+    kind: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        """Return ``PATCH Node node-1`` or ``GET Job trellis-system/job-1``."""
+        place = "/".join(part for part in (self.namespace, self.name) if part)
+        return " ".join(part for part in (self.verb, self.kind, place) if part)
+
+
+class KubeError(Exception):
+    """A call that did not do what was asked.
+
+    ``status`` is the HTTP status (0 when none came), ``reason`` the server's CamelCase reason, ``message`` its words.
+    """
+
+    def __init__(self, call: Call, *, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+        self.call = call
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after = retry_after
+        label = f"{status} {reason}" if status else reason
+        super().__init__(f"cannot {call}: {label}: {message}")
+
+    @property
+    def verb(self) -> str:
+        """HTTP verb of the call."""
+        return self.call.verb
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        return self.call.kind
+
+    @property
+    def namespace(self) -> str:
+        """Namespace of the object, "" if it has none."""
+        return self.call.namespace
+
+    @property
+    def name(self) -> str:
+        """Name of the object, "" for a whole list."""
+        return self.call.name
+
+
+class NotFound(KubeError):
+    """404: the object, its namespace or its kind does not exist."""
+
+
+class AlreadyExists(KubeError):
+    """409 on create: another object has the name."""
+
+
+class Conflict(KubeError):
+    """409: the object is not the one that was read (uid or resourceVersion differ)."""
+
+
+class PatchTestFailed(Conflict):
+    """A ``test`` of a JSON patch did not hold: the object changed since it was read."""
+
+
+class Gone(KubeError):
+    """410: the resource version or the page token is too old; list again."""
+
+
+class Invalid(KubeError):
+    """400, 413, 415 or 422: the server does not accept this body; repeating it is useless."""
+
+
+class Forbidden(KubeError):
+    """403: the account lacks the permission."""
+
+
+class Unauthorized(KubeError):
+    """401: the credentials are not accepted, also after they were read again."""
+
+
+class TooManyRequests(KubeError):
+    """429: the server asks to wait; ``retry_after`` is in seconds."""
+
+
+class Unavailable(KubeError):
+    """The server cannot be reached, answered 5xx, or not within the time budget. A write may have happened."""
+
+
+class NotLeading(Exception):
+    """A write was refused on this side: this process does not hold the lease any more."""
+
+
+_BY_STATUS: dict[int, type[KubeError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: Invalid,
+    415: Invalid,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def error_from(call: Call, status: int, body: bytes, headers: Mapping[str, str]) -> KubeError:
+    """Return the exception for an answer with an HTTP status of 400 or more.
+
+    ``body`` is a Status object, or anything else when a proxy answered.
+    """
+    found = _status_object(body)
+    reason = str(found.get("reason") or _reason_of(status))
+    message = str(found.get("message") or body[:300].decode("utf-8", "replace").strip() or "no explanation given")
+    error = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, Unavailable)
+    return error(call, status=status, reason=reason, message=message, retry_after=_retry_after(found, headers))
+
+
+def error_from_event(call: Call, status: Mapping[str, Any]) -> KubeError:
+    """Return the exception for an ``ERROR`` event of a watch, whose object is a Status."""
+    code = int(status.get("code") or 500)
+    return error_from(call, code, orjson.dumps(status), {})
+
+
+def unavailable(call: Call, why: str) -> Unavailable:
+    """Return the exception for a call that got no answer."""
+    return Unavailable(call, status=0, reason="Unavailable", message=why)
+
+
+def _status_object(body: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _reason_of(status: int) -> str:
+    error = _BY_STATUS.get(status)
+    return error.__name__ if error else "ServerError"
+
+
+def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str]) -> float | None:
+    details = status.get("details")
+    seconds = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+    value = str(seconds) if seconds else headers.get("Retry-After", "")
+    return float(value) if value.isdigit() else None

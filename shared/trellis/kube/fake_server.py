@@ -1,0 +1,254 @@
+"""An API server in memory: a second ``Transport`` under the same client.
+
+In: the HTTP requests ``trellis.kube`` makes. Out: the answers a kube-apiserver gives, as far as the behaviour suite,
+which runs against both, asks for them. Called through ``trellis.kube.fake.FakeKube`` by tests of services.
+Not simulated: admission, defaults, validation, garbage collection, merging of lists by apply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+
+from trellis.kube.fake_patches import BadPatchError, TestFailed, apply_patch, json_patch, merge_patch
+from trellis.kube.fake_store import FakeStore, Happening, RefusedError, Target
+from trellis.kube.resources import ALL, PODS, Manifest, Resource
+from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream
+
+Fault = Callable[[HttpRequest], Reply | None]
+"""Looks at a request: returns an answer to give instead, raises ConnectionFailed, or returns None to let it pass."""
+_REJECTED = "the server rejected our request due to an error in our request"
+_BOOKMARK_SECONDS = 1.0
+
+
+def status_reply(status: int, reason: str, message: str) -> Reply:
+    """Return an answer that refuses, with its Status object."""
+    return Reply(status, orjson.dumps(_status(status, reason, message)), {})
+
+
+class FakeApiServer:
+    """Answers requests from a ``FakeStore``."""
+
+    server = "https://fake.invalid:6443"
+
+    def __init__(self, resources: tuple[Resource, ...] = ALL) -> None:
+        self.store = FakeStore(resources)
+        self.fault: Fault | None = None
+        self.logs: dict[tuple[str, str, str], str] = {}
+        self.requests: list[HttpRequest] = []
+        self._resources = {(res.api_version, res.plural): res for res in resources}
+        self._cuts: set[asyncio.Event] = set()
+
+    async def send(self, request: HttpRequest) -> Reply:
+        """Answer one request."""
+        await asyncio.sleep(0)  # as on a network, others run meanwhile
+        self.requests.append(request)
+        if self.fault is not None and (reply := self.fault(request)) is not None:
+            return reply
+        try:
+            return self._answer(request)
+        except RefusedError as refused:
+            return status_reply(refused.status, refused.reason, refused.message)
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
+        """Open a watch; ``cut_watches`` ends it with ConnectionFailed."""
+        del idle_seconds  # memory is never silent
+        await asyncio.sleep(0)
+        self.requests.append(request)
+        if self.fault is not None and (reply := self.fault(request)) is not None:
+            yield Stream(reply.status, reply.headers, _one_line(reply.body))
+            return
+        cut, wake = asyncio.Event(), asyncio.Event()
+        self._cuts.add(cut)
+        self.store.watchers.add(wake)
+        try:
+            yield Stream(200, {}, self._watch(request, cut, wake))
+        finally:
+            self._cuts.discard(cut)
+            self.store.watchers.discard(wake)
+
+    def cut_watches(self) -> None:
+        """Break all open watches, as a network would."""
+        for cut in self._cuts:
+            cut.set()
+        for wake in self.store.watchers:
+            wake.set()
+
+    async def renew_credentials(self) -> None:
+        """Do nothing: there are none."""
+
+    async def close(self) -> None:
+        """End all watches."""
+        self.cut_watches()
+
+    def _answer(self, request: HttpRequest) -> Reply:
+        if request.path == "/readyz":
+            return Reply(200, b"ok", {})
+        target = self._target(request.path)
+        if target.subresource == "log":
+            return self._log(target, request)
+        if request.method == "GET" and not target.name:
+            return _reply(self._list(target, request))
+        body = json.loads(request.body or b"{}")
+        match request.method:
+            case "GET":
+                return _reply(self.store.get(target))
+            case "POST":
+                created = Target(target.res, target.namespace, body["metadata"]["name"])
+                return _reply(self.store.create(created, _typed(created, body)), 201)
+            case "PUT":
+                return _reply(self.store.update(target, body))
+            case "PATCH":
+                return _reply(self._patch(target, request, body))
+            case _:
+                return _reply(self.store.delete(target, body))
+
+    def _target(self, path: str) -> Target:
+        """Parse ``/api/v1/…`` or ``/apis/<group>/<version>/…``."""
+        _, root, *parts = path.split("/")
+        version = parts.pop(0) if root == "api" else f"{parts.pop(0)}/{parts.pop(0)}"
+        namespace = ""
+        if parts[0] == "namespaces" and len(parts) > 2:
+            namespace = parts[1]
+            parts = parts[2:]
+        plural, name, subresource = (*parts, "", "")[:3]
+        res = self._resources.get((version, plural))
+        if res is None:
+            raise RefusedError(404, "NotFound", "the server could not find the requested resource")
+        return Target(res, namespace, name, subresource)
+
+    def _list(self, target: Target, request: HttpRequest) -> Manifest:
+        found = [
+            manifest
+            for _, manifest in sorted(self.store.tables[target.res].objects.items())
+            if _selected(manifest, target, request)
+        ]
+        start = int(request.query.get("continue") or 0)
+        limit = int(request.query.get("limit") or len(found) or 1)
+        more = str(start + limit) if start + limit < len(found) else ""
+        metadata = {"resourceVersion": str(self.store.version), "continue": more}
+        return {"kind": f"{target.res.kind}List", "metadata": metadata, "items": found[start : start + limit]}
+
+    def _patch(self, target: Target, request: HttpRequest, body: Any) -> Manifest:  # noqa: ANN401 - JSON
+        match request.content_type:
+            case "application/apply-patch+yaml":
+                return self._apply(target, body, request.query["fieldManager"])
+            case "application/json-patch+json":
+                try:
+                    return self.store.update(target, json_patch(self.store.get(target), body))
+                except (TestFailed, BadPatchError):
+                    raise RefusedError(422, "Invalid", _REJECTED) from None
+            case _:
+                return self.store.update(target, merge_patch(self.store.get(target), body))
+
+    def _apply(self, target: Target, wanted: Manifest, manager: str) -> Manifest:
+        table = self.store.tables[target.res]
+        old = table.objects.get(target.key)
+        if old is None:
+            if uid := wanted["metadata"].get("uid"):
+                raise target.conflict(f"uid mismatch: the provided object specified uid {uid}, and no existing object")
+            new = self.store.create(target, _typed(target, wanted))
+        else:
+            applied = table.applied.get(old["metadata"]["uid"], {})
+            others = [manifest for name, manifest in applied.items() if name != manager]
+            new = self.store.update(target, apply_patch(old, wanted, applied.get(manager, {}), others))
+        table.applied.setdefault(new["metadata"]["uid"], {})[manager] = wanted
+        return new
+
+    def _log(self, target: Target, request: HttpRequest) -> Reply:
+        self.store.get(Target(PODS, target.namespace, target.name))
+        text = self.logs.get((target.namespace, target.name, request.query["container"]), "")
+        lines = text.splitlines(keepends=True)[-int(request.query["tailLines"]) :]
+        return Reply(200, "".join(lines).encode()[: int(request.query["limitBytes"])], {})
+
+    async def _watch(self, request: HttpRequest, cut: asyncio.Event, wake: asyncio.Event) -> AsyncIterator[bytes]:
+        target = self._target(request.path)
+        version = int(request.query["resourceVersion"])
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + float(request.query["timeoutSeconds"])
+        while True:
+            wake.clear()
+            if cut.is_set():
+                raise ConnectionFailed(f"{self.server} cannot be reached: connection reset")
+            if version < self.store.oldest:
+                status = _status(410, "Expired", f"too old resource version: {version} ({self.store.oldest})")
+                yield orjson.dumps({"type": "ERROR", "object": status})
+                return
+            for happening in [item for item in self.store.tables[target.res].history if item.version > version]:
+                version = happening.version
+                if (event := _event(happening, target, request)) is not None:
+                    yield orjson.dumps(event)
+            left = ends - loop.time()
+            if left <= 0:
+                return
+            try:
+                await asyncio.wait_for(wake.wait(), min(left, _BOOKMARK_SECONDS))
+            except TimeoutError:
+                version = self.store.version
+                yield orjson.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}})
+
+
+def _event(happening: Happening, target: Target, request: HttpRequest) -> Manifest | None:
+    """Return the event of a change for one selection: leaving it is DELETED, entering it is ADDED."""
+    was = happening.old is not None and _selected(happening.old, target, request)
+    new = happening.new
+    if new is not None and _selected(new, target, request):
+        return {"type": "MODIFIED" if was else "ADDED", "object": new}
+    if not was:
+        return None
+    last = dict(happening.old or {})
+    last["metadata"] = last["metadata"] | {"resourceVersion": str(happening.version)}
+    return {"type": "DELETED", "object": last}
+
+
+def _selected(manifest: Manifest, target: Target, request: HttpRequest) -> bool:
+    metadata = manifest["metadata"]
+    if target.namespace and metadata.get("namespace") != target.namespace:
+        return False
+    labels = metadata.get("labels") or {}
+    fields = {"metadata.name": metadata["name"], "metadata.namespace": metadata.get("namespace", "")}
+    return _matches(request.query.get("labelSelector", ""), labels) and _matches(
+        request.query.get("fieldSelector", ""), fields
+    )
+
+
+def _matches(selector: str, values: Manifest) -> bool:
+    """Equality and existence selectors: ``a=b,c!=d,e,!f``."""
+    for term in filter(None, selector.split(",")):
+        if "!=" in term:
+            key, value = term.split("!=")
+            good = values.get(key) != value
+        elif "=" in term:
+            key, value = term.replace("==", "=").split("=")
+            good = values.get(key) == value
+        else:
+            good = (term.lstrip("!") in values) is not term.startswith("!")
+        if not good:
+            return False
+    return True
+
+
+def _typed(target: Target, manifest: Manifest) -> Manifest:
+    metadata = dict(manifest["metadata"])
+    if target.res.namespaced:
+        metadata["namespace"] = target.namespace
+    return manifest | {"apiVersion": target.res.api_version, "kind": target.res.kind, "metadata": metadata}
+
+
+def _reply(body: Manifest, status: int = 200) -> Reply:
+    return Reply(status, orjson.dumps(body), {})
+
+
+def _status(code: int, reason: str, message: str) -> Manifest:
+    words = {"code": code, "reason": reason, "message": message}
+    return {"kind": "Status", "apiVersion": "v1", "status": "Failure"} | words
+
+
+async def _one_line(body: bytes) -> AsyncIterator[bytes]:
+    yield body

@@ -1,0 +1,250 @@
+"""Keeps a projection of a kind's objects up to date: list, then watch, for ever.
+
+In: a selection and ``project``, which turns a raw object into a small frozen value. Out: ``objects`` and a call of
+``on_change`` per real difference. Called by services. Invariants: it cannot go deaf (every wait is bounded, a full
+list every ``relist_seconds`` mends what was missed); an outage is survived without a hot loop; nothing is deleted on
+silence, only by a DELETED event or a complete list without the object.
+Source: list and watch of the Kubernetes API concepts, "Efficient detection of changes".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from trellis.kube.backoff import Backoff
+from trellis.kube.client import Kube
+from trellis.kube.errors import Gone, KubeError
+from trellis.kube.reader import Selection, WatchEvent
+from trellis.kube.resources import Manifest, Resource, key_of
+from trellis.telemetry import get_logger
+
+log = get_logger(__name__)
+T = TypeVar("T")
+_SAME_VERSION_AGAIN = {0, 401, 429}
+"""Status of a refused watch that says nothing about its resource version; 0 is no answer."""
+
+
+class ChangeKind(StrEnum):
+    """What happened to an object."""
+
+    ADDED = "Added"
+    MODIFIED = "Modified"
+    DELETED = "Deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """One difference between what was known and what is.
+
+    An object deleted and made again unobserved is MODIFIED; its uid, if projected, tells.
+    """
+
+    kind: ChangeKind
+    key: str
+    old: T | None
+    new: T | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTimings:
+    """Seconds. ``watch`` is the range of a watch's length; servers send bookmarks every 60 s or so."""
+
+    relist: float = 600.0
+    watch: tuple[int, int] = (240, 300)
+    idle: float = 90.0
+    backoff_first: float = 0.2
+    backoff_most: float = 10.0
+    deaf: float = 60.0
+    """How long the API server must have answered others before a watch without progress counts as deaf."""
+    lived: float = 5.0
+    """A watch that lasted this long was a success, even if nothing happened."""
+
+
+@dataclass(eq=False)
+class Informer(Generic[T]):
+    """One list and watch. ``objects`` is keyed ``namespace/name``, or ``name`` for kinds without namespace.
+
+    ``project`` and ``on_change`` are called in the event loop: they must be quick. An exception from either is logged
+    with the key and costs only that object's update.
+    """
+
+    kube: Kube
+    resource: Resource
+    project: Callable[[Manifest], T]
+    on_change: Callable[[Change[T]], None]
+    namespace: str | None = None
+    label_selector: str | None = None
+    timings: WatchTimings = field(default_factory=WatchTimings)
+
+    def __post_init__(self) -> None:
+        self.objects: dict[str, T] = {}
+        self.synced = asyncio.Event()
+        self._selection = Selection(self.resource, self.namespace, self.label_selector)
+        self._what = f"watch {self.resource.plural}"
+        self._version = ""
+        self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
+        self._heard = self._progressed = time.monotonic()
+        self._running = False
+        self._failing = False
+        self.kube.health.expect(self._what)
+        self.kube.health.add_liveness(self._what, self._deafness)
+
+    def staleness(self) -> float:
+        """Return the seconds since the last event, bookmark or complete list."""
+        return time.monotonic() - self._heard
+
+    async def run(self) -> None:
+        """List and watch until cancelled; raises nothing else."""
+        telemetry = self.kube.telemetry
+        forget = telemetry.metrics.watch_staleness(telemetry.service, self.resource.plural, self.staleness)
+        self._running, self._progressed = True, time.monotonic()
+        try:
+            while True:
+                await self._list_then_watch()
+        finally:
+            self._running = False
+            forget()
+
+    async def _list_then_watch(self) -> None:
+        """Bring ``objects`` up to date by a list and keep it so until the next list is due."""
+        try:
+            await self._list()
+        except KubeError as error:
+            await self._failed(error)
+            return
+        relist_at = asyncio.get_running_loop().time() + self.timings.relist * random.uniform(0.9, 1.1)  # noqa: S311
+        try:
+            async with asyncio.timeout_at(relist_at):
+                while True:
+                    await self._watch_once()
+        except TimeoutError:
+            log.debug("full list is due", resource=self.resource.plural)
+        except Gone as error:
+            log.info("watch fell behind, listing again", resource=self.resource.plural, error=error.message)
+            # Not at once: a server that answers each watch so would be asked for lists in a hot loop.
+            await asyncio.sleep(self._backoff.next())
+        except KubeError as error:
+            await self._failed(error)
+
+    async def _list(self) -> None:
+        seen: set[str] = set()
+        version = ""
+        async for page in self.kube.pages(self._selection):
+            if page.first:
+                seen.clear()
+            # Popped one by one: a raw object is garbage as soon as it is projected.
+            page.items.reverse()
+            while page.items:
+                manifest = page.items.pop()
+                seen.add(key_of(manifest))
+                self._upsert(manifest)
+            version = page.resource_version
+            self._progressed = time.monotonic()
+        for key in [key for key in self.objects if key not in seen]:
+            self._remove(key)
+        self._version = version
+        self._recovered()
+        self.synced.set()
+
+    async def _watch_once(self) -> None:
+        """Watch until the server ends it, or it fails; waits before returning if it did no good."""
+        began = time.monotonic()
+        opened = False
+        seconds = random.randint(*self.timings.watch)  # noqa: S311 - spreads load, guards no secret
+        try:
+            async with self.kube.watch(
+                self._selection, self._version, seconds=seconds, idle_seconds=self.timings.idle
+            ) as events:
+                opened = True
+                self._progressed = time.monotonic()
+                self._announce_recovery()
+                async for event in events:
+                    self._take(event)
+        except Gone:
+            raise
+        except KubeError as error:
+            if not opened:
+                await self._refused(error)
+                return
+            log.debug("watch was cut", resource=self.resource.plural, error=str(error))
+        if time.monotonic() - began >= self.timings.lived:
+            self._backoff.reset()
+        await asyncio.sleep(self._backoff.next())
+
+    def _take(self, event: WatchEvent) -> None:
+        self._heard = self._progressed = time.monotonic()
+        self._version = event.object["metadata"]["resourceVersion"]
+        if event.type == "DELETED":
+            self._remove(key_of(event.object))
+        elif event.type in {"ADDED", "MODIFIED"}:
+            self._upsert(event.object)
+        if event.type != "BOOKMARK":
+            self._backoff.reset()
+
+    def _upsert(self, manifest: Manifest) -> None:
+        key = key_of(manifest)
+        try:
+            new = self.project(manifest)
+        except Exception:
+            log.exception("object cannot be projected", resource=self.resource.plural, key=key)
+            return
+        old = self.objects.get(key)
+        if old == new:
+            return
+        self.objects[key] = new
+        kind = ChangeKind.ADDED if old is None else ChangeKind.MODIFIED
+        self._notify(Change(kind, key, old, new))
+
+    def _remove(self, key: str) -> None:
+        old = self.objects.pop(key, None)
+        if old is not None:
+            self._notify(Change(ChangeKind.DELETED, key, old, None))
+
+    def _notify(self, change: Change[T]) -> None:
+        try:
+            self.on_change(change)
+        except Exception:
+            log.exception("change was not taken", resource=self.resource.plural, key=change.key)
+
+    async def _refused(self, error: KubeError) -> None:
+        """Try the same watch again if no answer came; an answer may mean that the version itself is the trouble.
+
+        So it is after etcd was restored from a backup: the server knows no version as new as ours and says 504.
+        """
+        if error.status not in _SAME_VERSION_AGAIN:
+            raise error
+        await self._failed(error)
+
+    async def _failed(self, error: KubeError) -> None:
+        """Say once that the server cannot be used, and wait."""
+        self.kube.health.not_ready(self._what, str(error))
+        if not self._failing:
+            log.warning("watch is interrupted, trying on", resource=self.resource.plural, error=str(error))
+        self._failing = True
+        await asyncio.sleep(self._backoff.next())
+
+    def _recovered(self) -> None:
+        """Note a complete list."""
+        self._heard = self._progressed = time.monotonic()
+        self._announce_recovery()
+
+    def _announce_recovery(self) -> None:
+        self.kube.health.ready(self._what)
+        if self._failing:
+            log.info("watch works again", resource=self.resource.plural)
+        self._failing = False
+
+    def _deafness(self) -> str | None:
+        """Liveness: no progress although the API server answers others; in an outage this stays alive."""
+        silence = time.monotonic() - self._progressed
+        if not self._running or silence < self.timings.idle + self.timings.deaf:
+            return None
+        if self.kube.answering_for() < self.timings.deaf:
+            return None
+        return f"no progress for {silence:.0f} s although {self.kube.server} answers"

@@ -1,0 +1,282 @@
+"""Leader election on a Lease: at most one process of a service works.
+
+In: a lease's name and an identity. Out: ``lead`` runs while this process leads and is cancelled the moment that is in
+doubt. Called by the runtime of each service. Invariants: ``leading`` is false before another candidate can take over,
+whatever was stopped or cut meanwhile; clocks of machines are never compared; the lease is released when asked to stop.
+Source: the Lease API; that a record's changes are timed by the observer's own clock is client-go's idea.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from trellis.kube.backoff import Backoff
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
+from trellis.kube.lease import LeaseRecord, new_lease, read_lease, released, taken
+from trellis.kube.resources import LEASES, Manifest
+from trellis.telemetry import get_logger
+
+log = get_logger(__name__)
+Lead = Callable[[asyncio.Event], Awaitable[None]]
+"""The service's work: runs while leading; the event asks it to finish what it does and return."""
+
+
+def boot_clock() -> float:
+    """Return seconds that go on while the process is stopped and, where the system can tell, while it sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds. A lease nobody renewed for ``duration`` may be taken; its holder gives up after ``renew_deadline``."""
+
+    duration: int = 10
+    renew_deadline: float = 6.0
+    renew: float = 2.0
+    retry: float = 1.0
+    call_timeout: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not self.renew + self.retry < self.renew_deadline < self.duration:
+            raise ValueError("renew + retry < renew_deadline < duration must hold")
+
+
+class Leader:
+    """A candidate for one lease. Give writers ``kube.guarded(leader.check)``."""
+
+    def __init__(
+        self, kube: Kube, *, lease: str, namespace: str, identity: str, timings: Timings | None = None
+    ) -> None:
+        self._kube = kube
+        self._name = lease
+        self._namespace = namespace
+        self._identity = identity
+        self._timings = timings or Timings()
+        self._what = f"lease {lease}"
+        self._lease: Manifest = new_lease(lease, namespace)
+        self._held = False
+        self._renewed_at = 0.0
+        self._observed: LeaseRecord | None = None
+        self._observed_at = 0.0
+        self._told: str | None = None
+        self._show(leading=False)
+
+    @property
+    def leading(self) -> bool:
+        """Whether this process surely holds the lease now: by the clock, so also right after it was stopped."""
+        return self._held and boot_clock() - self._renewed_at < self._timings.renew_deadline
+
+    def check(self) -> None:
+        """Raise NotLeading unless ``leading``: the guard of every write."""
+        if not self.leading:
+            raise NotLeading(f"{self._identity} does not hold lease {self._namespace}/{self._name}")
+
+    async def run(self, lead: Lead, stop: asyncio.Event) -> None:
+        """Campaign, and run ``lead`` whenever the lease is won, until ``stop`` is set.
+
+        A ``lead`` that fails or returns unasked costs the lease and starts over after a wait. Cancelled, this ends
+        ``lead`` and leaves the lease to expire; stopped, it waits for ``lead`` to return and releases the lease.
+        """
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        backoff = Backoff(first=1.0, most=30.0)
+        try:
+            while not stop.is_set():
+                if not await self._try_to_take():
+                    await asyncio.wait({stopped}, timeout=self._next_try())
+                elif await self._reign(lead, stopped):
+                    backoff.reset()
+                else:
+                    await asyncio.wait({stopped}, timeout=backoff.next())
+        finally:
+            stopped.cancel()
+
+    # --- campaign ---
+
+    async def _try_to_take(self) -> bool:
+        """Take the lease if it is free, expired or ours; every failure is only a reason to try again."""
+        try:
+            took = await self._take()
+        except Conflict:
+            return False  # another candidate was faster
+        except KubeError as error:
+            self._complain(error)
+            return False
+        self._kube.health.ready(self._what)
+        self._told = None
+        return took
+
+    async def _take(self) -> bool:
+        timeout = self._timings.call_timeout
+        try:
+            found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
+        except NotFound:
+            found = new_lease(self._name, self._namespace)
+        else:
+            self._observe(read_lease(found))
+            if not self._may_take():
+                return False
+        began = boot_clock()
+        try:
+            await self._write(found, timeout)
+        except AlreadyExists:
+            return False
+        self._held, self._renewed_at = True, began
+        return True
+
+    def _observe(self, record: LeaseRecord) -> None:
+        if record != self._observed:
+            self._observed, self._observed_at = record, boot_clock()
+
+    def _may_take(self) -> bool:
+        record = self._observed
+        assert record is not None
+        return record.holder in {"", self._identity} or self._expires_in(record) <= 0
+
+    def _expires_in(self, record: LeaseRecord) -> float:
+        return self._observed_at + (record.duration or self._timings.duration) - boot_clock()
+
+    def _next_try(self) -> float:
+        """Return the seconds until the next look: spread, and not later than the lease's expiry."""
+        wait = self._timings.retry * random.uniform(0.8, 1.1)  # noqa: S311 - spreads load, guards no secret
+        if self._observed is None or self._told is not None:
+            return wait
+        return max(0.05, min(wait, self._expires_in(self._observed))) if self._observed.holder else wait
+
+    # --- reign ---
+
+    async def _reign(self, lead: Lead, stopped: asyncio.Task[bool]) -> bool:
+        """Run ``lead`` until it ends, the lease is lost, or stop is asked; False if ``lead`` ended unasked."""
+        log.info("leading", lease=self._name, identity=self._identity)
+        self._show(leading=True)
+        stopping = asyncio.Event()
+        work = asyncio.ensure_future(lead(stopping))
+        renewal = asyncio.create_task(self._renew_until_lost(), name=f"renew {self._name}")
+        try:
+            await asyncio.wait({work, renewal, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done() and not renewal.done():
+                stopping.set()
+                await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
+            if renewal.done():
+                error = None if renewal.cancelled() else renewal.exception()
+                log.warning("no longer leading", lease=self._name, identity=self._identity, exc_info=error)
+                return True
+            return self._ended_as_asked(work, asked=stopping.is_set())
+        finally:
+            lost = renewal.done()
+            self._held = self._held and not lost
+            await _end(work)
+            await _end(renewal)
+            # Cancelled is like a crash: whatever lead did not finish must not be hurried by a new leader.
+            current = asyncio.current_task()
+            cancelled = current is not None and current.cancelling() > 0
+            if not lost and not cancelled:
+                await self._release()
+            self._held = False
+            self._show(leading=False)
+
+    def _ended_as_asked(self, work: asyncio.Future[None], *, asked: bool) -> bool:
+        error = None if work.cancelled() else work.exception()
+        if error is not None:
+            log.error("the leader's work failed", lease=self._name, exc_info=error)
+            return False
+        if not asked:
+            log.error("the leader's work ended unasked", lease=self._name)
+        return asked
+
+    async def _renew_until_lost(self) -> None:
+        """Renew until another holder is seen or the deadline passes without a success."""
+        wait = self._timings.renew
+        while True:
+            left = self._renewed_at + self._timings.renew_deadline - boot_clock()
+            await asyncio.sleep(max(0.0, min(wait, left)))
+            left = self._renewed_at + self._timings.renew_deadline - boot_clock()
+            if left <= 0:
+                log.warning("lease could not be renewed in time", lease=self._name, identity=self._identity)
+                return
+            began = boot_clock()
+            try:
+                await self._renew(min(self._timings.call_timeout, left))
+            except (Conflict, NotFound) as error:
+                log.warning("lease was lost", lease=self._name, error=str(error))
+                return
+            except (KubeError, TimeoutError) as error:
+                self._complain(error)
+                wait = self._timings.retry
+            else:
+                self._renewed_at = began
+                self._told = None
+                self._kube.health.ready(self._what)
+                wait = self._timings.renew
+
+    async def _renew(self, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
+        """Write the lease anew; a conflict on a lease that is still ours (an answer got lost) is no loss."""
+        async with asyncio.timeout(timeout):
+            try:
+                await self._write(self._lease, timeout)
+            except Conflict:
+                found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
+                if read_lease(found).holder != self._identity:
+                    raise
+                await self._write(found, timeout)
+
+    async def _write(self, lease: Manifest, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
+        now = datetime.now(UTC)
+        manifest = taken(lease, identity=self._identity, duration=self._timings.duration, now=now)
+        if manifest["metadata"].get("resourceVersion"):
+            self._lease = await self._kube.replace(LEASES, manifest, timeout=timeout)
+        else:
+            self._lease = await self._kube.create(LEASES, manifest, timeout=timeout)
+
+    async def _release(self) -> None:
+        """Give the lease back, so that another takes it at once; if that fails it expires by itself."""
+        if not self.leading:
+            return
+        self._held = False
+        timeout = self._timings.call_timeout
+        try:
+            try:
+                await self._kube.replace(LEASES, released(self._lease, now=datetime.now(UTC)), timeout=timeout)
+            except Conflict:
+                # The renewal that was cancelled a moment ago may have reached the server.
+                found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
+                if read_lease(found).holder != self._identity:
+                    return
+                await self._kube.replace(LEASES, released(found, now=datetime.now(UTC)), timeout=timeout)
+            log.info("lease released", lease=self._name, identity=self._identity)
+        except KubeError as error:
+            log.warning("lease could not be released, it expires", lease=self._name, error=str(error))
+
+    # --- what others see ---
+
+    def _complain(self, error: KubeError | TimeoutError) -> None:
+        """Say what is wrong: not ready, and one warning per cause."""
+        why = str(error) or "no answer in time"
+        if isinstance(error, NotFound):
+            why = (
+                f"namespace {self._namespace} does not exist: create it with kubectl create namespace {self._namespace}"
+            )
+        self._kube.health.not_ready(self._what, why)
+        cause = getattr(error, "reason", "Timeout")
+        if self._told != cause:
+            log.warning("lease cannot be used, trying on", lease=f"{self._namespace}/{self._name}", error=why)
+        self._told = cause
+
+    def _show(self, *, leading: bool) -> None:
+        telemetry = self._kube.telemetry
+        telemetry.metrics.leader.labels(telemetry.service).set(1 if leading else 0)
+
+
+async def _end(task: asyncio.Future[None]) -> None:
+    """Cancel a task and wait until it is gone; an error of its last moments is logged."""
+    ended_before = task.done()
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None and not ended_before:
+        log.warning("ended with an error", exc_info=error)

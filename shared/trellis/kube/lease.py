@@ -1,0 +1,81 @@
+"""The Lease object as the election reads and writes it.
+
+Pure: manifests in, records and manifests out; the time comes in as a value and is only for people to read.
+Called by ``trellis.kube.leader``. Source: coordination.k8s.io/v1 Lease; the released form is what client-go writes.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from datetime import datetime
+
+from trellis.kube.resources import LEASES, Manifest
+
+_RELEASED_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """What a candidate compares: equal records mean that nobody renewed meanwhile."""
+
+    holder: str
+    renewed: str
+    transitions: int
+    duration: float
+
+
+def read_lease(lease: Manifest) -> LeaseRecord:
+    """Return the record of a Lease; a lease without a holder has ``holder`` ""."""
+    spec = lease.get("spec") or {}
+    return LeaseRecord(
+        holder=spec.get("holderIdentity") or "",
+        renewed=spec.get("renewTime") or "",
+        transitions=spec.get("leaseTransitions") or 0,
+        duration=float(spec.get("leaseDurationSeconds") or 0),
+    )
+
+
+def new_lease(name: str, namespace: str) -> Manifest:
+    """Return a Lease nobody holds."""
+    return {
+        "apiVersion": LEASES.api_version,
+        "kind": LEASES.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {},
+    }
+
+
+def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Manifest:
+    """Return the lease taken or renewed by ``identity``; a change of holder is counted."""
+    record = read_lease(lease)
+    spec: Manifest = dict(lease.get("spec") or {})
+    spec |= {
+        "holderIdentity": identity,
+        "leaseDurationSeconds": duration,
+        "renewTime": _micro_time(now),
+        "leaseTransitions": record.transitions,
+    }
+    if record.holder != identity:
+        spec["acquireTime"] = _micro_time(now)
+        # The first holder of a new lease is no transition.
+        spec["leaseTransitions"] = record.transitions + (1 if lease["metadata"].get("resourceVersion") else 0)
+    return _with_spec(lease, spec)
+
+
+def released(lease: Manifest, *, now: datetime) -> Manifest:
+    """Return the lease given back: anyone may take it at once."""
+    spec = dict(lease["spec"]) | {
+        "holderIdentity": "",
+        "leaseDurationSeconds": _RELEASED_SECONDS,
+        "renewTime": _micro_time(now),
+    }
+    return _with_spec(lease, spec)
+
+
+def _with_spec(lease: Manifest, spec: Manifest) -> Manifest:
+    return copy.deepcopy({key: value for key, value in lease.items() if key != "spec"}) | {"spec": spec}
+
+
+def _micro_time(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

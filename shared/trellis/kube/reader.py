@@ -1,0 +1,194 @@
+"""The reading half of the Kubernetes client: objects, lists in pages, watches, logs.
+
+In: a resource and names. Out: manifests, pages, watch events, or a ``KubeError`` that names the object. Called through
+``trellis.kube.client.Kube`` by services, the informer and the leader. Invariant: each call ends within its budget.
+"""
+
+# ruff: noqa: ASYNC109 - a budget here covers retries and waits, and its end is an Unavailable that names the object
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from trellis.health import Health
+from trellis.kube.calls import Caller
+from trellis.kube.errors import Call, Gone, error_from_event, unavailable
+from trellis.kube.resources import PODS, Manifest, Resource
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import Telemetry
+
+TIMEOUT: Final = 15.0
+"""Seconds a call may take in all unless told otherwise."""
+PAGE: Final = 500
+"""Objects per page of a list."""
+_LIST_STARTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All objects of a list, and the resource version to watch from."""
+
+    items: list[Manifest]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Listing):
+    """One page of a list; ``first`` says that a list starts (again): what came before it does not count."""
+
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a kind: ``namespace`` None means all namespaces."""
+
+    resource: Resource
+    namespace: str | None = None
+    label_selector: str | None = None
+    field_selector: str | None = None
+
+    def call(self, verb: str) -> Call:
+        """Return what a call on this selection is about."""
+        return Call(verb, self.resource.kind, self.resource.plural, self.namespace or "")
+
+    def request(self, **query: str) -> HttpRequest:
+        """Return the GET of this selection with further query parameters."""
+        selectors = {"labelSelector": self.label_selector, "fieldSelector": self.field_selector}
+        chosen = {key: value for key, value in selectors.items() if value}
+        return HttpRequest("GET", self.resource.path(self.namespace), chosen | query)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One line of a watch: type ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+    type: str
+    object: Manifest
+
+
+class Reader:
+    """A connection to one API server, and what can be read through it."""
+
+    def __init__(self, caller: Caller, *, health: Health) -> None:
+        self._caller = caller
+        self.health = health
+
+    @property
+    def server(self) -> str:
+        """Address of the API server."""
+        return self._caller.transport.server
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """Telemetry of the service this connection belongs to."""
+        return self._caller.telemetry
+
+    def answering_for(self) -> float:
+        """Return for how many seconds every call was answered; 0 while the server is not known to answer."""
+        return self._caller.contact.answering_for()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._caller.transport.close()
+
+    async def probe(self, *, timeout: float = 3.0) -> None:
+        """Ask the server whether it is ready; raises KubeError if it is not."""
+        await self._caller.reply(Call("GET", "readyz", "readyz"), HttpRequest("GET", "/readyz"), timeout=timeout)
+
+    async def get(
+        self, res: Resource, name: str, namespace: str | None = None, *, timeout: float = TIMEOUT
+    ) -> Manifest:
+        """Return one object; raises NotFound or another KubeError."""
+        call = Call("GET", res.kind, res.plural, namespace or "", name)
+        return _manifest(await self._caller.call(call, HttpRequest("GET", res.path(namespace, name)), timeout=timeout))
+
+    async def list(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        limit: int = PAGE,
+    ) -> Listing:
+        """Return all objects of one consistent state, read in pages of ``limit``, each within the usual budget."""
+        items: list[Manifest] = []
+        version = ""
+        async for page in self.pages(Selection(res, namespace, label_selector, field_selector), limit=limit):
+            items = page.items if page.first else items + page.items
+            version = page.resource_version
+        return Listing(items, version)
+
+    async def pages(self, selection: Selection, *, limit: int = PAGE) -> AsyncIterator[Page]:
+        """Yield a list page by page, so that one page of raw objects is in memory at a time.
+
+        The first page asks for the newest state (resourceVersion ""). When the token of a page expires, the list
+        starts again; the third time, Gone is raised.
+        """
+        for start in range(_LIST_STARTS):
+            token = ""
+            try:
+                while True:
+                    page, token = await self._page(selection, limit, token)
+                    yield page
+                    if not token:
+                        return
+            except Gone:
+                if start == _LIST_STARTS - 1:
+                    raise
+
+    @asynccontextmanager
+    async def watch(
+        self, selection: Selection, resource_version: str, *, seconds: int, idle_seconds: float
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Open a watch with bookmarks; yields its events until the server ends it, after about ``seconds``.
+
+        Raises:
+            Gone: the resource version is too old (on opening or later): list again.
+            KubeError: refused, cut, or silent for ``idle_seconds``.
+        """
+        call = selection.call("WATCH")
+        request = selection.request(
+            watch="1", allowWatchBookmarks="true", resourceVersion=resource_version, timeoutSeconds=str(seconds)
+        )
+        async with self._caller.stream(call, request, idle_seconds=idle_seconds) as stream:
+            yield _events(call, stream.lines)
+
+    async def pod_log(
+        self, namespace: str, pod: str, container: str, *, tail_lines: int = 20, limit_bytes: int = 4096
+    ) -> str:
+        """Return the end of a container's log: at most ``tail_lines`` lines and ``limit_bytes`` bytes."""
+        query = {"container": container, "tailLines": str(tail_lines), "limitBytes": str(limit_bytes)}
+        request = HttpRequest("GET", PODS.path(namespace, pod, "log"), query)
+        reply = await self._caller.reply(Call("GET", "Pod log", "pods/log", namespace, pod), request, timeout=TIMEOUT)
+        return reply.body.decode("utf-8", "replace")
+
+    async def _page(self, selection: Selection, limit: int, token: str) -> tuple[Page, str]:
+        query = {"limit": str(limit)} | ({"continue": token} if token else {"resourceVersion": ""})
+        found = await self._caller.call(selection.call("LIST"), selection.request(**query), timeout=TIMEOUT)
+        metadata = found["metadata"]
+        page = Page(found.get("items") or [], str(metadata["resourceVersion"]), first=not token)
+        return page, str(metadata.get("continue") or "")
+
+
+async def _events(call: Call, lines: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
+    async for line in lines:
+        try:
+            event: Mapping[str, Any] = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            # A connection that is cut in the middle of a line.
+            raise unavailable(call, "the watch was cut in the middle of an event") from None
+        if event["type"] == "ERROR":
+            raise error_from_event(call, event["object"])
+        yield WatchEvent(event["type"], event["object"])
+
+
+def _manifest(found: Any) -> Manifest:  # noqa: ANN401 - it is JSON
+    assert isinstance(found, dict)
+    return found

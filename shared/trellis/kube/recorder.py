@@ -1,0 +1,162 @@
+"""Events that people see in ``kubectl describe``.
+
+In: an object, a reason, a message. Out: one core/v1 Event per distinct (uid, reason, message), counted up when it
+repeats. Called by services. Invariants: recording never raises and never floods; a Node's Events are in ``default``.
+Source: the core/v1 Event; kubectl finds them by ``involvedObject`` name and uid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, KubeError, NotFound, NotLeading
+from trellis.kube.resources import EVENTS, Manifest
+from trellis.telemetry import get_logger
+
+log = get_logger(__name__)
+
+REPEAT_SECONDS: Final = 60.0
+"""A repeat within this time is not written."""
+_MESSAGE_MAX: Final = 1024
+_NAME_PART_MAX: Final = 200
+_REMEMBERED: Final = 4096
+_CLUSTER_SCOPED_NAMESPACE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object an Event is about; ``namespace`` None for kinds without."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    namespace: str | None = None
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> ObjectRef:
+        """Return the reference to an object that was read."""
+        metadata = manifest["metadata"]
+        return cls(
+            manifest["apiVersion"], manifest["kind"], metadata["name"], metadata["uid"], metadata.get("namespace")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Occurrence:
+    """What makes two Events the same, and what they say."""
+
+    regarding: ObjectRef
+    type: str
+    reason: str
+    message: str
+    component: str
+
+    @property
+    def name(self) -> str:
+        """``<object>.<hash over uid, reason and message>``: the same for every repeat, in every process."""
+        identity = f"{self.regarding.uid}\0{self.reason}\0{self.message}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        return f"{self.regarding.name[:_NAME_PART_MAX].rstrip('.-')}.{digest}"
+
+    @property
+    def namespace(self) -> str:
+        """The object's namespace, ``default`` if it has none: the server accepts no other."""
+        return self.regarding.namespace or _CLUSTER_SCOPED_NAMESPACE
+
+
+class EventRecorder:
+    """Writes Events through one connection."""
+
+    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._written: dict[str, float] = {}
+
+    async def record(
+        self,
+        *,
+        regarding: ObjectRef,
+        type: Literal["Normal", "Warning"],  # noqa: A002 - the field's name in an Event
+        reason: str,
+        message: str,
+        component: str,
+    ) -> None:
+        """Record that something happened to an object; failing to do so is logged only.
+
+        Args:
+            regarding: the object.
+            type: ``Normal`` or ``Warning``.
+            reason: CamelCase, at most 128 characters.
+            message: for people; what exceeds 1,024 characters is cut.
+            component: who says it: ``trellis-provisioner``.
+        """
+        occurrence = _Occurrence(regarding, type, reason, message[:_MESSAGE_MAX], component)
+        if self._is_repeat(occurrence.name):
+            return
+        try:
+            await self._write(occurrence)
+        except (KubeError, NotLeading) as error:
+            self._written.pop(occurrence.name, None)
+            log.warning(
+                "event was not recorded", kind=regarding.kind, name=regarding.name, reason=reason, error=str(error)
+            )
+
+    def _is_repeat(self, name: str) -> bool:
+        now = self._clock()
+        if now - self._written.get(name, -REPEAT_SECONDS) < REPEAT_SECONDS:
+            return True
+        if len(self._written) >= _REMEMBERED:
+            self._written = {key: at for key, at in self._written.items() if now - at < REPEAT_SECONDS}
+        self._written[name] = now
+        return False
+
+    async def _write(self, occurrence: _Occurrence) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        try:
+            await self._kube.create(EVENTS, make_event(occurrence, now))
+        except AlreadyExists:
+            await self._count_up(occurrence, now)
+
+    async def _count_up(self, occurrence: _Occurrence, now: str) -> None:
+        try:
+            found = await self._kube.get(EVENTS, occurrence.name, occurrence.namespace)
+        except NotFound:
+            return  # it expired this moment; the next repeat makes a new one
+        patch = {"count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
+        await self._kube.merge_patch(
+            EVENTS, occurrence.name, patch, occurrence.namespace, field_manager=occurrence.component
+        )
+
+
+def make_event(occurrence: _Occurrence, now: str) -> Manifest:
+    """Return the Event of a first occurrence at ``now`` (RFC 3339, whole seconds)."""
+    regarding = occurrence.regarding
+    involved = {
+        "apiVersion": regarding.api_version,
+        "kind": regarding.kind,
+        "name": regarding.name,
+        "uid": regarding.uid,
+    }
+    if regarding.namespace:
+        involved["namespace"] = regarding.namespace
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": occurrence.name, "namespace": occurrence.namespace},
+        "involvedObject": involved,
+        "type": occurrence.type,
+        "reason": occurrence.reason,
+        "message": occurrence.message,
+        "source": {"component": occurrence.component},
+        "reportingComponent": occurrence.component,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

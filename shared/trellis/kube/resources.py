@@ -1,0 +1,59 @@
+"""The kinds Trellis works with, and where the API server has them.
+
+Pure: names in, paths out. Called by ``trellis.kube`` and by services, which name kinds by these constants only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote
+
+Manifest: TypeAlias = dict[str, Any]
+"""A Kubernetes object as the JSON the API server speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind as the API server serves it; ``group`` is "" for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` or ``<group>/<version>``, as in manifests."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """Return the path of a list, an object or a subresource.
+
+        ``namespace=None`` on a namespaced kind means all namespaces, for lists only.
+        """
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
+CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
+JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+
+ALL: Final[tuple[Resource, ...]] = (NODES, NAMESPACES, PODS, CONFIGMAPS, EVENTS, JOBS, LEASES)
+
+
+def key_of(manifest: Manifest) -> str:
+    """Return ``namespace/name``, or ``name`` for an object without a namespace."""
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

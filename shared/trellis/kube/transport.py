@@ -1,0 +1,196 @@
+"""HTTP to the API server: one request, or one stream of lines.
+
+In: method, path, query, body. Out: status, headers and bytes. Called by ``trellis.kube.client`` only, which gives the
+answers their meaning; ``trellis.kube.fake`` has a second ``Transport`` in memory. Invariant: every failure to get an
+answer is a ``ConnectionFailed`` that names the server, and nothing waits without an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from trellis.kube.access import Access, AccessError, Credentials, Session
+
+USER_AGENT = "trellis"
+_CONNECT_SECONDS = 5.0
+_LINE_MAX = 32 * 2**20
+"""Bytes of one watch event; the API server refuses objects well below."""
+
+
+_NO_ANSWER = (aiohttp.ClientError, OSError, AccessError)
+
+
+class ConnectionFailed(Exception):  # noqa: N818 - says what happened, as the errors made from it
+    """No answer came: refused, cut, TLS trouble, silence."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One request; ``path`` is already escaped, ``body`` already encoded."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer that goes on: lines without their line ends, until the server ends it."""
+
+    status: int
+    headers: Mapping[str, str]
+    lines: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    """What the client needs of a connection."""
+
+    @property
+    def server(self) -> str:
+        """Address, for messages."""
+
+    async def send(self, request: HttpRequest) -> Reply:
+        """Return the whole answer, whatever its status; raises ConnectionFailed."""
+
+    def stream(self, request: HttpRequest, *, idle_seconds: float) -> AbstractAsyncContextManager[Stream]:
+        """Open a stream; it and its lines raise ConnectionFailed, also after ``idle_seconds`` of silence."""
+
+    async def renew_credentials(self) -> None:
+        """Read the credentials again, because the server refused them; raises ConnectionFailed if they are unusable."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class HttpTransport:
+    """The real thing: aiohttp over the client library's TLS session."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._session: Session = credentials.open_session()
+        self._tls = credentials.tls
+        self._renewal: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, access: Access) -> HttpTransport:
+        """Load credentials and open a session, without a request; raises AccessError."""
+        credentials = Credentials(access)
+        await credentials.load()
+        return cls(credentials)
+
+    @property
+    def server(self) -> str:
+        """Address of the API server: ``https://host:port``."""
+        return self._credentials.server
+
+    async def send(self, request: HttpRequest) -> Reply:
+        """Return the whole answer, whatever its status.
+
+        The caller bounds the time; only the connection set-up has a limit here.
+
+        Raises:
+            ConnectionFailed: no answer came.
+        """
+        try:
+            async with await self._open(request, aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS)) as response:
+                return Reply(response.status, await response.read(), response.headers)
+        except _NO_ANSWER as error:
+            raise self._failure(error) from None
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
+        """Open a stream of lines of any length; silence of ``idle_seconds`` counts as a cut (half-open connections).
+
+        Raises:
+            ConnectionFailed: on opening, or from the lines.
+        """
+        # `sock_read` bounds the wait for the headers and each wait for bytes after them.
+        timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds)
+        try:
+            response = await self._open(request, timeout)
+        except _NO_ANSWER as error:
+            raise self._failure(error) from None
+        try:
+            yield Stream(response.status, response.headers, self._lines(response))
+        finally:
+            response.close()
+
+    async def renew_credentials(self) -> None:
+        """Read the credentials again, once for all who ask meanwhile; open a new session if certificates changed.
+
+        Raises:
+            ConnectionFailed: the credentials cannot be read.
+        """
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._renew(), name="renew credentials")
+        try:
+            await asyncio.shield(self._renewal)
+        except AccessError as error:
+            raise ConnectionFailed(str(error)) from None
+
+    async def close(self) -> None:
+        """Close all connections; streams end with ConnectionFailed."""
+        await self._session.close()
+
+    async def _renew(self) -> None:
+        await self._credentials.load()
+        if self._credentials.tls != self._tls:
+            old, self._session = self._session, self._credentials.open_session()
+            self._tls = self._credentials.tls
+            await old.close()
+
+    async def _open(self, request: HttpRequest, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        if authorization := await self._credentials.authorization():
+            headers["Authorization"] = authorization
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        url = URL(f"{self.server}{request.path}{query}", encoded=True)
+        session = self._session
+        return await session.http.request(
+            request.method, url, data=request.body, headers=headers, timeout=limits, **session.options
+        )
+
+    async def _lines(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        # Lines are cut here, because StreamReader.readline refuses lines longer than its buffer.
+        pending = bytearray()
+        try:
+            async for chunk in response.content.iter_any():
+                *lines, rest = chunk.split(b"\n")
+                for line in lines:
+                    whole = bytes(pending) + line if pending else line
+                    pending.clear()
+                    if whole:
+                        yield whole
+                pending += rest
+                if len(pending) > _LINE_MAX:
+                    raise ConnectionFailed(f"{self.server} sent a line of more than {_LINE_MAX} bytes")
+        except _NO_ANSWER as error:
+            raise self._failure(error) from None
+
+    def _failure(self, error: Exception) -> ConnectionFailed:
+        if isinstance(error, TimeoutError):
+            return ConnectionFailed(f"no answer from {self.server}")
+        if isinstance(error, AccessError):
+            return ConnectionFailed(str(error))
+        return ConnectionFailed(f"{self.server} cannot be reached: {error or type(error).__name__}")

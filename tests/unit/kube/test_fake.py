@@ -1,0 +1,24 @@
+"""FakeKube passes the suite the real server passes."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.kube_behaviour import KubeBehaviour
+from trellis.kube.client import Kube
+from trellis.kube.fake import FakeKube
+
+
+class TestFakeKube(KubeBehaviour):
+    @pytest.fixture
+    async def kube(self) -> FakeKube:
+        return FakeKube()
+
+    @pytest.fixture
+    async def namespace(self, kube: FakeKube) -> str:
+        await kube.ensure_namespace("ns", {})
+        return "ns"
+
+    def forget_history(self, kube: Kube) -> None:
+        assert isinstance(kube, FakeKube)
+        kube.compact()
