@@ -1,0 +1,86 @@
+"""A few calls to the API server of a local cluster, synchronous and without a client library.
+
+In: method, path, object. Out: status and decoded answer. Called by `up` (readiness, nodes) and by test fixtures; the
+services have a client of their own. Invariant: the server's certificate is checked against the cluster's authority.
+One connection per thread is kept open.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import threading
+from pathlib import Path
+from typing import Any, Final, Self
+
+import yaml
+
+from trellis.localcluster.certs import read_token
+from trellis.localcluster.ports import LOOPBACK
+
+_SECONDS: Final = 10.0
+
+
+class Api:
+    """Calls to one API server with one token."""
+
+    def __init__(self, port: int, token: str, authority: str) -> None:
+        self._port = port
+        self._token = token
+        self._tls = ssl.create_default_context(cadata=authority)
+        self._tls.verify_flags |= ssl.VERIFY_X509_STRICT
+        self._local = threading.local()
+
+    @classmethod
+    def of_kubeconfig(cls, path: Path) -> Self:
+        """Return calls as the user of a kubeconfig that `up` wrote."""
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        cluster = config["clusters"][0]["cluster"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode("ascii")
+        port = int(cluster["server"].rpartition(":")[2])
+        return cls(port, config["users"][0]["user"]["token"], authority)
+
+    @classmethod
+    def of_pki(cls, port: int, pki: Path) -> Self:
+        """Return calls as the administrator, before there is a kubeconfig."""
+        return cls(port, read_token(pki, "admin"), (pki / "ca.crt").read_text(encoding="ascii"))
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """Return HTTP status and decoded answer (empty if it is no JSON object).
+
+        Raises:
+            OSError: if the server cannot be reached, or does not answer within 10 s.
+        """
+        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = http.client.HTTPSConnection(LOOPBACK, self._port, context=self._tls, timeout=_SECONDS)
+            self._local.connection = connection
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise OSError(f"{method} {path} on {LOOPBACK}:{self._port}: {error}") from error
+        try:
+            decoded = json.loads(content)
+        except ValueError:
+            decoded = {}
+        return answer.status, decoded if isinstance(decoded, dict) else {}
+
+    def ok(self, path: str) -> bool:
+        """Return whether a GET is answered with 200; False also if the server cannot be reached."""
+        try:
+            return self.call("GET", path)[0] == http.HTTPStatus.OK
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None

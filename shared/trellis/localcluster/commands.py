@@ -1,0 +1,190 @@
+"""The command line of every component of a local cluster, and the ports it needs.
+
+In: where the cluster's files are, and its ports. Out: argument lists. Pure. Called by `up` and by fault tests.
+Invariant: everything listens on the loopback address only, and no component reads anything outside the cluster's
+directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from trellis.localcluster.certs import SERVICE_RANGE
+from trellis.localcluster.paths import Layout
+from trellis.localcluster.ports import LOOPBACK
+
+Ports = Mapping[str, int]
+
+PORTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "nats-server": ("nats",),
+    "etcd": ("etcd", "etcd-peer"),
+    "kube-apiserver": ("kube-apiserver",),
+    "kube-controller-manager": (),
+    "kube-scheduler": (),
+    "kwok": (),
+    "jaeger": (
+        "jaeger-query",
+        "jaeger-query-grpc",
+        "jaeger-otlp-http",
+        "jaeger-otlp-grpc",
+        "jaeger-collector-http",
+        "jaeger-collector-grpc",
+        "jaeger-sampling",
+        "jaeger-admin",
+        "jaeger-compact",
+        "jaeger-binary",
+        "jaeger-zipkin-compact",
+    ),
+}
+"""Component → names of its ports. The order is that of a start."""
+
+AUDIT_POLICY: Final = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete, deletecollection]
+- level: None
+"""
+
+
+def nats_server(program: Path, port: int, store: Path) -> list[str]:
+    """Return the command line of a nats-server with JetStream."""
+    return [str(program), "--addr", LOOPBACK, "--port", str(port), "--jetstream", "--store_dir", str(store)]
+
+
+def command(tool: str, layout: Layout, ports: Ports, *, audit: bool) -> list[str]:
+    """Return the command line of one component.
+
+    Raises:
+        KeyError: if the tool is no component, or a port it needs is not in ``ports``.
+    """
+    program = layout.bin / tool
+    if tool == "nats-server":
+        return nats_server(program, ports["nats"], layout.data / "nats")
+    if tool == "kube-apiserver":
+        return [str(program), *_apiserver(layout, ports, audit=audit)]
+    builders: dict[str, Callable[[Layout, Ports], list[str]]] = {
+        "etcd": _etcd,
+        "kube-controller-manager": _controller_manager,
+        "kube-scheduler": _scheduler,
+        "kwok": _kwok,
+        "jaeger": _jaeger,
+    }
+    return [str(program), *builders[tool](layout, ports)]
+
+
+def _etcd(layout: Layout, ports: Ports) -> list[str]:
+    client, peer = (f"http://{LOOPBACK}:{ports[name]}" for name in PORTS["etcd"])
+    return [
+        "--name=default",
+        f"--data-dir={layout.data / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--log-level=warn",
+        "--unsafe-no-fsync",  # a throwaway loses nothing that matters when the machine does
+    ]
+
+
+def _apiserver(layout: Layout, ports: Ports, *, audit: bool) -> list[str]:
+    pki = layout.pki
+    arguments = [
+        f"--etcd-servers=http://{LOOPBACK}:{ports['etcd']}",
+        f"--bind-address={LOOPBACK}",
+        f"--advertise-address={LOOPBACK}",
+        # A loopback address is refused as an endpoint, and no pod of ours reaches the service anyway.
+        "--endpoint-reconciler-type=none",
+        f"--secure-port={ports['kube-apiserver']}",
+        f"--cert-dir={pki}",
+        f"--tls-cert-file={pki / 'kube-apiserver.crt'}",
+        f"--tls-private-key-file={pki / 'kube-apiserver.key'}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        f"--token-auth-file={pki / 'tokens.csv'}",
+        "--authorization-mode=Node,RBAC",
+        "--allow-privileged=true",
+        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={pki / 'service-account.pub'}",
+        f"--service-account-signing-key-file={pki / 'service-account.key'}",
+        f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
+        "--requestheader-allowed-names=front-proxy-client",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
+        f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
+    ]
+    if audit:
+        arguments += [
+            f"--audit-policy-file={layout.root / 'audit-policy.yaml'}",
+            f"--audit-log-path={layout.audit_log}",
+            "--audit-log-mode=blocking",  # an entry is in the file before the answer is out
+        ]
+    return arguments
+
+
+def _controller_manager(layout: Layout, ports: Ports) -> list[str]:
+    del ports  # reaches the API server by its kubeconfig
+    pki = layout.pki
+    return [
+        f"--kubeconfig={layout.kubeconfig('kube-controller-manager')}",
+        "--secure-port=0",
+        "--leader-elect=false",
+        "--use-service-account-credentials",
+        f"--root-ca-file={pki / 'ca.crt'}",
+        f"--service-account-private-key-file={pki / 'service-account.key'}",
+        f"--cluster-signing-cert-file={pki / 'ca.crt'}",
+        f"--cluster-signing-key-file={pki / 'ca.key'}",
+        # The defaults finish 1,000 Jobs in four minutes.
+        "--kube-api-qps=300",
+        "--kube-api-burst=600",
+        "--concurrent-job-syncs=30",
+    ]
+
+
+def _scheduler(layout: Layout, ports: Ports) -> list[str]:
+    del ports  # reaches the API server by its kubeconfig
+    return [
+        f"--kubeconfig={layout.kubeconfig('kube-scheduler')}",
+        "--secure-port=0",
+        "--leader-elect=false",
+        "--kube-api-qps=300",
+        "--kube-api-burst=600",
+    ]
+
+
+def _kwok(layout: Layout, ports: Ports) -> list[str]:
+    del ports  # reaches the API server by its kubeconfig
+    return [
+        f"--kubeconfig={layout.kubeconfig('kwok')}",
+        f"--config={layout.stages}",
+        "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+        "--node-lease-duration-seconds=40",
+    ]
+
+
+def _jaeger(layout: Layout, ports: Ports) -> list[str]:
+    del layout  # keeps everything in memory
+    at = {name: f"{LOOPBACK}:{ports[name]}" for name in PORTS["jaeger"]}
+    return [
+        "--collector.otlp.enabled=true",
+        f"--collector.otlp.http.host-port={at['jaeger-otlp-http']}",
+        f"--collector.otlp.grpc.host-port={at['jaeger-otlp-grpc']}",
+        f"--collector.http-server.host-port={at['jaeger-collector-http']}",
+        f"--collector.grpc-server.host-port={at['jaeger-collector-grpc']}",
+        f"--query.http-server.host-port={at['jaeger-query']}",
+        f"--query.grpc-server.host-port={at['jaeger-query-grpc']}",
+        f"--http-server.host-port={at['jaeger-sampling']}",
+        f"--processor.jaeger-compact.server-host-port={at['jaeger-compact']}",
+        f"--processor.jaeger-binary.server-host-port={at['jaeger-binary']}",
+        f"--processor.zipkin-compact.server-host-port={at['jaeger-zipkin-compact']}",
+        f"--admin.http.host-port={at['jaeger-admin']}",
+        "--memory.max-traces=50000",
+        "--log-level=warn",
+    ]

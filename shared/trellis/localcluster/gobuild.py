@@ -1,0 +1,179 @@
+"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger.
+
+In: a product of ``versions.toml`` and the tools wanted of it. Out: programs under their final names in the cache.
+Called by the tool search when nothing on the machine fits.
+
+`go install` refuses modules with `replace` lines, so each product is built from a small module made for it, which
+repeats these lines; Kubernetes' staging folders are published as modules of their own (v1.36.3 ↔ v0.36.3).
+Integrity: Go compares every module it downloads with its checksum database (sum.golang.org) and with the go.sum it
+writes; the product's own module is compared with the hash in ``versions.toml`` besides, which fixes its go.mod and so
+the version of everything below. Invariant: a name in the cache is a complete program (temporary name, rename), and
+two processes that want the same product build it once (file lock).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from filelock import FileLock, Timeout
+
+from trellis.localcluster.errors import AbortedError, ToolError
+from trellis.localcluster.gotoolchain import Go, go_program
+from trellis.localcluster.paths import cache_root
+from trellis.localcluster.progress import Progress, stepping
+from trellis.localcluster.versions import Product, products
+
+_KUBERNETES_VERSION: Final = "k8s.io/component-base/version"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Which packages of a product's module give which tool, and what the linker writes into them."""
+
+    packages: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+RECIPES: Final[dict[str, Recipe]] = {
+    "kubernetes": Recipe(
+        packages={
+            tool: f"cmd/{tool}" for tool in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+        },
+        # Without these the server reports v0.0.0, and clients refuse it.
+        variables={
+            f"{_KUBERNETES_VERSION}.gitVersion": "v{version}",
+            f"{_KUBERNETES_VERSION}.gitMajor": "{major}",
+            f"{_KUBERNETES_VERSION}.gitMinor": "{minor}",
+        },
+    ),
+    "kwok": Recipe(packages={"kwok": "cmd/kwok"}),
+    "jaeger": Recipe(
+        packages={"jaeger": "cmd/all-in-one"},
+        variables={"github.com/jaegertracing/jaeger/pkg/version.latestVersion": "v{version}"},
+    ),
+}
+
+
+def build(product: str, targets: Mapping[str, Path], progress: Progress, abort: threading.Event) -> None:
+    """Build the tools that are not in the cache yet; ``targets`` maps each tool to its final name.
+
+    Raises:
+        ToolError: if Go is missing and cannot be installed, a download is not what it should be, or a build fails.
+        AbortedError: if ``abort`` was set.
+    """
+    root = cache_root() / "build"
+    root.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(root / f"{product}.lock")
+    step = f"build {', '.join(targets)} {products()[product].version}"
+    with stepping(progress, step):
+        _acquire(lock, step, progress, abort)
+        try:
+            missing = {tool: path for tool, path in targets.items() if not os.access(path, os.X_OK)}
+            if missing:
+                _build(product, missing, step, (progress, abort))
+        finally:
+            lock.release()
+
+
+def module_folder(product: str, progress: Progress, abort: threading.Event) -> Path:
+    """Return the folder with a product's module, downloading it if need be. Read-only.
+
+    Raises:
+        ToolError: if it cannot be downloaded or its hash is not the one in ``versions.toml``.
+    """
+    work = cache_root() / "build" / f"{product}-module-{os.getpid()}"
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        go = Go(go_program(progress), work, work.with_suffix(".log"), abort)
+        return Path(_download(go, products()[product])["Dir"])
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        work.with_suffix(".log").unlink(missing_ok=True)
+
+
+def _acquire(lock: FileLock, step: str, progress: Progress, abort: threading.Event) -> None:
+    """Take the lock; while another process builds, say so and stay stoppable."""
+    said = False
+    while True:
+        if abort.is_set():
+            raise AbortedError("asked to stop while waiting for a build")
+        try:
+            lock.acquire(timeout=0.5)
+        except Timeout:
+            if not said:
+                progress.note(step, "another process is building it")
+                said = True
+        else:
+            return
+
+
+def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Progress, threading.Event]) -> None:
+    progress, abort = how
+    recipe, entry = RECIPES[product], products()[product]
+    work = cache_root() / "build" / f"{product}-{entry.version}"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    log = work.with_suffix(".log")
+    log.unlink(missing_ok=True)
+    go = Go(go_program(progress), work, log, abort)
+
+    progress.note(step, "downloading modules")
+    module = _download(go, entry)
+    (work / "go.mod").write_text(_go_mod(Path(module["GoMod"]).read_text(encoding="utf-8"), entry.version))
+    packages = {tool: f"{entry.module}/{recipe.packages[tool]}" for tool in targets}
+    go.run(["get", "-tool", *(f"{package}@v{entry.version}" for package in packages.values())])
+
+    compiled: list[str] = []
+
+    def heard(line: str) -> None:
+        compiled.append(line)
+        progress.note(step, f"compiling {line}")
+
+    major, minor, _ = entry.version.split(".")
+    variables = " ".join(
+        f"-X {name}={value.format(version=entry.version, major=major, minor=minor)}"
+        for name, value in recipe.variables.items()
+    )
+    (work / "out").mkdir()
+    # All of a product in one command: what its programs share is compiled once. -v names each package compiled.
+    flags = ["-mod=mod", "-trimpath", "-v", "-ldflags", f"-s -w {variables}", "-o", f"{work / 'out'}{os.sep}"]
+    go.run(["build", *flags, *packages.values()], heard)
+    for tool, target in targets.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (work / "out" / packages[tool].rpartition("/")[2]).replace(target)
+    shutil.rmtree(work)
+    log.unlink(missing_ok=True)
+
+
+def _download(go: Go, entry: Product) -> dict[str, Any]:
+    """Download the product's module, and compare it with the hash in ``versions.toml``."""
+    answer: dict[str, Any] = json.loads(go.run(["mod", "download", "-json", f"{entry.module}@v{entry.version}"]))
+    if answer["Sum"] != entry.sum:
+        raise ToolError(
+            f"{entry.module} {entry.version} is not what it should be: its hash is {answer['Sum']}, expected "
+            f"{entry.sum}. Look at GOPROXY ({os.environ.get('GOPROXY', 'not set')}) and GONOSUMDB; nothing was built."
+        )
+    return answer
+
+
+def _go_mod(upstream: str, version: str) -> str:
+    """Return the go.mod of a module that builds the upstream one's programs.
+
+    Its `replace` lines are repeated; one that points to a staging folder becomes the module published from it.
+    """
+    go_line = re.search(r"^go \S+$", upstream, re.MULTILINE)
+    if go_line is None:
+        raise ToolError("the module's go.mod has no `go` line: its format is not the one known here")
+    lines = []
+    for old, new in re.findall(r"^(?:replace)?\s*(\S+) => (\S+(?: v\S+)?)$", upstream, re.MULTILINE):
+        lines.append(f"\t{old} => " + (f"{old} v0.{version.partition('.')[2]}" if new.startswith(".") else new))
+    replace = "\nreplace (\n" + "\n".join(lines) + "\n)\n" if lines else ""
+    return f"module trellis.invalid/build\n\n{go_line.group(0)}\n{replace}"

@@ -1,0 +1,79 @@
+"""What is known of a cluster between commands: ``state.json`` in its directory.
+
+In and out: one JSON document. Called by `up`, `down`, `status` and fault tests. Invariant: the file is replaced as
+a whole (temporary name, rename), is readable by its owner only, and names every process before anyone waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from pydantic import BaseModel, Field, ValidationError
+
+from trellis.localcluster.paths import Layout
+from trellis.localcluster.processes import ProcessRecord
+
+
+class ClusterInfo(BaseModel, frozen=True):
+    """How to reach a cluster. Addresses are URLs on the loopback address; absent parts are null."""
+
+    name: str
+    kubeconfig: Path
+    nats_url: str
+    jaeger_url: str | None
+    otlp_endpoint: str | None
+    bin_dir: Path
+    pids: dict[str, int]
+    audit_log: Path | None = None
+
+
+class ClusterState(BaseModel):
+    """The record of one cluster. ``starter`` is the process that is bringing it up, or owns it; None otherwise."""
+
+    name: str
+    token: str
+    starter: ProcessRecord | None
+    owned: bool = False
+    complete: bool = False
+    audit: bool = False
+    ports: dict[str, int] = Field(default_factory=dict)
+    processes: dict[str, ProcessRecord] = Field(default_factory=dict)
+
+
+_saving = threading.Lock()
+
+
+def save(layout: Layout, state: ClusterState) -> None:
+    """Write the state; safe from several threads of one process."""
+    with _saving:
+        temporary = layout.state.with_suffix(".tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(state.model_dump_json(indent=2))
+        temporary.replace(layout.state)
+
+
+def load(layout: Layout) -> ClusterState | None:
+    """Return the state, or None if there is none that can be read (a directory that was never finished)."""
+    try:
+        return ClusterState.model_validate_json(layout.state.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def describe(layout: Layout, state: ClusterState) -> ClusterInfo:
+    """Return how to reach a complete cluster."""
+    ports = state.ports
+    jaeger = "jaeger" in state.processes
+    return ClusterInfo(
+        name=state.name,
+        kubeconfig=layout.kubeconfig(),
+        nats_url=f"nats://127.0.0.1:{ports['nats']}",
+        jaeger_url=f"http://127.0.0.1:{ports['jaeger-query']}" if jaeger else None,
+        otlp_endpoint=f"http://127.0.0.1:{ports['jaeger-otlp-http']}" if jaeger else None,
+        bin_dir=layout.bin,
+        pids={tool: record.pid for tool, record in state.processes.items()},
+        audit_log=layout.audit_log if state.audit else None,
+    )

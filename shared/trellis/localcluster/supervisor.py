@@ -1,0 +1,65 @@
+"""Ends what an owner left behind: a small process that watches a pipe to the process that starts a cluster.
+
+In: a state directory, a token and, on standard input, a pipe whose other end the owner holds. Out: nothing if the
+owner writes a byte first (it is content); else every process that carries the token is killed and the directory
+removed. Run as a script by :mod:`trellis.localcluster.guard`, so that it loads nothing but psutil.
+Invariant: it holds for an owner that died by SIGKILL too, because the kernel closes the pipe. A process carries the
+token in its environment from its first instruction, so none is missed that was started but not yet recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from typing import Final
+
+import psutil
+
+MARK: Final = "TRELLIS_CLUSTER_TOKEN"
+"""Environment variable by which processes of a cluster are known."""
+
+_QUIET_SWEEPS: Final = 3
+_PAUSE: Final = 0.05
+_SWEEP_SECONDS: Final = 10.0
+
+
+def marked(token: str) -> list[int]:
+    """Return the pids of this user's live processes that carry the token."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == token and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
+
+
+def sweep(token: str) -> None:
+    """Kill every process that carries the token, until several looks in a row find none.
+
+    One look is not enough: a process between fork and exec does not show its new environment yet.
+    """
+    quiet = 0
+    deadline = time.monotonic() + _SWEEP_SECONDS
+    while quiet < _QUIET_SWEEPS and time.monotonic() < deadline:
+        pids = marked(token)
+        quiet = 0 if pids else quiet + 1
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_PAUSE)
+
+
+def main(directory: str, token: str) -> None:
+    """Wait for the owner's byte or its end; clean up in the second case."""
+    if os.read(sys.stdin.fileno(), 1):
+        return
+    sweep(token)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
