@@ -113,6 +113,8 @@ class LoopLag:
     def take(self) -> float:
         """Return the longest delay since the last call, in seconds, and start anew."""
         worst, self._worst = self._current(), 0.0
+        # A delay that goes on is measured from here, so that no scrape counts what the former one counted.
+        self._due = max(self._due, self._clock())
         return worst
 
     def _current(self) -> float:

@@ -11,8 +11,15 @@ from typing import Final
 
 HIDDEN: Final = "***"
 
-# RFC 3986 userinfo. A raw "@" in a password is not allowed, yet people write it: the last "@" before the path counts.
-_USERINFO = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<userinfo>[^\s/?#,\"'<>]*)@")
+# RFC 3986 userinfo, and what people write in its place: "@" and "/" in a password. So the last "@" counts, and
+# "name:…@" is taken for a password unless it can be "host:port/…@"; the next URL of a list is a URL of its own.
+_USERINFO = re.compile(
+    r"""://(?:
+        (?P<user>[^\s/?\#:"<>\[]*) : (?![0-9]+[/?\#]) (?:(?!://)[^\s"<>])* @
+      | [^\s/?\#:"<>]+ @
+    )""",
+    re.VERBOSE,
+)
 
 
 def redact_url(text: str) -> str:
@@ -27,5 +34,6 @@ def redact_url(text: str) -> str:
 
 
 def _hide(match: re.Match[str]) -> str:
-    user, colon, _ = match["userinfo"].partition(":")
-    return f"{match['scheme']}{user}:{HIDDEN}@" if colon else f"{match['scheme']}{HIDDEN}@"
+    user = match["user"]
+    # With an "@" in it, what stands before the colon may be a token and a host.
+    return f"://{HIDDEN}@" if user is None or "@" in user else f"://{user}:{HIDDEN}@"

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
-from pydantic_settings.exceptions import SettingsError as SourceError
 
 from trellis.durations import Seconds
 from trellis.redaction import redact_url
@@ -104,6 +103,8 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         case_sensitive=False,
+        # Variables are text that our types read; the library would want JSON for anything that is no plain type.
+        enable_decoding=False,
         env_ignore_empty=True,
         extra="ignore",
         frozen=True,
@@ -156,9 +157,6 @@ def load(cls: type[S], **overrides: Any) -> S:  # noqa: ANN401 (as the fields; p
         return cls(**given)
     except ValidationError as error:
         raise SettingsError(problem_lines(cls, error, given)) from None
-    except SourceError as error:
-        # A list or a mapping whose variable is no JSON; the library names the field and never the value.
-        raise SettingsError([f"{error}: needs JSON"]) from None
 
 
 @contextmanager

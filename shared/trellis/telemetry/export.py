@@ -8,6 +8,7 @@ never holds up the service. The exporter is imported only when an endpoint is se
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,13 +24,15 @@ _PATH: Final = "/v1/traces"
 _REPEAT_SECONDS: Final = 300.0
 # A demo should show its spans at once; five seconds, the SDK's default, feel broken.
 _SCHEDULE_DELAY_MS: Final = 1000.0
-_SDK_LOGGERS: Final = (
-    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-    "opentelemetry.sdk._shared_internal",
-    "opentelemetry.sdk.trace.export",
-)
+_EXPORTER_LOGGER: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+_PROCESSOR_LOGGER: Final = "opentelemetry.sdk._shared_internal"
+_OS_ERROR = re.compile(r"\[Errno -?\d+\] (?P<reason>[^'\")\]]+)")
+
+Clock = Callable[[], float]
 
 _log = get_logger(__name__)
+# Which outage the SDK's log lines of this thread belong to: exporters log while they are called.
+_exporting = threading.local()
 
 
 def traces_url(endpoint: str) -> str:
@@ -38,25 +41,17 @@ def traces_url(endpoint: str) -> str:
     return base if base.endswith(_PATH) else base + _PATH
 
 
-class _Outage(logging.Filter):
-    """One collector's state, shared by all services of the process; swallows what the SDK logs about it."""
+class Outage:
+    """Whether one collector takes spans, and who was told; shared by all services of the process."""
 
-    def __init__(self, endpoint: str, clock: Callable[[], float]) -> None:
-        super().__init__()
-        self._endpoint = redact_url(endpoint)
+    def __init__(self, endpoint: str, *, clock: Clock = time.monotonic) -> None:
+        self._endpoint: Final = redact_url(endpoint)
         self._clock = clock
         self._lock = threading.Lock()
         self._warned_at: float | None = None
-        self._reason = "no reason given"
         self.failing = False
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the SDK's words as the reason of the warning; the line itself goes nowhere."""
-        if record.levelno >= logging.WARNING and not record.getMessage().startswith("Failed to export spans batch due"):
-            self._reason = redact_url(record.getMessage())
-        return False
-
-    def failed(self) -> None:
+    def failed(self, reason: str) -> None:
         """Warn, unless a warning stands that is less than five minutes old."""
         with self._lock:
             self.failing = True
@@ -64,69 +59,107 @@ class _Outage(logging.Filter):
             if self._warned_at is not None and now - self._warned_at < _REPEAT_SECONDS:
                 return
             self._warned_at = now
-        _log.warning("spans cannot be delivered and are dropped", endpoint=self._endpoint, reason=self._reason)
+        _log.warning("traces cannot be delivered: spans are dropped", endpoint=self._endpoint, reason=reason)
 
     def delivered(self) -> None:
         """Say so if it did not work before."""
-        if not self.failing:
-            return
         with self._lock:
             recovered, self.failing, self._warned_at = self.failing, False, None
         if recovered:
-            _log.info("spans are delivered again", endpoint=self._endpoint)
+            _log.info("traces are delivered again", endpoint=self._endpoint)
 
 
-_outages: dict[str, _Outage] = {}
-_outages_lock = threading.Lock()
+class _ToOutage(logging.Filter):
+    """Turns the exporter's log lines into the outage's one warning; the first comes 10 s before the batch fails."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        outage: Outage | None = getattr(_exporting, "outage", None)
+        if outage is None:
+            return True
+        if record.levelno >= logging.WARNING:
+            outage.failed(_reason(record.getMessage()))
+        return False
 
 
-def _outage_of(endpoint: str, clock: Callable[[], float]) -> _Outage:
-    with _outages_lock:
-        if endpoint not in _outages:
-            _outages[endpoint] = _Outage(endpoint, clock)
-            for name in _SDK_LOGGERS:
-                logging.getLogger(name).addFilter(_outages[endpoint])
-        return _outages[endpoint]
+class _Seldom(logging.Filter):
+    """Lets one line of a kind through in five minutes: "queue full" comes for each span."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind, now = str(record.msg), self._clock()
+        if now - self._last.get(kind, -_REPEAT_SECONDS) < _REPEAT_SECONDS:
+            return False
+        self._last[kind] = now
+        return True
 
 
 class ReportingExporter(SpanExporter):
-    """Delegates to an exporter and reports failures once per outage of the endpoint."""
+    """Delegates to an exporter and reports failures once per outage."""
 
-    def __init__(self, inner: SpanExporter, endpoint: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, inner: SpanExporter, outage: Outage) -> None:
         self._inner = inner
-        self._outage = _outage_of(endpoint, clock)
+        self._outage = outage
+        self._closed = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send the spans; FAILURE means they are dropped."""
-        result = self._inner.export(spans)
+        _exporting.outage = self._outage
+        try:
+            result = self._inner.export(spans)
+        finally:
+            _exporting.outage = None
         if result is SpanExportResult.SUCCESS:
             self._outage.delivered()
         else:
-            self._outage.failed()
+            self._outage.failed("the exporter gave up")
         return result
 
     def give_up_if_failing(self) -> None:
         """Before shutdown: with the collector away, waiting for the last batch would only delay the end."""
         if self._outage.failing:
-            self._inner.shutdown()
+            self.shutdown()
 
     def shutdown(self) -> None:
-        """Close the connection."""
-        self._inner.shutdown()
+        """Close the connection; a second call does nothing (the SDK's exporters log one)."""
+        if not self._closed:
+            self._closed = True
+            self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
-        """Return the inner exporter's answer; it holds nothing back itself."""
+        """Return the inner exporter's answer; this one holds nothing back."""
         return self._inner.force_flush(timeout_millis)
+
+
+_outages: dict[str, Outage] = {}
+_outages_lock = threading.Lock()
+
+
+def _outage_of(endpoint: str) -> Outage:
+    with _outages_lock:
+        if not _outages:
+            logging.getLogger(_EXPORTER_LOGGER).addFilter(_ToOutage())
+            logging.getLogger(_PROCESSOR_LOGGER).addFilter(_Seldom())
+        return _outages.setdefault(endpoint, Outage(endpoint))
 
 
 def otlp_processor(endpoint: str) -> tuple[BatchSpanProcessor, ReportingExporter]:
     """Return a processor that sends batches to the endpoint each second, and its exporter.
 
-    Credentials and timeouts come from the OTEL_EXPORTER_OTLP_* environment, as the SDK documents.
+    Headers, certificates and timeouts come from the OTEL_EXPORTER_OTLP_* environment, as the SDK documents.
     """
     # Imported here: protobuf and requests are not loaded in a process that sends nothing.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
 
     url = traces_url(endpoint)
-    exporter = ReportingExporter(OTLPSpanExporter(endpoint=url), url)
+    exporter = ReportingExporter(OTLPSpanExporter(endpoint=url), _outage_of(url))
     return BatchSpanProcessor(exporter, schedule_delay_millis=_SCHEDULE_DELAY_MS), exporter
+
+
+def _reason(message: str) -> str:
+    """Return the operating system's words if the message has them: the rest is the client library's inside."""
+    found = _OS_ERROR.search(message)
+    return redact_url(found["reason"].strip() if found else message)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TextIO
+from typing import Final, Literal, TextIO
 
-import orjson
 import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from trellis.redaction import redact_url
+from trellis.telemetry.jsontext import to_json
 from trellis.telemetry.text import text_renderer, wants_colours
 
 LogFormat = Literal["auto", "json", "text"]
@@ -149,7 +149,7 @@ def _redacted(value: object) -> object:
 
 
 def _json_processors() -> list[Processor]:
-    return [structlog.processors.format_exc_info, _redact, _in_order, structlog.processors.JSONRenderer(_dumps)]
+    return [structlog.processors.format_exc_info, _redact, _in_order, _render_json]
 
 
 def _text_processors() -> list[Processor]:
@@ -168,6 +168,5 @@ def _in_order(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return {key: event[key] for key in first if key in event} | dict(event)
 
 
-def _dumps(event: EventDict, **_: Any) -> str:  # noqa: ANN401 (structlog passes json.dumps' arguments)
-    # Whatever cannot be JSON is still worth reading, and a log call must not raise.
-    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+def _render_json(_: WrappedLogger, __: str, event: EventDict) -> str:
+    return to_json(event)

@@ -8,6 +8,7 @@ tracer provider is never touched, so several services live in one process, each 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import Final
@@ -80,8 +81,8 @@ class Telemetry:
                     self._exporter.give_up_if_failing()
                 self._provider.shutdown()
             finally:
-                # The loop may be gone if the time was up.
-                if not loop.is_closed():
+                # The loop is gone if the time was up and the process is ending.
+                with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(done.set)
 
         # A daemon, not the loop's executor: a collector that hangs must not hold up the end of the process.

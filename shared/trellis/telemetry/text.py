@@ -11,8 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-import orjson
 from structlog.typing import EventDict, WrappedLogger
+
+from trellis.telemetry.jsontext import to_json
 
 _LEVEL_WIDTH: Final = 8
 _RESET: Final = "\033[0m"
@@ -59,15 +60,14 @@ def text_renderer(*, colours: bool) -> Callable[[WrappedLogger, str, EventDict],
 
 
 def _one_line(text: str) -> str:
-    return text.replace("\n", "\\n")
+    """Return the text with what would break the line, or steer the terminal, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _value(value: object) -> str:
     """Return a value as one word: plain if it can be read so, else as JSON."""
-    if isinstance(value, str):
-        return value if value and not any(char.isspace() or char == '"' for char in value) else _json(value)
-    return _json(value)
-
-
-def _json(value: object) -> str:
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    if isinstance(value, str) and value and value.isprintable() and not any(char in value for char in ' "'):
+        return value
+    return _one_line(to_json(value))

@@ -1,0 +1,169 @@
+"""The endpoints of the kubelet, of Prometheus and of people."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from trellis.health import Health, HealthServer
+from trellis.settings import SettingsError
+from trellis.telemetry import Metrics
+
+
+class Site:
+    """A running server and a client of it."""
+
+    def __init__(self, server: HealthServer, port: int, client: aiohttp.ClientSession) -> None:
+        self.server, self.port, self.client = server, port, client
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        async with self.client.get(f"http://127.0.0.1:{self.port}{path}") as response:
+            assert response.content_type == "application/json"
+            return response.status, await response.json()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+async def site(metrics: Metrics) -> AsyncIterator[Site]:
+    server = HealthServer(metrics)
+    port = await server.start(0)
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as client:
+        yield Site(server, port, client)
+    await server.stop()
+
+
+async def test_a_process_without_services_is_alive_but_not_ready(site: Site) -> None:
+    assert await site.get("/readyz") == (503, {"ok": False, "services": {}})
+    assert await site.get("/livez") == (200, {"ok": True, "services": {}})
+
+
+async def test_it_is_ready_when_all_services_are_and_says_who_is_not_and_why(site: Site) -> None:
+    watcher, provisioner = Health("node_watcher"), Health("provisioner")
+    site.server.add(watcher)
+    site.server.add(provisioner)
+    assert (await site.get("/readyz"))[0] == 200
+    watcher.not_ready("kubernetes", "connection refused at https://10.0.0.1:6443")
+    assert await site.get("/readyz") == (
+        503,
+        {
+            "ok": False,
+            "services": {
+                "node_watcher": {
+                    "ok": False,
+                    "reasons": ["kubernetes: connection refused at https://10.0.0.1:6443"],
+                },
+                "provisioner": {"ok": True, "reasons": []},
+            },
+        },
+    )
+    assert (await site.get("/livez"))[0] == 200
+    watcher.ready("kubernetes")
+    assert (await site.get("/readyz"))[0] == 200
+
+
+async def test_healthz_is_livez_with_the_details_of_readiness(site: Site) -> None:
+    now = [0.0]
+    health = Health("node_watcher", clock=lambda: now[0])
+    health.not_ready("bus", "away")
+    now[0] = 12.34
+    site.server.add(health)
+    body = {"ok": True, "reasons": [], "ready": False, "not_ready": ["bus: away"], "not_ready_seconds": 12.3}
+    assert await site.get("/healthz") == (200, {"ok": True, "services": {"node_watcher": body}})
+
+
+@pytest.mark.parametrize("path", ["/livez", "/healthz"])
+async def test_a_probe_that_asks_for_a_restart_fails_liveness(site: Site, path: str) -> None:
+    health = Health("node_watcher")
+    health.add_liveness("watch nodes", lambda: "no progress for 61 s")
+    site.server.add(health)
+    status, body = await site.get(path)
+    assert status == 503
+    assert body["services"]["node_watcher"]["reasons"] == ["watch nodes: no progress for 61 s"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [("text/plain", "text/plain"), ("application/openmetrics-text", "application/openmetrics-text")],
+)
+async def test_metrics_are_in_the_form_the_scraper_asks_for(
+    site: Site, metrics: Metrics, accept: str, content_type: str
+) -> None:
+    metrics.leader.labels("node_watcher").set(1)
+    url = f"http://127.0.0.1:{site.port}/metrics"
+    async with site.client.get(url, headers={"Accept": accept}) as response:
+        assert (response.status, response.content_type) == (200, content_type)
+        assert 'trellis_leader{service="node_watcher"} 1.0' in await response.text()
+
+
+async def test_a_blocked_loop_shows_in_the_lag(metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.health._BEAT_SECONDS", 0.01)
+    server = HealthServer(metrics)
+    await server.start(0)
+    time.sleep(0.3)  # noqa: ASYNC251 (blocking the loop is what is tested)
+    lag = metrics.registry.get_sample_value("trellis_event_loop_lag_seconds")
+    await server.stop()
+    assert lag is not None
+    assert 0.25 < lag < 5
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_it_listens_on_both_families(site: Site, host: str) -> None:
+    if host == "::1" and not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    _, writer = await asyncio.open_connection(host, site.port)
+    writer.close()
+    await writer.wait_closed()
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("host", [None, "127.0.0.1"])
+async def test_a_port_in_use_names_the_setting_and_the_port(site: Site, host: str | None) -> None:
+    with pytest.raises(SettingsError) as caught:
+        await HealthServer(Metrics()).start(site.port, host)
+    assert str(caught.value) == (
+        f"TRELLIS_HEALTH_PORT: has {site.port}, needs a port that no other process uses, or 0 for any free one"
+    )
+
+
+async def test_a_port_only_ipv4_uses_is_in_use_too() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken, pytest.raises(SettingsError):
+        await HealthServer(Metrics()).start(taken.getsockname()[1])
+
+
+async def test_an_address_of_another_machine_is_told_in_words() -> None:
+    with pytest.raises(SettingsError, match="TRELLIS_HEALTH_PORT: has 0, cannot be opened: "):
+        await HealthServer(Metrics()).start(0, "192.0.2.1")
+
+
+async def test_it_stops_at_once_though_a_client_keeps_its_connection(site: Site) -> None:
+    await site.get("/livez")
+    started = time.monotonic()
+    await site.server.stop()
+    await site.server.stop()
+    assert time.monotonic() - started < 3
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await site.get("/livez")
+
+
+async def test_after_a_stop_the_port_is_free_again(site: Site) -> None:
+    await site.server.stop()
+    again = HealthServer(Metrics())
+    assert await again.start(site.port) == site.port
+    await again.stop()

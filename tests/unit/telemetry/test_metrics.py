@@ -1,0 +1,77 @@
+"""Metrics: their names are a contract with dashboards; callbacks are read at each scrape."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+
+from trellis.telemetry import Metrics, process_metrics
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
+    metrics = Metrics()
+    metrics.handler_seconds.labels("s", "q").observe(0.1)
+    metrics.retries_total.labels("s", "q").inc()
+    metrics.dead_letters_total.labels("s", "Unparseable").inc()
+    metrics.facts_published_total.labels("s", "t").inc()
+    metrics.facts_received_total.labels("s", "t").inc()
+    metrics.kube_requests_total.labels("s", "PATCH", "nodes", "200").inc()
+    metrics.leader.labels("s").set(1)
+    metrics.queue("s", "q", lambda: 2, lambda: 3)
+    metrics.watch_staleness("s", "nodes", lambda: 4)
+    assert sample(metrics, "trellis_handler_seconds_count", service="s", queue="q") == 1
+    assert sample(metrics, "trellis_retries_total", service="s", queue="q") == 1
+    assert sample(metrics, "trellis_dead_letters_total", service="s", reason="Unparseable") == 1
+    assert sample(metrics, "trellis_facts_published_total", service="s", type="t") == 1
+    assert sample(metrics, "trellis_facts_received_total", service="s", type="t") == 1
+    assert sample(metrics, "trellis_kube_requests_total", service="s", verb="PATCH", resource="nodes", code="200") == 1
+    assert sample(metrics, "trellis_leader", service="s") == 1
+    assert sample(metrics, "trellis_queue_depth", service="s", queue="q") == 2
+    assert sample(metrics, "trellis_queue_oldest_seconds", service="s", queue="q") == 3
+    assert sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="nodes") == 4
+    assert sample(metrics, "trellis_event_loop_lag_seconds") == 0
+    assert b"trellis_build_info" in generate_latest(metrics.registry)
+
+
+def test_a_callback_is_read_anew_at_each_scrape() -> None:
+    metrics, readings = Metrics(), iter([1.0, 2.0])
+    metrics.watch_staleness("s", "nodes", lambda: next(readings))
+    assert [sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="nodes") for _ in "ab"] == [1, 2]
+
+
+def test_a_queue_made_again_replaces_the_former_which_can_no_longer_end_it() -> None:
+    metrics = Metrics()
+    forget_former = metrics.queue("s", "q", lambda: 1, lambda: 1)
+    forget = metrics.queue("s", "q", lambda: 2, lambda: 2)
+    forget_former()
+    assert sample(metrics, "trellis_queue_depth", service="s", queue="q") == 2
+    forget()
+    forget()
+    assert sample(metrics, "trellis_queue_depth", service="s", queue="q") is None
+    assert sample(metrics, "trellis_queue_oldest_seconds", service="s", queue="q") is None
+
+
+def test_a_forgotten_watch_leaves_the_others() -> None:
+    metrics = Metrics()
+    forget = metrics.watch_staleness("s", "nodes", lambda: 1)
+    metrics.watch_staleness("s", "jobs", lambda: 2)
+    metrics.watch_staleness("other", "nodes", lambda: 3)
+    forget()
+    assert sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="nodes") is None
+    assert sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="jobs") == 2
+    assert sample(metrics, "trellis_watch_staleness_seconds", service="other", resource="nodes") == 3
+
+
+def test_services_of_a_process_share_one_registry_with_its_memory_in_it() -> None:
+    assert process_metrics() is process_metrics()
+    assert (sample(process_metrics(), "process_resident_memory_bytes") or 0) > 1e6
+
+
+@pytest.mark.parametrize("wrong", [("s",), ("s", "q", "x")])
+def test_a_wrong_number_of_labels_is_an_error(wrong: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="label"):
+        Metrics().retries_total.labels(*wrong)

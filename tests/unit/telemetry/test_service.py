@@ -1,0 +1,82 @@
+"""Several services in one process, each with its own telemetry."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry import trace as trace_api
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from trellis.telemetry import ATTRIBUTE_CLUSTER, Metrics, context_from, current_trace, process_metrics, setup
+
+
+def attributes(span: ReadableSpan) -> dict[str, object]:
+    return dict(span.attributes or {})
+
+
+async def test_services_of_a_process_keep_their_names_in_one_trace() -> None:
+    spans = InMemorySpanExporter()
+    first = setup("node_watcher", span_exporters=[spans])
+    second = setup("provisioner", span_exporters=[spans])
+    with first.tracer.start_as_current_span("said"):
+        trace = current_trace()
+    with second.tracer.start_as_current_span("heard", context=context_from(trace)):
+        pass
+    said, heard = spans.get_finished_spans()
+    assert said.resource.attributes["service.name"] == "trellis-node-watcher"
+    assert heard.resource.attributes["service.name"] == "trellis-provisioner"
+    assert said.context is not None
+    assert heard.parent is not None
+    assert (heard.parent.trace_id, heard.parent.span_id) == (said.context.trace_id, said.context.span_id)
+    await first.shutdown()
+    await second.shutdown()
+
+
+async def test_the_cluster_is_on_the_spans_that_begin_after_it_is_known() -> None:
+    spans = InMemorySpanExporter()
+    telemetry = setup("node_watcher", span_exporters=[spans])
+    telemetry.tracer.start_span("before").end()
+    telemetry.cluster = "0af76519"
+    telemetry.tracer.start_span("after").end()
+    before, after = spans.get_finished_spans()
+    assert ATTRIBUTE_CLUSTER not in attributes(before)
+    assert attributes(after)[ATTRIBUTE_CLUSTER] == "0af76519"
+    await telemetry.shutdown()
+
+
+async def test_attributes_of_the_environment_are_kept_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test,service.name=other")
+    spans = InMemorySpanExporter()
+    telemetry = setup("node_watcher", span_exporters=[spans])
+    telemetry.tracer.start_span("s").end()
+    resource = spans.get_finished_spans()[0].resource.attributes
+    assert resource["deployment.environment.name"] == "test"
+    assert resource["service.name"] == "trellis-node-watcher"
+    await telemetry.shutdown()
+
+
+async def test_the_sampler_of_the_environment_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    spans = InMemorySpanExporter()
+    telemetry = setup("node_watcher", span_exporters=[spans])
+    telemetry.tracer.start_span("s").end()
+    assert spans.get_finished_spans() == ()
+    await telemetry.shutdown()
+
+
+async def test_the_global_provider_is_never_touched() -> None:
+    before = trace_api.get_tracer_provider()
+    await setup("node_watcher").shutdown()
+    assert trace_api.get_tracer_provider() is before
+
+
+async def test_metrics_are_the_process_unless_others_are_given() -> None:
+    own = Metrics()
+    assert setup("a").metrics is setup("b").metrics is process_metrics()
+    assert setup("a", metrics=own).metrics is own
+
+
+async def test_shutdown_may_be_called_again() -> None:
+    telemetry = setup("node_watcher")
+    await telemetry.shutdown()
+    await telemetry.shutdown()
