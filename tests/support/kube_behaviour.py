@@ -1,12 +1,13 @@
 """What the Kubernetes client does, written once and run against FakeKube and a real kube-apiserver.
 
-A subclass provides the fixtures ``kube`` (a connection) and ``namespace`` (one of its own, made already).
+A subclass provides the fixtures ``kube`` (a connection), ``namespace`` (one of its own, made already) and
+``forget_history`` (makes version 1 too old to watch from).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -30,6 +31,7 @@ from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, NODES, Manife
 
 DEADLINE = 15.0
 MANAGER = "trellis.dev/test"
+ForgetHistory = Callable[[], Awaitable[None]]
 
 
 def configmap(namespace: str, name: str, **data: str) -> Manifest:
@@ -264,6 +266,12 @@ class PatchBehaviour:
         patched = await kube.merge_patch(CONFIGMAPS, "a", patch, namespace, field_manager=MANAGER)
         assert patched["data"] == {"y": "2", "z": "3"}
 
+    async def test_a_merge_patch_with_the_uid_never_changes_a_successor(self, kube: Kube, namespace: str) -> None:
+        await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))
+        patch = {"metadata": {"uid": "another"}, "data": {"x": "2"}}
+        with pytest.raises(Conflict):
+            await kube.merge_patch(CONFIGMAPS, "a", patch, namespace, field_manager=MANAGER)
+
     async def test_apply_makes_an_object_only_when_asked(self, kube: Kube, namespace: str) -> None:
         manifest = configmap(namespace, "a", x="1")
         with pytest.raises(ValueError, match=r"metadata\.uid"):
@@ -310,17 +318,16 @@ class ListBehaviour:
         named = await kube.list(CONFIGMAPS, namespace, field_selector="metadata.name=c2")
         assert len(named.items) == 1
 
-    async def test_a_watch_from_an_ancient_version_is_gone(self, kube: Kube, namespace: str) -> None:
-        self.forget_history(kube)
+    async def test_a_watch_from_an_ancient_version_is_gone(
+        self, kube: Kube, namespace: str, forget_history: ForgetHistory
+    ) -> None:
+        await forget_history()
         with pytest.raises(Gone):
             await self.watched_types(kube, namespace, "1")
 
     async def watched_types(self, kube: Kube, namespace: str, version: str) -> set[str]:
         async with kube.watch(Selection(CONFIGMAPS, namespace), version, seconds=1, idle_seconds=10) as events:
             return {event.type async for event in events}
-
-    def forget_history(self, kube: Kube) -> None:
-        """Make version 1 too old to watch from."""
 
     async def test_a_watch_ends_by_itself(self, kube: Kube, namespace: str) -> None:
         version = (await kube.list(CONFIGMAPS, namespace)).resource_version
@@ -395,7 +402,7 @@ class EventBehaviour:
     async def test_an_event_is_written_once_and_counted_when_it_repeats(self, kube: Kube, namespace: str) -> None:
         now = 1000.0
         made = await kube.create(CONFIGMAPS, configmap(namespace, "a"))
-        recorder = EventRecorder(kube, clock=lambda: now)
+        recorder = EventRecorder(kube, component="trellis-x", clock=lambda: now)
 
         async def record() -> list[Manifest]:
             await recorder.record(
@@ -403,7 +410,6 @@ class EventBehaviour:
                 type="Warning",
                 reason="HandlerMissing",
                 message="m",
-                component="trellis-x",
             )
             return (await kube.list(EVENTS, namespace)).items
 
@@ -423,23 +429,21 @@ class EventBehaviour:
 
     async def test_events_of_a_node_are_in_namespace_default(self, kube: Kube, namespace: str) -> None:
         uid = f"uid-{namespace}"
-        await EventRecorder(kube).record(
+        await EventRecorder(kube, component="trellis-x").record(
             regarding=ObjectRef("v1", "Node", "node-1.example", uid),
             type="Normal",
             reason="Ready",
             message="Wasm",
-            component="trellis-x",
         )
         found = [event for event in (await kube.list(EVENTS, "default")).items if event["involvedObject"]["uid"] == uid]
         assert [event["source"]["component"] for event in found] == ["trellis-x"]
 
     async def test_what_cannot_be_recorded_is_only_logged(self, kube: Kube) -> None:
-        await EventRecorder(kube).record(
+        await EventRecorder(kube, component="trellis-x").record(
             regarding=ObjectRef("v1", "Pod", "p", "u", "no-such-namespace"),
             type="Normal",
             reason="R",
             message="m",
-            component="trellis-x",
         )
 
 

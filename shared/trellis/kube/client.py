@@ -14,7 +14,7 @@ import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import orjson
 
@@ -166,9 +166,12 @@ class Kube(Reader):
         *,
         uid: str,
         resource_version: str | None = None,
-        propagation: Literal["Background", "Foreground", "Orphan"] = "Background",
+        propagation: str = "Background",
     ) -> None:
-        """Delete the very object that was read; raises NotFound if it is gone, Conflict if it is another by now."""
+        """Delete the very object that was read; raises NotFound if it is gone, Conflict if it is another by now.
+
+        ``propagation`` is Background, Foreground (dependents first) or Orphan.
+        """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         options = {
             "apiVersion": "v1",

@@ -134,7 +134,12 @@ def error_from(call: Call, status: int, body: bytes, headers: Mapping[str, str])
     found = _status_object(body)
     reason = str(found.get("reason") or _reason_of(status))
     message = str(found.get("message") or body[:300].decode("utf-8", "replace").strip() or "no explanation given")
-    error = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, Unavailable)
+    error = _BY_STATUS.get(status, Unavailable)
+    if reason == "AlreadyExists":
+        error = AlreadyExists
+    elif _is_about_the_uid(found):
+        # A patch that carries another uid is "invalid" to the server: the object was replaced since it was read.
+        error = Conflict
     return error(call, status=status, reason=reason, message=message, retry_after=_retry_after(found, headers))
 
 
@@ -157,13 +162,22 @@ def _status_object(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    details = status.get("details")
+    return details if isinstance(details, dict) else {}
+
+
+def _is_about_the_uid(status: Mapping[str, Any]) -> bool:
+    causes = _details(status).get("causes") or []
+    return status.get("reason") == "Invalid" and any(cause.get("field") == "metadata.uid" for cause in causes)
+
+
 def _reason_of(status: int) -> str:
     error = _BY_STATUS.get(status)
     return error.__name__ if error else "ServerError"
 
 
 def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str]) -> float | None:
-    details = status.get("details")
-    seconds = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+    seconds = _details(status).get("retryAfterSeconds")
     value = str(seconds) if seconds else headers.get("Retry-After", "")
     return float(value) if value.isdigit() else None

@@ -28,7 +28,7 @@ _BOOKMARK_SECONDS = 1.0
 
 def status_reply(status: int, reason: str, message: str) -> Reply:
     """Return an answer that refuses, with its Status object."""
-    return Reply(status, orjson.dumps(_status(status, reason, message)), {})
+    return _reply(RefusedError(status, reason, message).body, status)
 
 
 class FakeApiServer:
@@ -53,7 +53,7 @@ class FakeApiServer:
         try:
             return self._answer(request)
         except RefusedError as refused:
-            return status_reply(refused.status, refused.reason, refused.message)
+            return _reply(refused.body, refused.status)
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
@@ -141,11 +141,11 @@ class FakeApiServer:
                 return self._apply(target, body, request.query["fieldManager"])
             case "application/json-patch+json":
                 try:
-                    return self.store.update(target, json_patch(self.store.get(target), body))
+                    return self.store.patch(target, json_patch(self.store.get(target), body))
                 except (TestFailed, BadPatchError):
                     raise RefusedError(422, "Invalid", _REJECTED) from None
             case _:
-                return self.store.update(target, merge_patch(self.store.get(target), body))
+                return self.store.patch(target, merge_patch(self.store.get(target), body))
 
     def _apply(self, target: Target, wanted: Manifest, manager: str) -> Manifest:
         table = self.store.tables[target.res]
@@ -157,7 +157,7 @@ class FakeApiServer:
         else:
             applied = table.applied.get(old["metadata"]["uid"], {})
             others = [manifest for name, manifest in applied.items() if name != manager]
-            new = self.store.update(target, apply_patch(old, wanted, applied.get(manager, {}), others))
+            new = self.store.patch(target, apply_patch(old, wanted, applied.get(manager, {}), others))
         table.applied.setdefault(new["metadata"]["uid"], {})[manager] = wanted
         return new
 
@@ -177,8 +177,8 @@ class FakeApiServer:
             if cut.is_set():
                 raise ConnectionFailed(f"{self.server} cannot be reached: connection reset")
             if version < self.store.oldest:
-                status = _status(410, "Expired", f"too old resource version: {version} ({self.store.oldest})")
-                yield orjson.dumps({"type": "ERROR", "object": status})
+                gone = RefusedError(410, "Expired", f"too old resource version: {version} ({self.store.oldest})")
+                yield orjson.dumps({"type": "ERROR", "object": gone.body})
                 return
             for happening in [item for item in self.store.tables[target.res].history if item.version > version]:
                 version = happening.version
@@ -243,11 +243,6 @@ def _typed(target: Target, manifest: Manifest) -> Manifest:
 
 def _reply(body: Manifest, status: int = 200) -> Reply:
     return Reply(status, orjson.dumps(body), {})
-
-
-def _status(code: int, reason: str, message: str) -> Manifest:
-    words = {"code": code, "reason": reason, "message": message}
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure"} | words
 
 
 async def _one_line(body: bytes) -> AsyncIterator[bytes]:

@@ -21,8 +21,18 @@ _NO_GENERATION = {"metadata", "status", "data", "apiVersion", "kind"}
 class RefusedError(Exception):
     """An answer other than success: HTTP status, the server's reason and words."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        self.status, self.reason, self.message = status, reason, message
+    def __init__(self, status: int, reason: str, message: str, *, field_at_fault: str | None = None) -> None:
+        self.body: Manifest = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "code": status,
+            "reason": reason,
+            "message": message,
+        }
+        if field_at_fault:
+            self.body["details"] = {"causes": [{"field": field_at_fault}]}
+        self.status = status
         super().__init__(message)
 
 
@@ -47,6 +57,12 @@ class Target:
     def conflict(self, message: str) -> RefusedError:
         """Return the answer for an object that is not the one that was read."""
         return RefusedError(409, "Conflict", f'Operation cannot be fulfilled on {self._label} "{self.name}": {message}')
+
+    def immutable_uid(self, uid: str) -> RefusedError:
+        """Return the answer for a patch that carries another uid."""
+        kind, path = self.res.kind, "metadata.uid"
+        message = f'{kind} "{self.name}" is invalid: {path}: Invalid value: "{uid}": field is immutable'
+        return RefusedError(422, "Invalid", message, field_at_fault=path)
 
     def exists(self) -> RefusedError:
         """Return the answer for a name that is taken."""
@@ -107,6 +123,13 @@ class FakeStore:
             "generation": 1,
         }
         return self._store(target, None, new)
+
+    def patch(self, target: Target, wanted: Manifest) -> Manifest:
+        """Store the outcome of a patch; one that carries another uid or resourceVersion is refused."""
+        uid = wanted["metadata"].get("uid")
+        if uid != self.get(target)["metadata"]["uid"]:
+            raise target.immutable_uid(uid)
+        return self.update(target, wanted)
 
     def update(self, target: Target, wanted: Manifest) -> Manifest:
         """Store a changed object, if uid and resourceVersion, where given, are those of the stored one."""

@@ -86,14 +86,11 @@ class Informer(Generic[T]):
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
         self._selection = Selection(self.resource, self.namespace, self.label_selector)
-        self._what = f"watch {self.resource.plural}"
+        self._what = f"watch {self.resource.plural}" + (f" in {self.namespace}" if self.namespace else "")
         self._version = ""
         self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
-        self._running = False
         self._failing = False
-        self.kube.health.expect(self._what)
-        self.kube.health.add_liveness(self._what, self._deafness)
 
     def staleness(self) -> float:
         """Return the seconds since the last event, bookmark or complete list."""
@@ -103,13 +100,15 @@ class Informer(Generic[T]):
         """List and watch until cancelled; raises nothing else."""
         telemetry = self.kube.telemetry
         forget = telemetry.metrics.watch_staleness(telemetry.service, self.resource.plural, self.staleness)
-        self._running, self._progressed = True, time.monotonic()
+        self._progressed = time.monotonic()
+        self.kube.health.expect(self._what)
+        self.kube.health.add_liveness(self._what, self._deafness)
         try:
             while True:
                 await self._list_then_watch()
         finally:
-            self._running = False
             forget()
+            self.kube.health.forget(self._what)
 
     async def _list_then_watch(self) -> None:
         """Bring ``objects`` up to date by a list and keep it so until the next list is due."""
@@ -243,7 +242,7 @@ class Informer(Generic[T]):
     def _deafness(self) -> str | None:
         """Liveness: no progress although the API server answers others; in an outage this stays alive."""
         silence = time.monotonic() - self._progressed
-        if not self._running or silence < self.timings.idle + self.timings.deaf:
+        if silence < self.timings.idle + self.timings.deaf:
             return None
         if self.kube.answering_for() < self.timings.deaf:
             return None

@@ -72,10 +72,11 @@ class _Occurrence:
 
 
 class EventRecorder:
-    """Writes Events through one connection."""
+    """Writes Events in the name of a component, e.g. ``trellis.dev/provisioner``."""
 
-    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, kube: Kube, *, component: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
+        self._component = component
         self._clock = clock
         self._written: dict[str, float] = {}
 
@@ -86,7 +87,6 @@ class EventRecorder:
         type: Literal["Normal", "Warning"],  # noqa: A002 - the field's name in an Event
         reason: str,
         message: str,
-        component: str,
     ) -> None:
         """Record that something happened to an object; failing to do so is logged only.
 
@@ -95,9 +95,8 @@ class EventRecorder:
             type: ``Normal`` or ``Warning``.
             reason: CamelCase, at most 128 characters.
             message: for people; what exceeds 1,024 characters is cut.
-            component: who says it: ``trellis-provisioner``.
         """
-        occurrence = _Occurrence(regarding, type, reason, message[:_MESSAGE_MAX], component)
+        occurrence = _Occurrence(regarding, type, reason, message[:_MESSAGE_MAX], self._component)
         if self._is_repeat(occurrence.name):
             return
         try:

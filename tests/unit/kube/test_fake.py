@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.kube_behaviour import KubeBehaviour
-from trellis.kube.client import Kube
+from support.kube_behaviour import ForgetHistory, KubeBehaviour
 from trellis.kube.fake import FakeKube
 
 
@@ -19,6 +18,9 @@ class TestFakeKube(KubeBehaviour):
         await kube.ensure_namespace("ns", {})
         return "ns"
 
-    def forget_history(self, kube: Kube) -> None:
-        assert isinstance(kube, FakeKube)
-        kube.compact()
+    @pytest.fixture
+    def forget_history(self, kube: FakeKube) -> ForgetHistory:
+        async def forget() -> None:
+            kube.compact()
+
+        return forget

@@ -1,0 +1,78 @@
+"""Connections to the real cluster of tests/support/cluster.py, direct and through a network that can fail."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from support.tcp_proxy import TcpProxy
+from trellis.health import Health
+from trellis.kube.access import Access
+from trellis.kube.client import Kube
+from trellis.kube.resources import NAMESPACES
+from trellis.localcluster import ClusterInfo
+from trellis.telemetry import setup
+
+Connect = Callable[[Path], Awaitable[Kube]]
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Makes connections by kubeconfig, each with a health of its own; closed after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(kubeconfig: Path) -> Kube:
+            name = f"test_{secrets.token_hex(4)}"
+            kube = await Kube.connect(Access(kubeconfig), telemetry=setup(name), health=Health(name))
+            stack.push_async_callback(kube.close)
+            return kube
+
+        yield open_one
+
+
+@pytest.fixture
+async def kube(cluster: ClusterInfo, connect: Connect) -> Kube:
+    """A direct connection."""
+    connection = await connect(Path(cluster.kubeconfig))
+    await connection.wait_available()
+    return connection
+
+
+@pytest.fixture
+async def namespace(kube: Kube) -> AsyncIterator[str]:
+    """A namespace for one test."""
+    name = f"test-{secrets.token_hex(4)}"
+    made = await kube.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield name
+    await kube.delete(NAMESPACES, name, uid=made["metadata"]["uid"])
+
+
+@pytest.fixture
+async def proxy(kube: Kube) -> AsyncIterator[TcpProxy]:
+    """A TCP connection to the API server that can be cut or silenced."""
+    server = urlsplit(kube.server)
+    async with TcpProxy(str(server.hostname), int(server.port or 443)) as running:
+        yield running
+
+
+@pytest.fixture
+def proxied_kubeconfig(cluster: ClusterInfo, proxy: TcpProxy, tmp_path: Path) -> Path:
+    """The cluster's kubeconfig with the proxy's address."""
+    config = yaml.safe_load(Path(cluster.kubeconfig).read_text(encoding="utf-8"))
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+async def proxied(proxied_kubeconfig: Path, connect: Connect) -> Kube:
+    """A connection through the proxy."""
+    return await connect(proxied_kubeconfig)

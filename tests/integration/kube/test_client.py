@@ -1,0 +1,24 @@
+"""The client against a real kube-apiserver."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.kube_behaviour import ForgetHistory, KubeBehaviour
+from trellis.kube.client import Kube
+from trellis.localcluster import ClusterInfo, restart
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+class TestRealKube(KubeBehaviour):
+    @pytest.fixture
+    def forget_history(self, kube: Kube, cluster: ClusterInfo) -> ForgetHistory:
+        async def forget() -> None:
+            # A new process has no history in its watch cache.
+            await asyncio.to_thread(restart, cluster.name, "kube-apiserver")
+            await kube.wait_available()
+
+        return forget

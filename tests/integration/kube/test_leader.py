@@ -1,0 +1,149 @@
+"""Election on a real Lease: never two leaders, and takeover within the promised times."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from support.kube_behaviour import configmap, until
+from support.tcp_proxy import TcpProxy
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotLeading
+from trellis.kube.leader import Leader, Timings
+from trellis.kube.resources import CONFIGMAPS, LEASES
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+LEASE = "trellis-test"
+
+
+@dataclass(eq=False)
+class Candidate:
+    """A process that would lead: notes when it led, by one clock for all."""
+
+    kube: Kube
+    namespace: str
+    name: str
+    timings: Timings = field(default_factory=Timings)
+
+    def __post_init__(self) -> None:
+        self.leader = Leader(self.kube, lease=LEASE, namespace=self.namespace, identity=self.name, timings=self.timings)
+        self.stop = asyncio.Event()
+        self.began: list[float] = []
+        self.ended: list[float] = []
+        self.task = asyncio.create_task(self.leader.run(self.lead, self.stop))
+
+    async def lead(self, stopping: asyncio.Event) -> None:
+        self.began.append(time.monotonic())
+        try:
+            await stopping.wait()
+        finally:
+            self.ended.append(time.monotonic())
+
+    async def crash(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def test_a_graceful_stop_hands_over_within_two_seconds(kube: Kube, namespace: str) -> None:
+    first = Candidate(kube, namespace, "first")
+    await until(lambda: first.leader.leading, "first leads")
+    second = Candidate(kube, namespace, "second")
+    first.stop.set()
+    await asyncio.wait_for(first.task, 5)
+    assert not first.leader.leading
+    await until(lambda: second.leader.leading, "second leads")
+    assert 0 <= second.began[0] - first.ended[0] <= 2.0
+    lease = await kube.get(LEASES, LEASE, namespace)
+    assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("second", 1)
+    second.stop.set()
+    await asyncio.wait_for(second.task, 5)
+    assert (await kube.get(LEASES, LEASE, namespace))["spec"].get("holderIdentity", "") == ""
+
+
+async def test_a_crash_is_taken_over_within_thirteen_seconds(kube: Kube, namespace: str) -> None:
+    first = Candidate(kube, namespace, "first")
+    await until(lambda: first.leader.leading, "first leads")
+    second = Candidate(kube, namespace, "second")
+    crashed = time.monotonic()
+    await first.crash()
+    await until(lambda: second.leader.leading, "second leads", 14)
+    assert 6 <= second.began[0] - crashed <= 13, "after the lease expired, and not long after"
+    await second.crash()
+
+
+async def test_a_leader_cut_off_stops_before_another_begins(
+    kube: Kube, proxied: Kube, proxy: TcpProxy, namespace: str
+) -> None:
+    first = Candidate(proxied, namespace, "first")
+    await until(lambda: first.leader.leading, "first leads")
+    second = Candidate(kube, namespace, "second")
+    proxy.silence()
+    await until(lambda: bool(first.ended), "first gives up", 8)
+    assert not first.leader.leading
+    assert not proxied.health.readiness().ok
+    with pytest.raises(NotLeading):
+        await proxied.guarded(first.leader.check).create(CONFIGMAPS, configmap(namespace, "late"))
+    await until(lambda: second.leader.leading, "second leads", 14)
+    assert first.ended[0] < second.began[0]
+    proxy.cut()
+    proxy.resume()
+    await until(lambda: proxied.health.readiness().ok, "first is back as a candidate")
+    assert not first.leader.leading
+    assert len(first.began) == 1
+    await asyncio.gather(first.crash(), second.crash())
+
+
+async def test_a_lease_taken_by_another_is_noticed_at_the_next_renewal(kube: Kube, namespace: str) -> None:
+    first = Candidate(kube, namespace, "first")
+    await until(lambda: first.leader.leading, "first leads")
+    lease = await kube.get(LEASES, LEASE, namespace)
+    lease["spec"] |= {"holderIdentity": "usurper", "renewTime": "2026-01-01T00:00:00.000000Z"}
+    await kube.replace(LEASES, lease)
+    await until(lambda: bool(first.ended), "first gives up", 4)
+    assert (await kube.get(LEASES, LEASE, namespace))["spec"]["holderIdentity"] == "usurper"
+    await first.crash()
+
+
+async def test_a_lease_edited_by_people_is_kept(kube: Kube, namespace: str) -> None:
+    """An annotation changes the version the leader compares, not the holder."""
+    timings = Timings(renew=0.2, retry=0.2)
+    first = Candidate(kube, namespace, "first", timings)
+    await until(lambda: first.leader.leading, "first leads")
+    patch = {"metadata": {"annotations": {"note": "mine"}}}
+    edited = await kube.merge_patch(LEASES, LEASE, patch, namespace, field_manager="kubectl")
+    renewed = [edited["spec"]["renewTime"]]
+    async with asyncio.timeout(5):
+        while renewed[-1] == renewed[0]:
+            renewed.append((await kube.get(LEASES, LEASE, namespace))["spec"]["renewTime"])
+    assert first.leader.leading
+    assert len(first.began) == 1
+    await first.crash()
+
+
+async def test_many_candidates_have_one_leader(kube: Kube, namespace: str) -> None:
+    candidates = [Candidate(kube, namespace, f"c{number}") for number in range(6)]
+    leaders: list[str] = []
+    while candidates:
+        await until(lambda: any(one.leader.leading for one in candidates), "somebody leads", 5)
+        leading = [one for one in candidates if one.leader.leading]
+        assert len(leading) == 1
+        leaders.append(leading[0].name)
+        leading[0].stop.set()
+        await asyncio.wait_for(leading[0].task, 5)
+        candidates.remove(leading[0])
+    assert len(set(leaders)) == 6
+
+
+async def test_a_missing_namespace_is_waited_for(kube: Kube, namespace: str) -> None:
+    missing = f"{namespace}-later"
+    first = Candidate(kube, missing, "first", Timings(retry=0.2))
+    await until(lambda: not kube.health.readiness().ok, "not ready")
+    assert f"namespace {missing} does not exist" in kube.health.readiness().reasons[0]
+    await kube.ensure_namespace(missing, {})
+    await until(lambda: first.leader.leading, "first leads")
+    assert kube.health.readiness().ok
+    await first.crash()
