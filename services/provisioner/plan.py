@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trellis.counts import CountOrPercent
-
 from trellis.names import short_hash
 from trellis.provisioning import FailedAttempt, JobState, JobView, NodeView, Wish, newest, wish_of
 
 SUPPORTED_OS = "linux"
+HELD_SECONDS = 0.2
+"""When to look again at a node that is held back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that a plan may depend on; ``now`` in Unix seconds."""
+    """All that a plan may depend on; ``now`` in Unix seconds. ``held``: nodes not to be begun this very moment."""
 
     nodes: tuple[NodeView, ...]
     jobs: Mapping[str, tuple[JobView, ...]]
@@ -57,6 +58,7 @@ class World:
     limits: Limits
     auto_provision: bool
     now: float
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Plan:
     claimed: tuple[NodeView, ...] = ()
     released: tuple[str, ...] = ()
     failing: int = 0
-    waiting: int = 0
+    waiting: tuple[NodeView, ...] = ()
     wake_in: float | None = None
 
 
@@ -90,7 +92,7 @@ def plan(world: World) -> Plan:
         claimed=tuple(claimed),
         released=released,
         failing=failing,
-        waiting=len(fresh) + len(retries) - len(claimed),
+        waiting=tuple(node for node in (*fresh, *retries) if node.uid not in entries),
         wake_in=wake_in,
     )
 
@@ -169,6 +171,9 @@ def _candidates(
     later: list[float] = []
     for node in _by_name(wanted.values()):
         if node.uid in entries or node.marked_digest == world.digest:
+            continue
+        if node.uid in world.held:
+            later.append(HELD_SECONDS)
             continue
         failure = _failure(node, world.digest)
         if failure is None:

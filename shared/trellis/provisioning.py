@@ -20,6 +20,8 @@ from trellis import names
 Manifest = dict[str, Any]
 
 PROVISION: Final = "provision"
+INSTALLER_JOBS: Final = f"{names.LABEL_JOB}=true,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+"""Label selector of our installer Jobs: KWasm's own, from a former install, are not ours to judge."""
 
 
 class Wish(StrEnum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from node_watcher.decide import Action, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot, decide
 from trellis import names
 from trellis.provisioning import JobState, JobView, NodeView

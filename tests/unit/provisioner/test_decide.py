@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from provisioner.decide import (
     Action,
     CreateJob,

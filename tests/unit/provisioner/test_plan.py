@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from provisioner.plan import Entry, Ledger, Limits, Plan, World, next_attempt, plan, retry_at
 from trellis.counts import CountOrPercent
 from trellis.provisioning import FailedAttempt, JobState, JobView, NodeView
@@ -51,7 +52,7 @@ def entry(attempt: int = 1, digest: str = DIGEST) -> Entry:
 def test_ten_percent_of_thirty_nodes_are_three_by_name() -> None:
     outcome = planning(fleet(30))
     assert claimed(outcome) == ["node-000", "node-001", "node-002"]
-    assert outcome.waiting == 27
+    assert len(outcome.waiting) == 27
     assert set(outcome.ledger.entries) == {"uid-node-000", "uid-node-001", "uid-node-002"}
 
 
@@ -224,3 +225,12 @@ def test_replacing_a_node_gives_the_new_one_a_slot_of_its_own() -> None:
     outcome = planning([new], ledger={node.uid: entry()})
     assert outcome.released == (node.uid,)
     assert claimed(outcome) == ["node-000"]
+
+
+def test_a_node_that_is_held_back_is_looked_at_again_soon() -> None:
+    nodes = fleet(2)
+    world = World(tuple(nodes), {}, Ledger({}), DIGEST, limits("100%"), False, NOW, held=frozenset({nodes[0].uid}))
+    outcome = plan(world)
+    assert claimed(outcome) == ["node-001"]
+    assert outcome.wake_in is not None
+    assert outcome.wake_in < 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from provisioner.plan import Entry, Ledger
 from provisioner.resources import Installer, make_installer_job, make_ledger, read_ledger
 from support.golden import Golden

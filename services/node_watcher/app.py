@@ -1,0 +1,108 @@
+"""Wires node_watcher: the only place that builds its clients and joins its parts.
+
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from node_watcher import decide as deciding
+from node_watcher.apply import Effects
+from node_watcher.gather import World, recall
+from node_watcher.handlers import CONSUMED, on_provision
+from node_watcher.settings import Settings
+from node_watcher.watch import on_job, on_node
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.bus.queue import KeyedQueue
+from trellis.events.node import NodeReady
+from trellis.events.subjects import NODE_WATCHER
+from trellis.kube.client import Kube
+from trellis.kube.informer import Informer
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import JOBS, NODES
+from trellis.provisioning import INSTALLER_JOBS, NodeView, view_job, view_node
+from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
+from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, setup, trace_from
+
+WORKERS = 32
+
+
+def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+    """Return the service; it connects when it is run."""
+    return LedService(
+        name=NODE_WATCHER,
+        settings=settings,
+        telemetry=setup(NODE_WATCHER, otlp_endpoint=settings.otlp_endpoint),
+        compose=partial(compose, settings),
+        namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
+        kube=kube,
+        bus=bus,
+    )
+
+
+def compose(settings: Settings, base: Base) -> Work:
+    """Join the parts for one term of leadership."""
+    kube, bus = base.kube, base.bus
+    nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
+    world = World(nodes.objects, settings.auto_provision)
+    effects = Effects(kube, bus, EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER), world)
+    reconcile = Reconcile(world, effects, base.telemetry)
+    queue = KeyedQueue(reconcile.run, workers=WORKERS, name="nodes", telemetry=base.telemetry)
+    node_changed = on_node(world, queue.add)
+    jobs = Informer(
+        kube,
+        JOBS,
+        view_job,
+        on_job(world, queue.add),
+        namespace=settings.installer_namespace,
+        label_selector=INSTALLER_JOBS,
+    )
+    bus.subscribe("provision", CONSUMED, on_provision(queue))
+
+    def list_all() -> None:
+        for name in world.names():
+            queue.add(name)
+
+    return Work([nodes, jobs], [queue], list_all, prepare=partial(recall, world, bus))
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """One run of a node name's key: gather, decide, apply, in the node's trace."""
+
+    world: World
+    effects: Effects
+    telemetry: Telemetry
+
+    async def run(self, name: str, trace: TraceContext | None) -> float | None:
+        """Bring one node up to date; raises what ``Effects.apply`` raises, for the queue to try again."""
+        observed_ns = self.world.observed_ns.pop(name, None)
+        snapshot = self.world.snapshot(name)
+        actions = deciding.decide(snapshot)
+        if not actions:
+            return None
+        parent = self._trace_of(snapshot) or trace
+        with self.telemetry.tracer.start_as_current_span(
+            f"reconcile node {name}",
+            context=context_from(parent),
+            start_time=observed_ns if parent is None else None,
+            attributes={"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]},
+        ):
+            if (current := current_trace()) is not None:
+                self.world.traces[name] = current
+            await self.effects.apply(name, actions)
+        if any(isinstance(action, deciding.SayFact) and isinstance(action.fact, NodeReady) for action in actions):
+            self.world.traces.pop(name, None)  # what happens to the node from now on is another story
+        return None
+
+    def _trace_of(self, snapshot: deciding.Snapshot) -> TraceContext | None:
+        """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""
+        node, said = snapshot.node, snapshot.said
+        if node is None or said is None or not said.opted_in or said.uid != node.uid:
+            self.world.traces.pop(snapshot.name, None)
+        if snapshot.job is not None and snapshot.job.traceparent:
+            return trace_from(snapshot.job.traceparent)
+        return self.world.traces.get(snapshot.name)

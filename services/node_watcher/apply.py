@@ -1,0 +1,71 @@
+"""Node_watcher's side effects: patches of Nodes, Events, facts.
+
+In: actions of ``decide``. Out: writes to Kubernetes and the bus. Called by ``app``.
+Invariants: a Node is patched only if it still has the uid that was read; a lost bus never keeps a Kubernetes write
+from being made, the fact is said when the bus is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from node_watcher.decide import Action, PatchNode, RecordEvent, SayFact
+from node_watcher.gather import World
+from trellis import names
+from trellis.bus.bus import Bus, BusUnavailable
+from trellis.kube.client import Kube
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.resources import NODES
+from trellis.telemetry import get_logger
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Where actions go."""
+
+    kube: Kube
+    bus: Bus
+    recorder: EventRecorder
+    world: World
+
+    async def apply(self, name: str, actions: Sequence[Action]) -> None:
+        """Carry out the actions about one node, in order.
+
+        Raises:
+            KubeError: a write was refused or not answered; what follows it was not done.
+            BusUnavailable: a fact could not be said; everything else was done.
+        """
+        unsaid: BusUnavailable | None = None
+        for action in actions:
+            try:
+                await self._one(name, action)
+            except BusUnavailable as error:
+                unsaid = error
+        if unsaid is not None:
+            raise unsaid
+
+    async def _one(self, name: str, action: Action) -> None:
+        match action:
+            case SayFact():
+                await self.bus.publish(action.fact, dedup=action.dedup)
+                self.world.said[name] = action.then
+            case PatchNode():
+                await self.kube.json_patch(
+                    NODES, name, list(action.ops), field_manager=names.FIELD_MANAGER_NODE_WATCHER
+                )
+                _log.info("node patched", node=name, reason=action.reason.value, message=action.message)
+            case RecordEvent():
+                await self.recorder.record(
+                    regarding=ObjectRef("v1", "Node", name, action.uid),
+                    type="Warning" if action.warning else "Normal",
+                    reason=action.reason.value,
+                    message=action.message,
+                )
+                if action.then is not None:
+                    self.world.said[name] = action.then
+            case _:
+                assert_never(action)

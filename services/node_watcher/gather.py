@@ -1,0 +1,67 @@
+"""What node_watcher knows: Nodes and installer Jobs as watched, and what it has said of them.
+
+In: changes from the informers, the last facts from the bus. Out: a frozen snapshot of one node name.
+Called by ``app``; filled by ``watch``. Invariant: reading a snapshot makes no request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from node_watcher.decide import Said, Snapshot
+from trellis.bus.bus import Bus
+from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.jobs import JobIndex
+from trellis.provisioning import NodeView, newest
+from trellis.telemetry import TraceContext
+
+NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
+
+
+@dataclass(eq=False)
+class World:
+    """Caches of one term of leadership. ``traces`` holds the trace a node's opting in began."""
+
+    nodes: Mapping[str, NodeView]
+    auto_provision: bool
+    jobs: JobIndex = field(default_factory=JobIndex)
+    said: dict[str, Said] = field(default_factory=dict)
+    traces: dict[str, TraceContext] = field(default_factory=dict)
+    observed_ns: dict[str, int] = field(default_factory=dict)
+
+    def snapshot(self, name: str) -> Snapshot:
+        """Return all that a decision about this node name depends on."""
+        node = self.nodes.get(name)
+        job = newest(self.jobs.of_uid(node.uid)) if node else None
+        return Snapshot(name, node, job, self.said.get(name), self.auto_provision)
+
+    def names(self) -> set[str]:
+        """Return every node name of our concern: those that exist and those something was said of."""
+        return set(self.nodes) | set(self.said)
+
+
+async def recall(world: World, bus: Bus) -> None:
+    """Read from the bus what was said of each node, so that a new leader does not say it all again.
+
+    A lost stream is no trouble: then everything is said again, which readers take without harm.
+    """
+    facts = [fact async for fact in bus.last_facts(NODE_FACTS)]
+    for fact in facts:
+        world.said[fact.name] = said_after(world.said.get(fact.name), fact)
+
+
+def said_after(said: Said | None, fact: NodeFact) -> Said:
+    """Return what has been said once this fact is added, facts coming in the order they were said."""
+    ready = said.ready if said and said.uid == fact.uid else None
+    match fact:
+        case NodeOptedIn():
+            return Said(fact.uid, opted_in=True, ready=ready)
+        case NodeOptedOut():
+            return Said(fact.uid, opted_in=False)
+        case NodeGone():
+            return Said(fact.uid, gone=True)
+        case NodeReady(digest=digest):
+            return Said(fact.uid, opted_in=True, ready=digest)
+        case _:
+            return Said(fact.uid)

@@ -1,0 +1,152 @@
+"""Wires provisioner: the only place that builds its clients and joins its parts.
+
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from provisioner import decide as deciding
+from provisioner.apply import Effects
+from provisioner.gather import Known
+from provisioner.handlers import CONSUMED, on_node_fact
+from provisioner.plan import plan
+from provisioner.settings import Settings
+from provisioner.watch import on_job, on_node
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.bus.queue import KeyedQueue
+from trellis.events.subjects import PROVISIONER
+from trellis.kube.client import Kube
+from trellis.kube.informer import Informer
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import JOBS, NODES
+from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, view_node
+from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
+from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger, setup, trace_from
+
+WORKERS: Final = 32
+PLAN: Final = "plan"
+PLAN_DELAY_SECONDS: Final = 0.05
+"""A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""
+
+_log = get_logger(__name__)
+
+
+def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+    """Return the service; it connects when it is run."""
+    return LedService(
+        name=PROVISIONER,
+        settings=settings,
+        telemetry=setup(PROVISIONER, otlp_endpoint=settings.otlp_endpoint),
+        compose=partial(compose, settings),
+        namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
+        kube=kube,
+        bus=bus,
+    )
+
+
+def compose(settings: Settings, base: Base) -> Work:
+    """Join the parts for one term of leadership."""
+    kube, bus, telemetry = base.kube, base.bus, base.telemetry
+    nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
+    known = Known(kube, bus, settings, nodes.objects)
+    effects = Effects(kube, bus, EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER), known, telemetry)
+    queue = KeyedQueue(Reconcile(known, effects, telemetry).run, workers=WORKERS, name="nodes", telemetry=telemetry)
+    planner = Planner(known, effects, telemetry, queue)
+    plans = KeyedQueue(planner.run, workers=1, name="plans", telemetry=telemetry)
+
+    def plan_soon() -> None:
+        plans.add_after(PLAN, PLAN_DELAY_SECONDS)
+
+    def wake(name: str) -> None:
+        queue.add(name)
+        plan_soon()
+
+    def list_all() -> None:
+        known.doubt()
+        for name in known.names():
+            queue.add(name)
+        plans.add(PLAN)
+
+    node_changed = on_node(known, wake)
+    jobs = Informer(
+        kube,
+        JOBS,
+        view_job,
+        on_job(known, wake),
+        namespace=settings.installer_namespace,
+        label_selector=INSTALLER_JOBS,
+    )
+    bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
+    return Work([nodes, jobs], [queue, plans], list_all)
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """One run of a node name's key: gather, decide, apply, in the node's trace."""
+
+    known: Known
+    effects: Effects
+    telemetry: Telemetry
+
+    async def run(self, name: str, trace: TraceContext | None) -> float | None:
+        """Bring one node's Jobs up to date; raises what ``Effects.apply`` raises, for the queue to try again."""
+        snapshot = await self.known.snapshot(name)
+        actions = deciding.decide(snapshot)
+        if all(isinstance(action, deciding.LookAgain) for action in actions):
+            return await self.effects.apply(actions)
+        with self.telemetry.tracer.start_as_current_span(
+            f"reconcile jobs {name}",
+            context=context_from(self._trace_of(snapshot, actions) or trace),
+            attributes={"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]},
+        ):
+            return await self.effects.apply(actions)
+
+    def _trace_of(self, snapshot: deciding.Snapshot, actions: list[deciding.Action]) -> TraceContext | None:
+        """Return the trace the work belongs to: a new Job's is the node's opting in, a judgement's is its Job."""
+        node = snapshot.node
+        if node is None:
+            return None
+        job = newest(tuple(job for job in snapshot.jobs if job.node_uid == node.uid))
+        begun = self.known.traces.get(node.uid)
+        of_job = trace_from(job.traceparent) if job else None
+        creates = any(isinstance(action, deciding.CreateJob) for action in actions)
+        return (begun or of_job) if creates else (of_job or begun)
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """The run of the planner's one key: who gets a slot, written to the ledger before any Job is made."""
+
+    known: Known
+    effects: Effects
+    telemetry: Telemetry
+    nodes: KeyedQueue[str]
+
+    async def run(self, _: str, trace: TraceContext | None) -> float | None:
+        """Plan once; raises KubeError when the ledger could not be written, for the queue to try again."""
+        del trace
+        world = await self.known.world()
+        outcome = plan(world)
+        for node in (*outcome.claimed, *outcome.waiting):
+            self.known.waiting_since.setdefault(node.uid, world.now)
+        if outcome.ledger != world.ledger:
+            with self.telemetry.tracer.start_as_current_span(
+                "plan rollout",
+                attributes={
+                    "trellis.claimed": len(outcome.claimed),
+                    "trellis.released": len(outcome.released),
+                    "trellis.in_work": len(outcome.ledger.entries),
+                    "trellis.failing": outcome.failing,
+                },
+            ):
+                await self.effects.write_ledger(outcome)
+                if outcome.ledger.halted != world.ledger.halted:
+                    await self.effects.tell_rollout(outcome, world.ledger.halted)
+            for node in outcome.claimed:
+                self.nodes.add(node.name)
+        return outcome.wake_in

@@ -1,0 +1,181 @@
+"""Provisioner's side effects: the ledger, Jobs and their verdicts, Events, facts.
+
+In: plans and actions. Out: writes to Kubernetes and the bus. Called by ``app``.
+Invariants: the ledger is written by compare-and-swap before a Job of it exists; a Job whose facts could not be said
+is not deleted, so that they are said later; a lost bus keeps nothing else from being done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from provisioner.decide import Action, CreateJob, DeleteJob, JudgeFailed, LookAgain, SayFact, WarnNode
+from provisioner.gather import Known
+from provisioner.plan import Plan
+from provisioner.resources import make_installer_job, make_ledger
+from trellis import names
+from trellis.bus.bus import Bus, BusUnavailable
+from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
+from trellis.events.rollout import RolloutHalted, RolloutResumed
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, KubeError, NotFound
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.resources import CONFIGMAPS, JOBS
+from trellis.provisioning import JobView
+from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, trace_from
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Where plans and actions go."""
+
+    kube: Kube
+    bus: Bus
+    recorder: EventRecorder
+    known: Known
+    telemetry: Telemetry
+
+    async def write_ledger(self, plan: Plan) -> None:
+        """Write the plan's ledger over the one it was made from.
+
+        Raises:
+            Conflict: another wrote it meanwhile; KubeError: no certain answer. Either way it is read anew.
+        """
+        version = self.known.ledger_version
+        manifest = make_ledger(self.known.settings.namespace, plan.ledger, version)
+        try:
+            if version is None:
+                written = await self.kube.create(CONFIGMAPS, manifest)
+            else:
+                written = await self.kube.replace(CONFIGMAPS, manifest)
+        except KubeError:
+            self.known.doubt()
+            raise
+        self.known.accept(written)
+
+    async def tell_rollout(self, plan: Plan, halted_before: str | None) -> None:
+        """Say that the rollout was halted or resumed, on the bus and as an Event on the ledger."""
+        limit = self.known.settings.halt_after_failures
+        version = self.known.ledger_version or ""
+        if plan.ledger.halted:
+            fact: RolloutHalted | RolloutResumed = RolloutHalted(
+                digest=plan.ledger.halted, failing=plan.failing, limit=limit
+            )
+            message = (
+                f"{plan.failing} nodes fail (limit {limit}): no further node is begun until fewer do; "
+                "the failing ones are tried again. See their Events: kubectl get events --field-selector reason="
+                "ProvisionFailed -A"
+            )
+        else:
+            fact = RolloutResumed(digest=halted_before or "", failing=plan.failing)
+            message = f"{plan.failing} nodes fail (limit {limit}): further nodes are begun again"
+        reason = "RolloutHalted" if plan.ledger.halted else "RolloutResumed"
+        _log.warning("rollout changed", reason=reason, failing=plan.failing, limit=limit)
+        namespace = self.known.settings.namespace
+        await self.recorder.record(
+            regarding=ObjectRef("v1", "ConfigMap", names.LEDGER, self.known.ledger_uid, namespace),
+            type="Warning" if plan.ledger.halted else "Normal",
+            reason=reason,
+            message=message,
+        )
+        await self.bus.publish(fact, dedup=f"{names.LEDGER}.{version}.{fact.fact}")
+
+    async def apply(self, actions: Sequence[Action]) -> float | None:
+        """Carry out the actions about one node, in order; returns the seconds until it is worth looking again.
+
+        Raises:
+            KubeError: a write was refused or not answered; what follows it was not done.
+            BusUnavailable: a fact could not be said; everything else was done.
+        """
+        unsaid: BusUnavailable | None = None
+        for action in actions:
+            if isinstance(action, DeleteJob) and unsaid is not None:
+                continue
+            try:
+                await self._one(action)
+            except BusUnavailable as error:
+                unsaid = error
+        if unsaid is not None:
+            raise unsaid
+        return min((action.seconds for action in actions if isinstance(action, LookAgain)), default=None)
+
+    async def _one(self, action: Action) -> None:
+        match action:
+            case CreateJob():
+                await self._create(action)
+            case DeleteJob():
+                await self._delete(action)
+            case JudgeFailed():
+                await self._judge(action)
+            case SayFact():
+                await self._say(action)
+            case WarnNode():
+                await self._warn(action)
+            case LookAgain():
+                pass  # for the queue: apply returns it
+            case _:
+                assert_never(action)
+
+    async def _create(self, action: CreateJob) -> None:
+        node = action.node
+        waited = time.time() - self.known.waiting_since.pop(node.uid, time.time())
+        with self.telemetry.tracer.start_as_current_span(
+            "create installer job", attributes={"k8s.node.name": node.name, "trellis.waited_seconds": round(waited, 3)}
+        ):
+            trace = current_trace()
+            manifest = make_installer_job(
+                self.known.installer, node, action.digest, action.attempt, trace.traceparent if trace else None
+            )
+            # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
+            with contextlib.suppress(AlreadyExists):
+                await self.kube.create(JOBS, manifest)
+        self.known.created_ns[manifest["metadata"]["name"]] = time.time_ns()
+        _log.info("installer job created", node=node.name, job=manifest["metadata"]["name"], attempt=action.attempt)
+
+    async def _delete(self, action: DeleteJob) -> None:
+        job = action.job
+        propagation = "Foreground" if action.foreground else "Background"
+        try:
+            await self.kube.delete(JOBS, job.name, job.namespace, uid=job.uid, propagation=propagation)
+        except NotFound:
+            return
+        _log.info("installer job deleted", node=job.node, job=job.name, reason=action.reason.value)
+
+    async def _judge(self, action: JudgeFailed) -> None:
+        job = action.job
+        _log.warning("provisioning failed", node=job.node, job=job.name, reason=action.reason.value, why=action.message)
+        annotations = {names.ANNOTATION_JOB_FAILURE: f"{action.reason.value}: {action.message}"}
+        patch = {"metadata": {"uid": job.uid, "annotations": annotations}}
+        await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
+
+    async def _say(self, action: SayFact) -> None:
+        if isinstance(action.fact, ProvisionSucceeded | ProvisionFailed):
+            self._draw_installer(action.job)
+        await self.bus.publish(action.fact, dedup=action.mark)
+        self.known.said.add(action.mark)
+
+    async def _warn(self, action: WarnNode) -> None:
+        node = ObjectRef("v1", "Node", action.node.name, action.node.uid)
+        await self.recorder.record(
+            regarding=node,
+            type="Warning",
+            reason=action.reason.value,
+            message=action.message,
+        )
+
+    def _draw_installer(self, job: JobView) -> None:
+        """Put the installer's own time, as it was watched, into the trace: a legacy image sends no spans."""
+        began_ns = self.known.created_ns.pop(job.name, (job.started_at or job.created_at) * 10**9)
+        span = self.telemetry.tracer.start_span(
+            "installer job",
+            context=context_from(trace_from(job.traceparent)),
+            start_time=began_ns,
+            attributes={"k8s.job.name": job.name, "k8s.node.name": job.node, "trellis.job.state": job.state.value},
+        )
+        span.end()

@@ -1,0 +1,49 @@
+"""What wakes provisioner from Kubernetes: changes of Nodes and of its Jobs.
+
+In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop.
+Invariant: nothing is decided here; each change wakes the node's key and, a moment later, the planner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from provisioner.gather import Known
+from trellis.kube.informer import Change
+from trellis.provisioning import JobView, NodeView
+
+Wake = Callable[[str], None]
+
+
+def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
+    """Return the handler of Node changes."""
+
+    def handle(change: Change[NodeView]) -> None:
+        if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
+            known.traces.pop(change.old.uid, None)
+            known.waiting_since.pop(change.old.uid, None)
+            known.seen_at.pop(change.old.uid, None)
+        if change.new is not None and (change.old is None or change.new.opt_in != change.old.opt_in):
+            known.seen_at[change.new.uid] = time.monotonic()
+        wake(change.key)
+
+    return handle
+
+
+def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
+    """Return the handler of Job changes; what was said of a Job is forgotten with it."""
+
+    def handle(change: Change[JobView]) -> None:
+        known.jobs.change(change.old, change.new)
+        job = change.new or change.old
+        if job is None:
+            return
+        if change.new is None:
+            known.created_ns.pop(job.name, None)
+            for what in ("started", "succeeded", "failed", "removed"):
+                known.said.discard(f"{job.uid}.{what}")
+        if job.node:
+            wake(job.node)
+
+    return handle

@@ -1,0 +1,75 @@
+"""``trellis run``: any set of services in one process, the same code as one process each.
+
+In: names of services and flags. Out: a running process. Called by the command line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import node_watcher.app
+import node_watcher.settings
+import provisioner.app
+import provisioner.settings
+from trellis.runtime import LedService, run_services
+from trellis.settings import ServiceSettings, SettingsError, load, unknown_variables
+from trellis.telemetry import get_logger, setup_logging
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Runnable:
+    """How one service is set and made."""
+
+    settings: type[ServiceSettings]
+    create: Callable[[Any], LedService]
+
+
+SERVICES: Final[dict[str, Runnable]] = {
+    "node-watcher": Runnable(node_watcher.settings.Settings, node_watcher.app.create_app),
+    "provisioner": Runnable(provisioner.settings.Settings, provisioner.app.create_app),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFlags:
+    """Flags of ``trellis run``; None is not given, the environment decides."""
+
+    kubeconfig: Path | None = None
+    nats_url: str | None = None
+    cluster: str | None = None
+    health_port: int | None = None
+
+
+def choose(services: Sequence[str]) -> list[str]:
+    """Return the services to run, all if none is named.
+
+    Raises:
+        SettingsError: a name that is none; the message lists those that are.
+    """
+    unknown = [name for name in services if name not in SERVICES]
+    if unknown:
+        raise SettingsError(f"SERVICE: has {unknown[0]!r}, needs one or more of: {', '.join(SERVICES)}")
+    return list(dict.fromkeys(services)) or list(SERVICES)
+
+
+def run(services: Sequence[str], flags: RunFlags) -> None:
+    """Run services until SIGTERM.
+
+    Raises:
+        SettingsError: a setting is wrong, or a service is unknown.
+    """
+    chosen = [SERVICES[name] for name in choose(services)]
+    overrides = {field: getattr(flags, field) for field in RunFlags.__dataclass_fields__}
+    settings = [runnable.settings for runnable in chosen]
+    loaded = [load(cls, **overrides) for cls in settings]
+    setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
+    for line in unknown_variables([runnable.settings for runnable in SERVICES.values()]):
+        _log.warning(line)
+    apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]
+    asyncio.run(run_services(apps, health_port=loaded[0].health_port))

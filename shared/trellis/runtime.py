@@ -1,0 +1,211 @@
+"""How a service lives: connect, campaign, work while leading, hand over, stop.
+
+In: settings and ``compose``, which wires a service's parts for one term of leadership. Out: a process that outlives
+outages and stops within its grace period. Called by each ``app`` and by the bundle.
+Invariants: everything a term built is gone before the lease is released; the bus may be lost without stopping the
+work; a part that ends unasked ends the term, never the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.bus.queue import KeyedQueue
+from trellis.health import Health, HealthServer
+from trellis.kube.access import Access
+from trellis.kube.client import Kube
+from trellis.kube.informer import Informer
+from trellis.kube.leader import Leader
+from trellis.kube.resources import NAMESPACES
+from trellis.settings import ServiceSettings
+from trellis.telemetry import Telemetry, get_logger, process_metrics
+
+RESYNC_SECONDS: Final = 600.0
+INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
+"""Pod Security admission: the installer Job mounts the node's root, so its namespace must allow privileged pods."""
+BUS_HEAD_START_SECONDS: Final = 3.0
+"""How long the first decisions wait for the bus: without it they could only say again what was said before."""
+
+_log = get_logger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a service's parts stand on during one term: ``kube`` refuses writes once leadership is in doubt."""
+
+    telemetry: Telemetry
+    health: Health
+    kube: Kube
+    bus: Bus
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A service's parts for one term.
+
+    ``prepare`` runs once the bus is there (or has had its time) and before the first decision; ``list_all`` puts every
+    key of the service's concern into its queues: at the start, on a new stream, every 10 minutes.
+    """
+
+    informers: Sequence[Informer[Any]]
+    queues: Sequence[KeyedQueue[Any]]
+    list_all: Callable[[], None]
+    prepare: Callable[[], Awaitable[None]] | None = None
+    background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = field(default=())
+
+
+Compose = Callable[[Base], Work]
+
+
+@dataclass(eq=False)
+class LedService:
+    """A service of which one replica works at a time."""
+
+    name: str
+    settings: ServiceSettings
+    telemetry: Telemetry
+    compose: Compose
+    namespaces: dict[str, dict[str, str]]
+    """Namespaces that must exist, with the labels they get if this service has to make them."""
+    kube: Kube | None = None
+    bus: Bus | None = None
+
+    def __post_init__(self) -> None:
+        self.health = Health(self.name)
+        self.health.expect("kubernetes")
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set; returns within the grace period."""
+        structlog.contextvars.bind_contextvars(service=self.name)
+        kube = self.kube or await Kube.connect(
+            Access(self.settings.kubeconfig, self.settings.context), telemetry=self.telemetry, health=self.health
+        )
+        try:
+            cluster = await _unless(stop, self._cluster(kube))
+            if cluster is None:
+                return
+            self.telemetry.cluster = cluster
+            leader = Leader(
+                kube,
+                lease=names.LEASE_PREFIX + self.name.replace("_", "-"),
+                namespace=self.settings.namespace,
+                identity=self.settings.identity,
+            )
+
+            async def lead(stopping: asyncio.Event) -> None:
+                await self._term(kube.guarded(leader.check), cluster, stopping)
+
+            await leader.run(lead, stop)
+        finally:
+            if self.kube is None:
+                await kube.close()
+            await self.telemetry.shutdown()
+
+    async def _cluster(self, kube: Kube) -> str:
+        """Wait for the API server, see to the namespaces, return the cluster's name on the bus."""
+        await kube.wait_available()
+        for name, labels in self.namespaces.items():
+            await kube.ensure_namespace(name, labels)
+        if self.settings.cluster:
+            return self.settings.cluster
+        system = await kube.get(NAMESPACES, "kube-system")
+        return str(system["metadata"]["uid"])[:8]
+
+    async def _term(self, kube: Kube, cluster: str, stopping: asyncio.Event) -> None:
+        """Work as the leader until ``stopping``; everything built here ends here."""
+        bus = self.bus or Bus(
+            self.settings.nats_url, cluster=cluster, service=self.name, telemetry=self.telemetry, health=self.health
+        )
+        base = Base(self.telemetry, self.health, kube, bus, cluster)
+        work = self.compose(base)
+        bus.on_new_stream.append(work.list_all)
+        consuming = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(_consume(bus, consuming), name="bus"),
+                    *(group.create_task(informer.run(), name="watch") for informer in work.informers),
+                    *(group.create_task(start(), name="background") for start in work.background),
+                    group.create_task(_decide(work, consuming), name="decide"),
+                ]
+                await stopping.wait()
+                await bus.stop()
+                await asyncio.gather(*(queue.drain(self.settings.grace_seconds / 2) for queue in work.queues))
+                for task in tasks:
+                    task.cancel()
+        finally:
+            bus.on_new_stream.remove(work.list_all)
+            if self.bus is None:
+                await bus.close()
+
+
+async def _consume(bus: Bus, consuming: asyncio.Event) -> None:
+    """Bring the bus up however long it takes; then it looks after itself."""
+    await bus.connect()
+    await bus.start()
+    consuming.set()
+
+
+async def _decide(work: Work, consuming: asyncio.Event) -> None:
+    """Decide only on complete caches: what a cache does not show yet must not look deleted."""
+    for informer in work.informers:
+        await informer.synced.wait()
+    try:
+        async with asyncio.timeout(BUS_HEAD_START_SECONDS):
+            await consuming.wait()
+            if work.prepare is not None:
+                await work.prepare()
+    except TimeoutError:
+        _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
+    async with asyncio.TaskGroup() as group:
+        for queue in work.queues:
+            group.create_task(queue.work(), name="queue")
+        while True:
+            work.list_all()
+            await asyncio.sleep(RESYNC_SECONDS)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return what ``work`` returns, or None as soon as ``stop`` is set."""
+    task = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for pending in (task, stopped):
+            pending.cancel()
+        await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+async def run_services(services: Sequence[LedService], *, health_port: int) -> None:
+    """Run services in this process until SIGTERM or SIGINT; each as if it were alone.
+
+    Raises:
+        SettingsError: the health port cannot be had.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = HealthServer(process_metrics(), [service.health for service in services])
+    port = await server.start(health_port)
+    _log.info("serving health", port=port, services=[service.name for service in services])
+    try:
+        async with asyncio.TaskGroup() as group:
+            for service in services:
+                group.create_task(service.run(stop), name=service.name)
+    finally:
+        await server.stop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

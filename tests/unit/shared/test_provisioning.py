@@ -1,0 +1,106 @@
+"""How Nodes and Jobs are read, and the index of Jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from trellis.jobs import JobIndex
+from trellis.provisioning import FailedAttempt, JobState, unix_seconds, view_job, view_node
+from trellis.testing.builders import a_job, a_node
+
+NODE = {
+    "metadata": {
+        "name": "n1",
+        "uid": "u1",
+        "resourceVersion": "5",
+        "labels": {"kubernetes.io/os": "linux", "kwasm.sh/kwasm-provisioned": "n1", "trellis.dev/wasm": "ready"},
+        "annotations": {"kwasm.sh/kwasm-node": "true", "trellis.dev/verified": "handler"},
+    },
+    "status": {
+        "nodeInfo": {
+            "architecture": "arm64",
+            "operatingSystem": "linux",
+            "containerRuntimeVersion": "containerd://2.0",
+        },
+        "runtimeHandlers": [{"name": ""}, {"name": "runc"}, {"name": "spin", "features": {}}],
+    },
+}
+
+
+def test_a_node_as_the_api_server_returns_it() -> None:
+    view = view_node(NODE)
+    assert (view.name, view.uid, view.architecture, view.opt_in) == ("n1", "u1", "arm64", "true")
+    assert view.handlers == {"", "runc", "spin"}
+    assert (view.provisioned, view.wasm, view.verified) == ("n1", "ready", "handler")
+
+
+def test_a_node_that_just_registered_has_no_labels_annotations_or_status() -> None:
+    view = view_node({"metadata": {"name": "n1", "uid": "u1", "resourceVersion": "5"}})
+    assert view.opt_in is None
+    assert not view.has_labels
+    assert not view.bears_marks
+
+
+def test_a_heartbeat_changes_no_view() -> None:
+    later = {**NODE, "metadata": {**NODE["metadata"], "resourceVersion": "6"}}
+    assert view_node(later) == view_node(NODE)
+
+
+def job_manifest(*conditions: dict[str, str], **status: object) -> dict[str, object]:
+    return {
+        "metadata": {
+            "namespace": "ns",
+            "name": "j",
+            "uid": "ju",
+            "resourceVersion": "9",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"trellis.dev/node-uid": "u1", "trellis.dev/digest": "d", "trellis.dev/attempt": "3"},
+            "annotations": {"trellis.dev/node": "n1", "trellis.dev/handler": "spin"},
+        },
+        "status": {"conditions": list(conditions), **status},
+    }
+
+
+@pytest.mark.parametrize(
+    ("condition", "state"),
+    [
+        ({"type": "SuccessCriteriaMet", "status": "True"}, JobState.ACTIVE),
+        ({"type": "FailureTarget", "status": "True"}, JobState.ACTIVE),
+        ({"type": "Complete", "status": "False"}, JobState.ACTIVE),
+        ({"type": "Complete", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"}, JobState.COMPLETE),
+        ({"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}, JobState.FAILED),
+    ],
+)
+def test_a_job_ends_by_its_terminal_condition_alone(condition: dict[str, str], state: JobState) -> None:
+    assert view_job(job_manifest(condition, succeeded=1, failed=1)).state is state
+
+
+def test_a_job_as_the_api_server_returns_it() -> None:
+    view = view_job(job_manifest({"type": "Failed", "status": "True", "reason": "R", "message": "m"}))
+    assert (view.node, view.node_uid, view.attempt, view.handler, view.condition) == ("n1", "u1", 3, "spin", "R: m")
+    assert view.created_at == unix_seconds("2026-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("value", [None, "", "a", "a/b", "a/0/1", "a/1/x", "a/1/2/3"])
+def test_a_failure_record_someone_edited_counts_as_none(value: str | None) -> None:
+    assert FailedAttempt.decode(value) is None
+
+
+def test_a_failure_record_is_read_back() -> None:
+    attempt = FailedAttempt("d1", 4, 1700000000)
+    assert FailedAttempt.decode(attempt.encode()) == attempt
+
+
+def test_the_index_holds_exactly_what_it_was_told() -> None:
+    index = JobIndex()
+    first, former = a_job(a_node()), a_job(a_node(uid="uid-former"))
+    index.change(None, first)
+    index.change(None, former)
+    assert set(index.of_name("node-1")) == {first, former}
+    assert index.of_uid("uid-node-1") == (first,)
+    index.change(first, None)
+    assert index.of_uid("uid-node-1") == ()
+    assert set(index.names()) == {"node-1"}
+    index.change(former, None)
+    assert index.by_uid() == {}
+    assert set(index.names()) == set()
