@@ -1,0 +1,46 @@
+"""The acknowledgement of one delivered message.
+
+Made by the subscriber, given by the keyed queue after the run that covered the message.
+Invariant: an acknowledgement of a stream that is gone reaches nobody: in its successor the same sequence number is
+another message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nats.aio.client import Client
+
+from trellis.bus.streams import Epoch
+
+_PROGRESS: Final = b"+WPI"
+
+
+class Ack:
+    """Call it once the work is done. It holds the reply subject, not the message."""
+
+    __slots__ = ("__weakref__", "_client", "_done", "_epoch", "_reply", "token")
+
+    def __init__(self, client: Client, reply: str, epoch: Epoch, sequence: int) -> None:
+        self._client = client
+        self._reply = reply
+        self._epoch = epoch
+        self._done = False
+        self.token: Final = (epoch.created, sequence)
+        """Identity of the message, the same in each of its deliveries."""
+
+    @property
+    def open(self) -> bool:
+        """Whether the server still waits for it."""
+        return not self._done and not self._epoch.over
+
+    async def __call__(self) -> None:
+        """Say that the message is done. Not confirmed by the server: if it gets lost, the message comes again."""
+        if self.open:
+            await self._client.publish(self._reply)
+            self._done = True
+
+    async def in_progress(self) -> None:
+        """Say that the message is still worked on: the time until its redelivery begins anew."""
+        if self.open:
+            await self._client.publish(self._reply, _PROGRESS)

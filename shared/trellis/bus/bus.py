@@ -1,0 +1,201 @@
+"""The bus of one service: publish facts, hear facts, survive whatever NATS does.
+
+In: facts and handlers of a service. Out: messages on JetStream, calls of the handlers. Called by each ``app``.
+Invariants: an outage is waited out, never raised, but by ``publish``; a stream that is gone or was made anew is noticed
+within seconds, its messages in flight are dropped, and the service is told to list everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import nats.errors
+from nats.js import JetStreamContext
+from opentelemetry.trace import SpanKind
+
+from trellis.bus.ack import Ack
+from trellis.bus.connection import Address, Availability, Connection, client_of, describe
+from trellis.bus.dead import Letter
+from trellis.bus.errors import BusError, BusUnavailable, FactRefused, StreamError
+from trellis.bus.history import last_facts
+from trellis.bus.keeper import Keeper, Timing, jetstream_of
+from trellis.bus.message import Origin, compose
+from trellis.bus.publisher import Publisher
+from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
+from trellis.bus.subscriber import FactHandler, Reader, Received, Subscription
+from trellis.events.envelope import FactData
+from trellis.events.subjects import STREAM_DEAD, fact_subject, spec_of
+from trellis.health import Health
+from trellis.telemetry import Telemetry, current_trace, get_logger
+
+__all__ = [
+    "Ack",
+    "Bus",
+    "BusError",
+    "BusUnavailable",
+    "FactHandler",
+    "FactRefused",
+    "Received",
+    "StreamError",
+    "Timing",
+]
+
+_log = get_logger(__name__)
+M = TypeVar("M", bound=FactData)
+_AGAIN_SECONDS: Final = 0.5
+
+
+class Bus:
+    """Made once per service (and term of leadership); nothing happens before ``connect``."""
+
+    def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
+        self,
+        url: str,
+        *,
+        cluster: str,
+        service: str,
+        telemetry: Telemetry,
+        health: Health,
+        credentials: Path | None = None,
+        limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS,
+        timing: Timing | None = None,
+    ) -> None:
+        self.on_new_stream: list[Callable[[], None]] = []
+        self._origin = Origin(cluster, service)
+        self._telemetry = telemetry
+        self._limits = limits
+        timing = timing or Timing()
+        self._availability = Availability(url, health)
+        self._connection = Connection(Address(url, service, credentials), self._availability, self._wake)
+        self._publisher = Publisher(
+            self._availability, lambda: self._connection.broker, self._wake, timing.publish_budget
+        )
+        self._reader = Reader(self._origin, telemetry, self._bury, self._room, timing.ack_wait)
+        self._keeper = Keeper(
+            self._connection, self._availability, limits=limits, timing=timing, missed=self._list_everything
+        )
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> asyncio.Event:
+        """Set while NATS is connected and the streams are there."""
+        return self._availability.usable
+
+    async def connect(self) -> None:
+        """Connect and see to the streams, however long that takes; from then on the bus looks after itself."""
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._keeper.run(), name=f"bus-{self._origin.service}")
+        await self.connected.wait()
+
+    async def ensure_streams(self) -> None:
+        """Make the streams that are missing; ``connect`` has done so, and it is repeated every few seconds.
+
+        Raises:
+            StreamError: a person has to change a stream or the server's limits.
+            BusUnavailable: NATS or JetStream did not answer.
+        """
+        try:
+            await ensure_streams(self._jetstream(), self._limits)
+        except nats.errors.Error as error:
+            raise BusUnavailable(f"the streams could not be looked at: {describe(error)}") from error
+
+    async def publish(self, fact: FactData, *, dedup: str) -> None:
+        """Say a fact, and wait until it is stored; safe to call any number of times at once.
+
+        Args:
+            fact: what happened.
+            dedup: id of the message: the same id within 120 s is stored once.
+
+        Raises:
+            BusUnavailable: not stored within 10 s; say it again later.
+            FactRefused: too large, or refused by the stream; saying it again is of no use.
+        """
+        spec, subject = spec_of(type(fact)), fact_subject(self._origin.cluster, fact)
+        attributes = {
+            "messaging.system": "nats",
+            "messaging.destination.name": subject,
+            "messaging.message.id": dedup,
+        }
+        with self._telemetry.tracer.start_as_current_span(
+            f"publish {spec.tokens}", kind=SpanKind.PRODUCER, attributes=attributes
+        ):
+            body, headers = compose(
+                fact, origin=self._origin, dedup=dedup, time=datetime.now(UTC), trace=current_trace()
+            )
+            await self._publisher.send(spec.stream, subject, body, headers)
+        self._telemetry.metrics.facts_published_total.labels(self._origin.service, spec.type).inc()
+
+    def subscribe(self, name: str, models: Sequence[type[M]], handler: FactHandler[M]) -> None:
+        """Have the handler called with facts of these models once the bus is started.
+
+        The handler is quick (1 ms): it puts a key into a queue together with ``received.ack``. Whoever drops the
+        acknowledgement gets the message again.
+
+        Args:
+            name: of the subscription, unique in the service; its consumer keeps its place under this name.
+            models: facts of the subject table.
+            handler: gets each fact at least once.
+        """
+        if any(subscription.name == name for subscription in self._keeper.subscriptions):
+            raise ValueError(f"{name} is subscribed already")
+        self._keeper.subscriptions.append(Subscription(name, models, handler, self._reader))
+
+    async def start(self) -> None:
+        """Consume; list everything after it returned: facts said before the consumer existed are not heard.
+
+        Does not wait for a bus that is away: once it is back consuming begins, and ``on_new_stream`` is called.
+        """
+        await self._keeper.start()
+
+    async def stop(self) -> None:
+        """Consume no more; what is not acknowledged goes to whoever consumes next. ``start`` begins again."""
+        await self._keeper.stop()
+
+    async def close(self) -> None:
+        """Stop and close the connection."""
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        await self.stop()
+        await self._connection.close()
+        self._availability.forget()
+
+    async def last_facts(self, models: Sequence[type[M]]) -> AsyncIterator[M]:
+        """Yield the last fact on each subject of these models, oldest first; waits while the bus is away."""
+        while True:
+            await self.connected.wait()
+            try:
+                facts = await last_facts(self._jetstream(), self._origin.cluster, models)
+            except (BusUnavailable, nats.errors.Error):
+                await asyncio.sleep(_AGAIN_SECONDS)
+                continue
+            for fact in facts:
+                yield fact
+            return
+
+    def _jetstream(self) -> JetStreamContext:
+        if (broker := self._connection.broker) is None:
+            raise BusUnavailable(self._availability.why)
+        return jetstream_of(broker)
+
+    def _room(self) -> int:
+        broker = self._connection.broker
+        return client_of(broker).max_payload if broker is not None else 0
+
+    async def _bury(self, letter: Letter) -> None:
+        await self._publisher.send(STREAM_DEAD, letter.subject, letter.body, letter.headers)
+
+    def _wake(self) -> None:
+        self._keeper.wake()
+
+    def _list_everything(self) -> None:
+        for call in list(self.on_new_stream):
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 (one listener must not keep the others from theirs)
+                _log.error("listing everything failed", error=repr(error), exc_info=error)

@@ -1,0 +1,232 @@
+"""The connection to NATS: there, away, back.
+
+In: the address. Out: FastStream's broker with a connected client, and word of every change. Called by
+``trellis.bus.bus``. Invariants: it is tried for ever, with full jitter, 0.5 to 10 s apart at most; an outage costs one
+warning, not one an attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import nats
+import nats.errors
+from faststream.nats import NatsBroker
+from faststream.nats.security import NatsCredentials
+from nats.aio.client import Client, Server
+
+from trellis.bus.backoff import Backoff
+from trellis.bus.errors import BusError
+from trellis.health import Health
+from trellis.redaction import redact_url
+from trellis.telemetry import get_logger
+
+HEALTH: Final = "bus"
+_ATTEMPTS: Final = Backoff(first=0.5, cap=10.0)
+_CONNECT_SECONDS: Final = 3
+# A server that is frozen, or behind a cut cable, is noticed after two unanswered pings.
+_PING_SECONDS: Final = 10
+_UNANSWERED_PINGS: Final = 2
+_STOP_SECONDS: Final = 2.0
+# Attempts come at least every 10 s + the connect timeout: silence for longer means that nobody tries any more.
+_SILENCE_SECONDS: Final = 60.0
+
+_log = get_logger(__name__)
+
+
+class Availability:
+    """Whether the bus can be used: said to health, and to people once per outage."""
+
+    def __init__(self, url: str, health: Health) -> None:
+        self._address = redact_url(url)
+        self._health = health
+        self._warned = False
+        self.why = "not connected yet"
+        self.usable = asyncio.Event()
+        health.not_ready(HEALTH, f"{self.why} to {self._address}")
+
+    def lost(self, why: str) -> None:
+        """The bus cannot be used, for this reason."""
+        self.why = why
+        self.usable.clear()
+        self._health.not_ready(HEALTH, f"{why} ({self._address})")
+        if not self._warned:
+            self._warned = True
+            _log.warning("the bus is away; it will be tried for ever", url=self._address, reason=why)
+
+    def back(self) -> None:
+        """The bus can be used."""
+        self.usable.set()
+        self._health.ready(HEALTH)
+        if self._warned:
+            self._warned = False
+            _log.info("the bus is back", url=self._address)
+
+    def forget(self) -> None:
+        """The bus is closed on purpose: it is no part of the service any more."""
+        self.usable.clear()
+        self._health.forget(HEALTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where NATS is and who connects."""
+
+    url: str
+    service: str
+    credentials: Path | None = None
+
+    @property
+    def client_name(self) -> str:
+        """Name of the connection in NATS' monitoring."""
+        return f"trellis-{self.service.replace('_', '-')}"
+
+    @property
+    def inbox_prefix(self) -> str:
+        """Prefix of every inbox, so that a NATS user may be allowed its own answers only."""
+        return f"_INBOX_{self.service}"
+
+
+class _Broker(NatsBroker):
+    """FastStream's broker with our own error callback.
+
+    FastStream's raises on errors such as "authorization violation" or "stale connection", which ends nats-py's
+    reconnecting for good: the service would stay deaf after a server came back with its users reloaded.
+    """
+
+    on_error: Callable[[Exception], Awaitable[None]]
+
+    async def _connect(self) -> Client:
+        client = await nats.connect(**{**self._connection_kwargs, "error_cb": self.on_error})
+        self.config.connect(client)
+        return client
+
+
+class Connection:
+    """One client at a time; ``changed`` is called, in the event loop, whenever it was lost or is back."""
+
+    def __init__(self, address: Address, availability: Availability, changed: Callable[[], None]) -> None:
+        self._address = address
+        self._availability = availability
+        self._changed = changed
+        self._broker: NatsBroker | None = None
+        self._failures = 0
+        self._last_sign = time.monotonic()
+        self._opening = False
+
+    @property
+    def broker(self) -> NatsBroker | None:
+        """The broker, None while it is not connected."""
+        return self._broker if self._broker is not None and self._broker.connection.is_connected else None
+
+    @property
+    def dead(self) -> bool:
+        """Whether there is no client that would come back by itself: none, a closed one, or one that stopped trying."""
+        if self._broker is None or self._broker.connection.is_closed:
+            return True
+        silence = time.monotonic() - self._last_sign
+        return not self._broker.connection.is_connected and silence > _SILENCE_SECONDS
+
+    async def open(self) -> None:
+        """Connect, however long it takes; a former client is closed."""
+        await self.close()
+        self._opening = True
+        try:
+            broker = self._new_broker()
+            # Returns only when connected: the client asks again and again, and _failed makes it wait in between.
+            await broker.connect()
+        finally:
+            self._opening = False
+        self._broker, self._failures = broker, 0
+
+    async def close(self) -> None:
+        """Close the client; what it has still to send is flushed if the server is there."""
+        broker, self._broker = self._broker, None
+        if broker is not None and not broker.connection.is_closed:
+            await broker.connection.close()
+
+    def _new_broker(self) -> NatsBroker:
+        broker = _Broker(
+            self._address.url,
+            name=self._address.client_name,
+            inbox_prefix=self._address.inbox_prefix,
+            security=_security(self._address.credentials),
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0,
+            reconnect_to_server_handler=self._next_server,
+            connect_timeout=_CONNECT_SECONDS,
+            ping_interval=_PING_SECONDS,
+            max_outstanding_pings=_UNANSWERED_PINGS,
+            disconnected_cb=self._lost,
+            reconnected_cb=self._back,
+            graceful_timeout=_STOP_SECONDS,
+            apply_types=False,
+            logger=None,
+        )
+        broker.on_error = self._failed
+        return broker
+
+    async def _failed(self, error: Exception) -> None:
+        """An attempt, or something on the connection, failed."""
+        self._last_sign = time.monotonic()
+        if isinstance(error, nats.errors.StaleConnectionError):
+            return  # the connection is lost, and _lost says so
+        if self.broker is not None:
+            _log.warning("NATS reports an error", error=describe(error))
+            return
+        self._availability.lost(describe(error))
+        self._failures += 1
+        if self._opening:
+            await asyncio.sleep(_ATTEMPTS.delay(self._failures))
+
+    async def _lost(self) -> None:
+        self._last_sign = time.monotonic()
+        if self._broker is not None:
+            self._availability.lost("connection lost")
+            self._changed()
+
+    async def _back(self) -> None:
+        self._failures = 0
+        self._changed()
+
+    def _next_server(self, servers: list[Server], _: dict[str, object]) -> tuple[Server | None, float]:
+        """Choose the server to reconnect to, and how long to wait before."""
+        return servers[self._failures % len(servers)], _ATTEMPTS.delay(self._failures + 1)
+
+
+def client_of(broker: NatsBroker) -> Client:
+    """Return the broker's NATS client."""
+    return broker.connection
+
+
+def describe(error: BaseException) -> str:
+    """Return an error of the NATS client in words for people."""
+    match error:
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ssl.SSLError():
+            return f"TLS: {error.reason or error}"
+        case TimeoutError():
+            return "no answer in time"
+        case OSError():
+            return error.strerror or str(error)
+        case _:
+            text = str(error).removeprefix("nats: ").strip("'")
+            return (
+                "NATS refused the user, password or token" if "uthorization" in text else text or type(error).__name__
+            )
+
+
+def _security(credentials: Path | None) -> NatsCredentials | None:
+    if credentials is None:
+        return None
+    try:
+        return NatsCredentials(str(credentials))
+    except ImportError as error:
+        raise BusError(f"{credentials}: a credentials file needs the Python package nkeys; install it") from error

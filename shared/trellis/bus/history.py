@@ -1,0 +1,55 @@
+"""What was said before: the last fact on each subject, in the order they were said.
+
+In: JetStream and the models asked for. Out: facts. Called by ``trellis.bus.bus`` for services that remember through the
+bus what they said. Invariant: what cannot be read is left out; facts are hints, never the truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+import nats.errors
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from trellis.bus.message import UnreadableMessage, read
+from trellis.events.envelope import FactData
+from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
+
+_BATCH: Final = 500
+_FETCH_SECONDS: Final = 2.0
+# The consumer of a reader that is gone is removed by the server.
+_INACTIVE_SECONDS: Final = 30.0
+
+M = TypeVar("M", bound=FactData)
+
+
+async def last_facts(jetstream: JetStreamContext, cluster: str, models: Sequence[type[M]]) -> list[M]:
+    """Return the last fact of these models on each subject, oldest first.
+
+    Raises:
+        nats.errors.Error: NATS or JetStream did not answer, or went away in between.
+    """
+    config = ConsumerConfig(
+        filter_subjects=[fact_filter(cluster, model) for model in models],
+        deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
+        ack_policy=AckPolicy.NONE,
+        inactive_threshold=_INACTIVE_SECONDS,
+        mem_storage=True,
+    )
+    by_type = {spec_of(model).type: model for model in models}
+    subscription = await jetstream.pull_subscribe("", stream=STREAM_EVENTS, config=config)
+    facts: list[M] = []
+    try:
+        left = (await subscription.consumer_info()).num_pending or 0
+        while left > 0:
+            for message in await subscription.fetch(min(left, _BATCH), timeout=_FETCH_SECONDS):
+                left = message.metadata.num_pending
+                with contextlib.suppress(UnreadableMessage):
+                    facts.append(read(message.data, by_type)[1])
+    finally:
+        with contextlib.suppress(nats.errors.Error):
+            await subscription.unsubscribe()
+    return facts

@@ -1,0 +1,191 @@
+"""Keeps the bus as it should be: connected, streams there, consumers of this life of the stream running.
+
+In: connection, limits, subscriptions. Out: repaired state, and word when facts may have been missed.
+Called by ``trellis.bus.bus``. Invariants: nothing an outage does ends the keeping; nothing fetches where there is
+nothing to fetch from (FastStream's loop would ask without a pause); old acknowledgements die with their stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import nats.errors
+from faststream.nats import NatsBroker
+from nats.js import JetStreamContext
+
+from trellis.bus.connection import Availability, Connection, client_of, describe
+from trellis.bus.errors import StreamError
+from trellis.bus.publisher import BUDGET_SECONDS
+from trellis.bus.streams import Epoch, StreamLimits, ensure_streams
+from trellis.bus.subscriber import ACK_WAIT_SECONDS, Subscription
+from trellis.events.subjects import STREAM_EVENTS
+from trellis.telemetry import get_logger
+
+_TROUBLE: Final = (StreamError, nats.errors.Error, OSError, TimeoutError)
+# The server tells on these subjects what was deleted; without them it would be noticed at the next look.
+_ADVISORIES: Final = (
+    f"$JS.EVENT.ADVISORY.STREAM.DELETED.{STREAM_EVENTS}",
+    f"$JS.EVENT.ADVISORY.CONSUMER.DELETED.{STREAM_EVENTS}.*",
+)
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds the bus goes by.
+
+    ``check`` is between two looks at streams and consumers, ``ack_wait`` the time after which a message whose reader is
+    silent comes again, ``publish_budget`` the time after which ``publish`` gives up.
+    """
+
+    check: float = 5.0
+    ack_wait: float = ACK_WAIT_SECONDS
+    publish_budget: float = BUDGET_SECONDS
+
+    @property
+    def keep_alive(self) -> float:
+        """Between two reports that messages are still worked on."""
+        return self.ack_wait / 3
+
+
+def jetstream_of(broker: NatsBroker) -> JetStreamContext:
+    """Return the broker's JetStream context."""
+    jetstream: JetStreamContext = broker.config.connection_state.stream
+    return jetstream
+
+
+class Keeper:
+    """``missed`` is called when facts may have gone unheard: the service then lists everything."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        availability: Availability,
+        *,
+        limits: Mapping[str, StreamLimits],
+        timing: Timing,
+        missed: Callable[[], None],
+    ) -> None:
+        self.subscriptions: Final[list[Subscription[Any]]] = []
+        self._connection = connection
+        self._availability = availability
+        self._limits = limits
+        self._timing = timing
+        self._tell_missed = missed
+        self._consuming = False
+        self._missed = False
+        self._epoch: Epoch | None = None
+        self._watched: NatsBroker | None = None
+        self._look = asyncio.Event()
+        self._settling = asyncio.Lock()
+
+    def wake(self) -> None:
+        """Look now: something seems wrong."""
+        self._look.set()
+
+    async def run(self) -> None:
+        """Keep until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._report_work())
+            while True:
+                self._look.clear()
+                if self._connection.dead:
+                    await self._pause()
+                    await self._connection.open()
+                await self._settle_safely()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._timing.check):
+                        await self._look.wait()
+
+    async def start(self) -> None:
+        """Consume from now on, or as soon as the bus is there; then ``missed`` is called, as the caller has listed."""
+        self._consuming = True
+        await self.settle()
+        self._missed = not all(subscription.running for subscription in self.subscriptions)
+
+    async def stop(self) -> None:
+        """Consume no more. Does not wait for a look that is under way: its server may be frozen."""
+        self._consuming = False
+        await self._pause()
+
+    async def settle(self) -> None:
+        """Make things as they should be, as far as that is possible now."""
+        async with self._settling:
+            broker = self._connection.broker
+            if broker is None:
+                await self._pause()
+                return
+            try:
+                renewed = await self._see_to_streams(broker)
+                renewed |= await self._see_to_subscriptions(broker)
+            except _TROUBLE as error:
+                await self._pause()
+                if self._connection.broker is broker:
+                    self._availability.lost(str(error) if isinstance(error, StreamError) else describe(error))
+                return
+            if self._connection.broker is not broker:
+                return
+            self._availability.back()
+        if renewed or (self._missed and self._consuming):
+            self._missed = False
+            self._tell_missed()
+
+    async def _settle_safely(self) -> None:
+        try:
+            await self.settle()
+        except Exception as error:  # noqa: BLE001 (keeping must not end; the next look may succeed)
+            _log.error("the bus could not be looked after", error=repr(error), exc_info=error)
+            self._availability.lost(repr(error))
+
+    async def _see_to_streams(self, broker: NatsBroker) -> bool:
+        """Return whether the facts' stream is another than the one known before."""
+        if self._watched is not broker:
+            for subject in _ADVISORIES:
+                await client_of(broker).subscribe(subject, cb=self._advised)
+            self._watched = broker
+        created = await ensure_streams(jetstream_of(broker), self._limits)
+        former = self._epoch
+        if former is not None and former.created == created:
+            return False
+        self._epoch = Epoch(created)
+        if former is None:
+            return False
+        former.over = True
+        _log.warning("the stream of facts was made anew: everything will be listed again", stream=STREAM_EVENTS)
+        await self._pause()
+        return True
+
+    async def _see_to_subscriptions(self, broker: NatsBroker) -> bool:
+        """Return whether a consumer had to be made anew, so that facts may have been missed."""
+        renewed = False
+        for subscription in self.subscriptions:
+            if not self._consuming or self._epoch is None:
+                break
+            if subscription.running and not await subscription.consumer_exists(jetstream_of(broker)):
+                await subscription.stop()
+            if not subscription.running:
+                renewed |= await subscription.start(broker, self._epoch)
+        if not self._consuming:
+            await self._pause()  # stopped in the meantime
+        return renewed
+
+    async def _advised(self, _: object) -> None:
+        self.wake()
+
+    async def _pause(self) -> None:
+        for subscription in self.subscriptions:
+            await subscription.stop()
+
+    async def _report_work(self) -> None:
+        while True:
+            await asyncio.sleep(self._timing.keep_alive)
+            if self._connection.broker is None:
+                continue
+            for subscription in self.subscriptions:
+                with contextlib.suppress(nats.errors.Error):
+                    await subscription.keep_alive()

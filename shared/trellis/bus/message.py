@@ -1,0 +1,120 @@
+"""Facts as messages and back: envelope, headers, and what is wrong with a message that cannot be read.
+
+Pure. In: a fact, or the body of a message. Out: body and headers, or the fact. Called by publisher and subscriber.
+Invariant: what cannot be read is told apart by why (dead letters are listed by reason), and never raises anything else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, TypeVar, cast
+
+from pydantic import ValidationError
+
+from trellis.events.envelope import CONTENT_TYPE, CloudEvent, FactData, RawCloudEvent, event_source
+from trellis.events.subjects import spec_of
+from trellis.telemetry import TraceContext, trace_from
+
+HEADER_MSG_ID: Final = "Nats-Msg-Id"
+HEADER_TRACEPARENT: Final = "traceparent"
+HEADER_TRACESTATE: Final = "tracestate"
+_SHOWN_ERRORS: Final = 3
+
+M = TypeVar("M", bound=FactData)
+
+
+class Reason(StrEnum):
+    """Why a message was given up on."""
+
+    UNPARSEABLE = "Unparseable"
+    UNKNOWN_TYPE = "UnknownType"
+    WRONG_DATA = "WrongData"
+    NO_RESULT = "NoResult"
+
+
+class UnreadableMessage(Exception):  # noqa: N818 (it is a verdict on the message)
+    """A message that no fact can be made of."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who says facts: they stand in the envelope's ``source``."""
+
+    cluster: str
+    service: str
+
+
+def compose(
+    fact: FactData, *, origin: Origin, dedup: str, time: datetime, trace: TraceContext | None
+) -> tuple[bytes, dict[str, str]]:
+    """Return body and headers of a fact: a CloudEvent in JSON, structured mode; ``dedup`` is id and Nats-Msg-Id."""
+    absent = {"traceparent", "tracestate"} if trace is None else set() if trace.tracestate else {"tracestate"}
+    event = _envelope(type(fact))(
+        id=dedup,
+        source=event_source(origin.cluster, origin.service),
+        type=spec_of(type(fact)).type,
+        subject="/".join(fact.key()),
+        time=time,
+        traceparent=trace.traceparent if trace else None,
+        tracestate=trace.tracestate if trace else None,
+        data=fact,
+    )
+    headers = {HEADER_MSG_ID: dedup, "Content-Type": CONTENT_TYPE}
+    if trace is not None:
+        headers[HEADER_TRACEPARENT] = trace.traceparent
+        if trace.tracestate:
+            headers[HEADER_TRACESTATE] = trace.tracestate
+    return event.model_dump_json(exclude=absent).encode(), headers
+
+
+@functools.cache
+def _envelope(model: type[FactData]) -> type[CloudEvent[Any]]:
+    # With a bare CloudEvent pydantic would serialise only the fields of the base class.
+    return cast("type[CloudEvent[Any]]", CloudEvent.__class_getitem__(model))
+
+
+def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
+    """Return the envelope and the fact of a message.
+
+    Args:
+        body: the message.
+        models: the models that are read, by CloudEvents type.
+
+    Raises:
+        UnreadableMessage: it is no CloudEvent, of another type, or its data does not fit.
+    """
+    try:
+        event = RawCloudEvent.model_validate_json(body)
+    except ValidationError as error:
+        raise UnreadableMessage(Reason.UNPARSEABLE, f"no CloudEvent: {_first_errors(error)}") from None
+    model = models.get(event.type)
+    if model is None:
+        raise UnreadableMessage(Reason.UNKNOWN_TYPE, f"type {event.type} is none of {', '.join(sorted(models))}")
+    try:
+        return event, model.model_validate(event.data)
+    except ValidationError as error:
+        raise UnreadableMessage(Reason.WRONG_DATA, f"data of {event.type}: {_first_errors(error)}") from None
+
+
+def trace_of(headers: Mapping[str, str] | None, event: RawCloudEvent) -> TraceContext | None:
+    """Return the trace a message belongs to: its headers', else its envelope's."""
+    return trace_from((headers or {}).get(HEADER_TRACEPARENT), (headers or {}).get(HEADER_TRACESTATE)) or trace_from(
+        event.traceparent, event.tracestate
+    )
+
+
+def _first_errors(error: ValidationError) -> str:
+    """Return the first violations without the values: a message may hold anything."""
+    errors = error.errors(include_input=False, include_url=False, include_context=False)
+    shown = [f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in errors[:_SHOWN_ERRORS]]
+    if len(errors) > _SHOWN_ERRORS:
+        shown.append(f"and {len(errors) - _SHOWN_ERRORS} more")
+    return "; ".join(shown)

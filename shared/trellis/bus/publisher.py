@@ -1,0 +1,84 @@
+"""Publishing through JetStream: a message is published when the server has stored it.
+
+In: subject, body, headers. Out: the server's acknowledgement, or why there is none. Called by ``trellis.bus.bus``.
+Invariant: every message carries a Nats-Msg-Id, so sending it again after a lost answer stores it once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import nats.errors
+from faststream.nats import NatsBroker
+from nats.js.errors import APIError, BadRequestError, NoStreamResponseError
+
+from trellis.bus.backoff import Backoff
+from trellis.bus.connection import Availability, client_of, describe
+from trellis.bus.dead import header_bytes
+from trellis.bus.errors import BusUnavailable, FactRefused
+
+BUDGET_SECONDS: Final = 10.0
+_ATTEMPT_SECONDS: Final = 2.5
+_AGAIN: Final = Backoff(first=0.1, cap=1.0)
+# JetStream's error code for a message over the stream's max_msg_size.
+_TOO_LARGE: Final = 10054
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Publishes while the bus is usable, waits while it is not. ``suspect`` is told when a stream seems to be gone."""
+
+    availability: Availability
+    broker: Callable[[], NatsBroker | None]
+    suspect: Callable[[], None]
+    budget: float = BUDGET_SECONDS
+
+    async def send(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> None:
+        """Store one message; safe to call any number of times at once.
+
+        Raises:
+            BusUnavailable: it was not stored within the budget (seconds); it may be later, once.
+            FactRefused: it never will be.
+        """
+        last = self.availability.why
+        try:
+            async with asyncio.timeout(self.budget):
+                for attempt in itertools.count(1):
+                    await self.availability.usable.wait()
+                    try:
+                        await self._attempt(stream, subject, body, headers)
+                    except (nats.errors.Error, OSError) as error:
+                        last = describe(error)
+                        if isinstance(error, NoStreamResponseError):
+                            last = f"stream {stream} does not answer"
+                            self.suspect()
+                        await asyncio.sleep(_AGAIN.delay(attempt))
+                    else:
+                        return
+        except TimeoutError:
+            pass
+        reason = last if self.availability.usable.is_set() else self.availability.why
+        raise BusUnavailable(f"{subject} could not be published within {self.budget:g} s: {reason}")
+
+    async def _attempt(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> None:
+        broker = self.broker()
+        if broker is None:
+            raise nats.errors.ConnectionReconnectingError
+        room = client_of(broker).max_payload
+        if len(body) + header_bytes(headers) > room:
+            # The server would close the connection.
+            raise FactRefused(f"{subject} has {len(body)} bytes and NATS takes {room} (max_payload of the server)")
+        try:
+            await broker.config.connection_state.stream.publish(
+                subject, body, timeout=_ATTEMPT_SECONDS, stream=stream, headers=dict(headers)
+            )
+        except BadRequestError as error:
+            raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
+        except APIError as error:
+            if error.err_code == _TOO_LARGE:
+                raise FactRefused(f"{subject} has {len(body)} bytes, more than stream {stream} takes") from error
+            raise

@@ -1,0 +1,128 @@
+"""The streams: made where they are missing, and told apart when they are made anew.
+
+In: JetStream. Out: the streams of the subject table, and the epoch of the facts' stream. Called by ``trellis.bus.bus``.
+Invariants: limits that a person changed are left alone; a stream that does not take our subjects is refused, not
+changed. Two streams of one name are told apart by their creation time: sequences begin again in the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from nats.js import JetStreamContext
+from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
+from nats.js.errors import APIError, NotFoundError
+
+from trellis.bus.errors import StreamError
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS
+from trellis.telemetry import get_logger
+
+DUPLICATE_WINDOW_SECONDS: Final = 120.0
+_DAY: Final = 86_400.0
+_MIB: Final = 1024 * 1024
+_UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Error codes of JetStream's API: server/errors.json of nats-server.
+_NAME_IN_USE: Final = 10058
+_SUBJECTS_OVERLAP: Final = 10065
+_NO_ROOM: Final = frozenset({10002, 10023, 10028, 10047})
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """What a new stream may hold: seconds and bytes."""
+
+    max_age: float
+    max_bytes: int
+
+
+DEFAULT_LIMITS: Final[Mapping[str, StreamLimits]] = {
+    STREAM_EVENTS: StreamLimits(7 * _DAY, 1024 * _MIB),
+    STREAM_LATTICE: StreamLimits(7 * _DAY, 1024 * _MIB),
+    STREAM_DEAD: StreamLimits(30 * _DAY, 256 * _MIB),
+}
+
+
+@dataclass(eq=False, slots=True)
+class Epoch:
+    """One life of the facts' stream. ``over`` once it is gone: acknowledgements of it are dropped."""
+
+    created: int
+    """Creation time of the stream in microseconds since 1970."""
+    over: bool = field(default=False)
+
+    @property
+    def token(self) -> str:
+        """Creation time as it stands in the names of durables."""
+        return f"{self.created:x}"
+
+
+async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS) -> int:
+    """Make the streams that are missing and return when the facts' stream was created, in microseconds since 1970.
+
+    Raises:
+        StreamError: a stream cannot be made, or does not take our subjects; a person has to act.
+        nats.errors.Error: NATS or JetStream did not answer.
+    """
+    created = 0
+    for name, subject in STREAM_SUBJECTS.items():
+        info = await _ensure(jetstream, name, subject, limits[name])
+        if name == STREAM_EVENTS:
+            created = _created(info)
+    return created
+
+
+async def _ensure(jetstream: JetStreamContext, name: str, subject: str, limits: StreamLimits) -> StreamInfo:
+    try:
+        info = await jetstream.stream_info(name)
+    except NotFoundError:
+        info = await _make(jetstream, name, subject, limits)
+    if subject not in (info.config.subjects or ()):
+        raise StreamError(
+            f"stream {name} takes {', '.join(info.config.subjects or ()) or 'no subjects'}, but not {subject}: "
+            f"add it (nats stream edit {name}), or delete the stream to have it made anew"
+        )
+    return info
+
+
+async def _make(jetstream: JetStreamContext, name: str, subject: str, limits: StreamLimits) -> StreamInfo:
+    config = StreamConfig(
+        name=name,
+        subjects=[subject],
+        retention=RetentionPolicy.LIMITS,
+        storage=StorageType.FILE,
+        discard=DiscardPolicy.OLD,
+        max_age=limits.max_age,
+        max_bytes=limits.max_bytes,
+        duplicate_window=DUPLICATE_WINDOW_SECONDS,
+        allow_direct=True,
+    )
+    try:
+        info = await jetstream.add_stream(config)
+    except APIError as error:
+        if error.err_code == _NAME_IN_USE:
+            return await jetstream.stream_info(name)  # another service was faster
+        if error.err_code == _SUBJECTS_OVERLAP:
+            raise StreamError(
+                f"stream {name} cannot be made: another stream takes {subject} already; "
+                f"remove that subject from it (nats stream ls --subjects)"
+            ) from error
+        if error.err_code in _NO_ROOM:
+            raise StreamError(
+                f"stream {name} cannot be made: JetStream has no room for its {limits.max_bytes // _MIB} MiB; give the "
+                f"server more (jetstream max_file_store, or the account's limit) or make max_bytes of {name} smaller"
+            ) from error
+        raise
+    _log.info("made the stream", stream=name, max_mib=limits.max_bytes // _MIB, max_days=round(limits.max_age / _DAY))
+    return info
+
+
+def _created(info: StreamInfo) -> int:
+    if info.created is None:
+        raise StreamError(f"stream {STREAM_EVENTS} has no creation time: the NATS server is too old, 2.10 is needed")
+    return (info.created - _UNIX_EPOCH) // timedelta(microseconds=1)

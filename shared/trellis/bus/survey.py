@@ -1,0 +1,76 @@
+"""How much each stream holds, for people.
+
+In: the address. Out: a line a stream of the subject table. Called by the command line. Changes nothing, tries once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.js.errors import NotFoundError
+
+from trellis.bus.connection import describe
+from trellis.bus.errors import BusUnavailable
+from trellis.events.subjects import STREAM_SUBJECTS
+from trellis.redaction import redact_url
+
+_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCount:
+    """One stream; ``messages`` and ``size`` (bytes) are None if the server has no stream of this name."""
+
+    name: str
+    messages: int | None
+    size: int | None
+
+
+async def survey(url: str) -> list[StreamCount]:
+    """Return what each stream holds now, in the order of the subject table; takes 6 s at most.
+
+    Raises:
+        BusUnavailable: NATS or its JetStream did not answer.
+    """
+    client = Client()
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await _connect(client, url)
+        async with asyncio.timeout(_SECONDS):
+            return [await _count(client, name) for name in STREAM_SUBJECTS]
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise BusUnavailable(f"no NATS with JetStream at {redact_url(url)}: {describe(error)}") from error
+    finally:
+        await client.close()
+
+
+async def _connect(client: Client, url: str) -> None:
+    seen: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        seen.append(error)
+
+    try:
+        await client.connect(
+            servers=[part.strip() for part in url.split(",")],
+            name="trellis-status",
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            error_cb=note,
+        )
+    except nats.errors.NoServersError as error:
+        # It hides what the last attempt met.
+        raise (seen[-1] if seen else error) from None
+
+
+async def _count(client: Client, name: str) -> StreamCount:
+    try:
+        info = await client.jetstream().stream_info(name)
+    except NotFoundError:
+        return StreamCount(name, None, None)
+    return StreamCount(name, info.state.messages, info.state.bytes)
