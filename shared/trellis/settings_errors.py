@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
@@ -39,6 +40,10 @@ _WORDS: Final = {
 }
 _RANGE: Final = frozenset({"greater_than", "greater_than_equal", "less_than", "less_than_equal"})
 _NEEDS: Final = "needs "
+# A pod gets such variables for each Service of its namespace, so for one called trellis-nats too.
+_SERVICE_LINK = re.compile(r".+_(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://[^/]+:[0-9]+")
+_LINK_HINT: Final = " (Kubernetes sets it for a Service of that name: set enableServiceLinks: false in the pod)"
 
 
 class SettingsError(Exception):
@@ -60,7 +65,7 @@ def unknown_variables(classes: Sequence[type[BaseSettings]], environ: Mapping[st
     environ = os.environ if environ is None else environ
     lines = []
     for name in sorted(environ):
-        if not name.upper().startswith("TRELLIS_") or name.upper() in known:
+        if not name.upper().startswith("TRELLIS_") or name.upper() in known or _SERVICE_LINK.fullmatch(name):
             continue
         near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.75)
         lines.append(f"{name} is not known{f': did you mean {near[0]}?' if near else ''}")
@@ -90,7 +95,8 @@ def _line(cls: type[BaseSettings], details: ErrorDetails, overrides: Mapping[str
     if details["type"] == "missing" or value is None:
         return f"{name}: is not set, needs {info.description or 'a value'}"
     shown = HIDDEN if _is_secret(info) else redact_url(str(value) if isinstance(value, int) else repr(str(value)))
-    return f"{name}: has {shown}, {_needs(details, info)}"
+    hint = _LINK_HINT if _LINK_VALUE.fullmatch(str(value)) and name.endswith("_PORT") else ""
+    return f"{name}: has {shown}, {_needs(details, info)}{hint}"
 
 
 def _field_of(cls: type[BaseSettings], details: ErrorDetails) -> str | None:

@@ -162,6 +162,21 @@ async def test_it_stops_at_once_though_a_client_keeps_its_connection(site: Site)
         await site.get("/livez")
 
 
+async def test_it_stops_though_a_scraper_does_not_read_its_answer(site: Site, metrics: Metrics) -> None:
+    for number in range(20_000):
+        metrics.leader.labels(f"{number:0200}").set(1)
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(deaf, ("127.0.0.1", site.port))
+        await loop.sock_sendall(deaf, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await loop.sock_recv(deaf, 12) == b"HTTP/1.1 200"
+        started = time.monotonic()
+        await site.server.stop()
+        assert time.monotonic() - started < 5
+
+
 async def test_after_a_stop_the_port_is_free_again(site: Site) -> None:
     await site.server.stop()
     again = HealthServer(Metrics())

@@ -206,6 +206,26 @@ def test_a_typo_is_told_with_the_likely_name() -> None:
     ]
 
 
+def test_variables_kubernetes_sets_for_services_are_no_typos() -> None:
+    names = (
+        "NATS_SERVICE_HOST",
+        "NATS_SERVICE_PORT",
+        "NATS_SERVICE_PORT_CLIENT",
+        "NATS_PORT",
+        "NATS_PORT_4222_TCP_ADDR",
+    )
+    assert unknown_variables([ServiceSettings], {f"TRELLIS_{name}": "x" for name in names}) == []
+
+
+def test_a_variable_kubernetes_overwrote_says_how_to_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRELLIS_HEALTH_PORT", "tcp://10.96.0.7:8080")
+    (line,) = lines(ServiceSettings)
+    assert line == (
+        "TRELLIS_HEALTH_PORT: has 'tcp://10.96.0.7:8080', needs a whole number "
+        "(Kubernetes sets it for a Service of that name: set enableServiceLinks: false in the pod)"
+    )
+
+
 def test_a_variable_of_any_of_the_classes_is_known() -> None:
     environ = {"TRELLIS_POLICY": "drain", "TRELLIS_INSTALLER_IMAGE": "x"}
     assert unknown_variables([RolloutSettings, RequiringSettings], environ) == []
