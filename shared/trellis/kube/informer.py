@@ -26,6 +26,8 @@ from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
 T = TypeVar("T")
+_PAGE = 200
+"""Objects per page: listing 1,000 Nodes of 6.7 kB costs 9 MiB at its peak, with pages of 500 it is 19 MiB."""
 _SAME_VERSION_AGAIN = {0, 401, 429}
 """Status of a refused watch that says nothing about its resource version; 0 is no answer."""
 
@@ -134,7 +136,7 @@ class Informer(Generic[T]):
     async def _list(self) -> None:
         seen: set[str] = set()
         version = ""
-        async for page in self.kube.pages(self._selection):
+        async for page in self.kube.pages(self._selection, limit=_PAGE):
             if page.first:
                 seen.clear()
             # Popped one by one: a raw object is garbage as soon as it is projected.

@@ -1,0 +1,166 @@
+"""Credentials: clear words about what is wrong, tokens that rotate, little memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from trellis.health import Health
+from trellis.kube.access import Access, AccessError
+from trellis.kube.client import Kube
+from trellis.kube.errors import Unauthorized, Unavailable
+from trellis.kube.resources import CONFIGMAPS, NODES
+from trellis.settings_errors import SettingsError
+from trellis.telemetry import setup
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{{name: c, context: {{cluster: k, user: u}}}}]
+clusters: [{{name: k, cluster: {{server: "{server}"}}}}]
+users: [{{name: u, user: {{{user}}}}}]
+"""
+
+
+def write_kubeconfig(directory: Path, server: str, user: str = "token: s3cret") -> Path:
+    path = directory / "kubeconfig"
+    path.write_text(KUBECONFIG.format(server=server, user=user), encoding="utf-8")
+    return path
+
+
+async def connect(kubeconfig: Path | None, context: str | None = None) -> Kube:
+    return await Kube.connect(Access(kubeconfig, context), telemetry=setup("test"), health=Health("test"))
+
+
+class Server:
+    """An HTTP server that accepts one token, and notes who asked."""
+
+    def __init__(self) -> None:
+        self.token = "s3cret"
+        self.seen: list[str] = []
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.answer)
+        self.http = TestServer(application)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.seen.append(request.headers.get("Authorization", ""))
+        if self.seen[-1] != f"Bearer {self.token}":
+            return web.json_response(
+                {"kind": "Status", "reason": "Unauthorized", "message": "Unauthorized"}, status=401
+            )
+        return web.json_response({"kind": "Node", "metadata": {"name": request.path}})
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    running = Server()
+    await running.http.start_server()
+    yield running
+    await running.http.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "context", "why"),
+    [
+        ("{", None, "not valid YAML at line 1"),
+        ("{}", None, "it is no complete kubeconfig|Expected key"),
+        ("token: s3cret: x", None, "not valid YAML at line 1"),
+        (KUBECONFIG.format(server="http://x", user="token: s3cret"), "nope", "name nope in"),
+        (KUBECONFIG.format(server="https://x", user="client-certificate: /no/such.crt"), None, "/no/such.crt"),
+    ],
+)
+async def test_a_kubeconfig_that_cannot_be_used_is_named(
+    tmp_path: Path, content: str, context: str | None, why: str
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(AccessError, match=why) as caught:
+        await connect(path, context)
+    assert str(path) in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    assert isinstance(caught.value, SettingsError)
+
+
+async def test_a_kubeconfig_that_does_not_exist_is_named_with_its_variable(tmp_path: Path) -> None:
+    with pytest.raises(AccessError, match=r"nothing does not exist: set TRELLIS_KUBECONFIG"):
+        await connect(tmp_path / "nothing")
+
+
+async def test_outside_of_a_pod_and_without_a_kubeconfig_one_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(AccessError, match="set TRELLIS_KUBECONFIG"):
+        await connect(None)
+
+
+async def test_of_several_kubeconfigs_the_existing_ones_are_merged(tmp_path: Path, server: Server) -> None:
+    path = write_kubeconfig(tmp_path, str(server.http.make_url("")))
+    kube = await connect(Path(f"{tmp_path}/absent{os.pathsep}{path}"))
+    await kube.get(NODES, "a")
+    await kube.close()
+
+
+async def test_a_token_that_rotated_is_read_again_for_all_who_wait(tmp_path: Path, server: Server) -> None:
+    token = tmp_path / "token"
+    token.write_text("old\n")
+    kube = await connect(write_kubeconfig(tmp_path, str(server.http.make_url("")), f"tokenFile: {token}"))
+    token.write_text("s3cret\n")
+    await asyncio.gather(*(kube.get(NODES, f"n{number}") for number in range(5)))
+    assert set(server.seen) == {"Bearer old", "Bearer s3cret"}
+    token.write_text("wrong")
+    server.token = "another"
+    with pytest.raises(Unauthorized) as caught:
+        await kube.get(NODES, "a")
+    assert "wrong" not in str(caught.value)
+    await kube.close()
+
+
+async def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, ca = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("s3cret\n")
+    ca.write_text("anchor")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr("trellis.kube.access.SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_CERT_FILENAME", str(ca))
+    with pytest.raises(AccessError, match=r"certificates for https://\[fd00::1\]:443"):
+        await connect(None)
+
+
+async def test_a_server_that_is_away_is_named(tmp_path: Path, unused_tcp_port: int) -> None:
+    kube = await connect(write_kubeconfig(tmp_path, f"http://127.0.0.1:{unused_tcp_port}"))
+    with pytest.raises(Unavailable, match=rf"cannot LIST ConfigMap: Unavailable: http://127.0.0.1:{unused_tcp_port}"):
+        await kube.list(CONFIGMAPS)
+    await kube.close()
+
+
+async def test_names_are_escaped_in_paths(tmp_path: Path, server: Server) -> None:
+    kube = await connect(write_kubeconfig(tmp_path, str(server.http.make_url(""))))
+    found = await kube.get(NODES, "a/../b c?x#y")
+    assert found["metadata"]["name"] == "/api/v1/nodes/a/../b c?x#y"
+    await kube.close()
+
+
+def test_connecting_loads_no_models_and_little_memory() -> None:
+    """Creating one typed API class costs 108 MiB; the whole client has to stay near 60."""
+    program = (
+        "import sys, trellis.kube.client, trellis.kube.informer, trellis.kube.leader\n"
+        "pages = int(open('/proc/self/statm').read().split()[1])\n"
+        "models = [name for name in sys.modules if name.startswith('kubernetes.aio.client.models.')]\n"
+        "print(pages * 4096 // 2**20, len(models))"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    mebibytes, models = map(int, result.stdout.split())
+    assert models == 0
+    assert mebibytes < 90

@@ -1,0 +1,238 @@
+"""Budgets, waits and retries of one call; spans, metrics and messages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
+
+from support.kube_behaviour import MANAGER, configmap
+from trellis.kube.calls import Contact
+from trellis.kube.errors import (
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    KubeError,
+    NotFound,
+    NotLeading,
+    PatchTestFailed,
+    TooManyRequests,
+    Unauthorized,
+    Unavailable,
+)
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import CONFIGMAPS, NODES, PODS
+from trellis.kube.transport import HttpRequest, Reply
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    return FakeKube(telemetry=setup("test", metrics=Metrics()))
+
+
+def busy(_: HttpRequest) -> Reply:
+    return Reply(429, b'{"kind":"Status","reason":"TooManyRequests","message":"slow down"}', {"Retry-After": "1"})
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Every sleep of the client, which then takes no time."""
+    slept: list[float] = []
+    real = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        if seconds:
+            slept.append(seconds)
+        await real(0)
+
+    monkeypatch.setattr("trellis.kube.calls.asyncio.sleep", note)
+    return slept
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "error"),
+    [
+        (400, "BadRequest", Invalid),
+        (401, "Unauthorized", Unauthorized),
+        (403, "Forbidden", Forbidden),
+        (404, "NotFound", NotFound),
+        (409, "Conflict", Conflict),
+        (410, "Expired", Gone),
+        (413, "RequestEntityTooLarge", Invalid),
+        (422, "Invalid", Invalid),
+        (500, "InternalError", Unavailable),
+        (503, "ServiceUnavailable", Unavailable),
+    ],
+)
+async def test_each_refusal_has_its_exception(
+    kube: FakeKube, waits: list[float], status: int, reason: str, error: type[KubeError]
+) -> None:
+    kube.answer_next(9, lambda _: status_reply(status, reason, "because"))
+    with pytest.raises(KubeError) as caught:
+        await kube.create(CONFIGMAPS, configmap("default", "a"))
+    assert type(caught.value) is error
+    assert str(caught.value) == f"cannot CREATE ConfigMap default/a: {status} {reason}: because"
+    assert waits == []
+
+
+async def test_an_answer_that_is_no_status_is_quoted(kube: FakeKube) -> None:
+    kube.answer_next(9, lambda _: Reply(502, b"<html>Bad Gateway</html>", {}))
+    with pytest.raises(Unavailable, match=r"502 ServerError: <html>Bad Gateway"):
+        await kube.create(CONFIGMAPS, configmap("default", "a"))
+
+
+async def test_a_read_is_repeated_once_after_no_answer(kube: FakeKube, waits: list[float]) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    kube.fail_next(1)
+    await kube.get(CONFIGMAPS, "a", "default")
+    kube.fail_next(2)
+    with pytest.raises(Unavailable, match=r"cannot GET ConfigMap default/a: Unavailable: https://fake"):
+        await kube.get(CONFIGMAPS, "a", "default")
+    assert len(waits) == 2
+
+
+@pytest.mark.parametrize("status", [0, 500, 503])
+async def test_a_write_without_a_clear_answer_is_never_repeated(kube: FakeKube, status: int) -> None:
+    if status:
+        kube.answer_next(1, lambda _: status_reply(status, "InternalError", "perhaps it was written"))
+    else:
+        kube.fail_next(1)
+    with pytest.raises(Unavailable):
+        await kube.create(CONFIGMAPS, configmap("default", "a"))
+    assert len(kube.writes) == 1
+
+
+async def test_a_busy_server_is_waited_for_as_long_as_it_asks(kube: FakeKube, waits: list[float]) -> None:
+    kube.answer_next(3, busy)
+    await kube.create(CONFIGMAPS, configmap("default", "a"))
+    assert waits == [1.0, 1.0, 1.0]
+
+
+async def test_a_wait_beyond_the_budget_is_not_begun(kube: FakeKube, waits: list[float]) -> None:
+    kube.answer_next(1, busy)
+    with pytest.raises(TooManyRequests) as caught:
+        await kube.create(CONFIGMAPS, configmap("default", "a"), timeout=0.5)
+    assert caught.value.retry_after == 1.0
+    assert waits == []
+
+
+async def test_a_silent_server_costs_the_budget_and_no_more(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube.api, "send", lambda _: asyncio.Event().wait())
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=r"no answer from https://fake\.invalid:6443 within 0\.1 s"):
+        await kube.get(NODES, "node-1", timeout=0.1)
+    assert time.monotonic() - began < 2
+
+
+async def test_refused_credentials_are_read_again_once(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewals: list[int] = []
+
+    async def renew() -> None:
+        renewals.append(1)
+
+    monkeypatch.setattr(kube.api, "renew_credentials", renew)
+    kube.answer_next(1, lambda _: status_reply(401, "Unauthorized", "who are you"))
+    await kube.create(CONFIGMAPS, configmap("default", "a"))
+    assert len(renewals) == 1
+    kube.answer_next(9, lambda _: status_reply(401, "Unauthorized", "who are you"))
+    with pytest.raises(Unauthorized):
+        await kube.create(CONFIGMAPS, configmap("default", "b"))
+    assert len(renewals) == 2
+
+
+async def test_the_guard_is_asked_again_before_a_repeated_write(kube: FakeKube, waits: list[float]) -> None:
+    kube.answer_next(1, busy)
+
+    def lost_meanwhile() -> None:
+        if waits:
+            raise NotLeading
+
+    with pytest.raises(NotLeading):
+        await kube.guarded(lost_meanwhile).create(CONFIGMAPS, configmap("default", "a"))
+    assert len(kube.writes) == 1
+
+
+async def test_a_patch_refused_for_another_reason_is_no_failed_test(kube: FakeKube) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    kube.answer_next(1, lambda _: status_reply(422, "Invalid", "data: too long"))
+    ops = [{"op": "test", "path": "/kind", "value": "ConfigMap"}]
+    with pytest.raises(Invalid) as caught:
+        await kube.json_patch(CONFIGMAPS, "a", ops, "default", field_manager=MANAGER)
+    assert not isinstance(caught.value, PatchTestFailed)
+
+
+async def test_a_list_whose_page_token_expires_starts_again(kube: FakeKube) -> None:
+    for number in range(4):
+        kube.put(CONFIGMAPS, configmap("default", f"c{number}"))
+    expired = lambda _: status_reply(410, "Expired", "token is too old")  # noqa: E731
+    kube.answer_next(1, expired, when=lambda request: "continue" in request.query)
+    found = await kube.list(CONFIGMAPS, "default", limit=2)
+    assert [item["metadata"]["name"] for item in found.items] == ["c0", "c1", "c2", "c3"]
+    kube.answer_next(99, expired, when=lambda request: "continue" in request.query)
+    with pytest.raises(Gone):
+        await kube.list(CONFIGMAPS, "default", limit=2)
+
+
+async def test_pod_logs_are_cut_to_lines(kube: FakeKube) -> None:
+    kube.put(PODS, {"metadata": {"name": "p", "namespace": "default"}})
+    kube.put_log("default", "p", "c", "one\ntwo\nthree\n")
+    assert await kube.pod_log("default", "p", "c", tail_lines=2) == "two\nthree\n"
+    with pytest.raises(NotFound):
+        await kube.pod_log("default", "other", "c")
+
+
+async def test_calls_are_counted(kube: FakeKube) -> None:
+    await kube.create(CONFIGMAPS, configmap("default", "a"))
+    with pytest.raises(NotFound):
+        await kube.get(CONFIGMAPS, "b", "default")
+    counts = {
+        tuple(sample.labels[name] for name in ("service", "verb", "resource", "code")): sample.value
+        for family in kube.telemetry.metrics.kube_requests_total.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total")
+    }
+    assert counts == {("test", "CREATE", "configmaps", "201"): 1, ("test", "GET", "configmaps", "404"): 1}
+
+
+async def test_spans_exist_only_inside_a_recorded_one() -> None:
+    exporter = InMemorySpanExporter()
+    telemetry = setup("test", span_exporters=[exporter], metrics=Metrics())
+    kube = FakeKube(telemetry=telemetry)
+    await kube.create(CONFIGMAPS, configmap("default", "a"))
+    assert exporter.get_finished_spans() == ()
+    with telemetry.tracer.start_as_current_span("handle"):
+        patch = {"data": {"x": "1"}}
+        await kube.merge_patch(CONFIGMAPS, "a", patch, "default", field_manager=MANAGER)
+        with pytest.raises(NotFound):
+            await kube.get(NODES, "node-1")
+    patched, missed, parent = exporter.get_finished_spans()
+    assert (patched.name, patched.kind) == ("kubernetes PATCH configmaps", SpanKind.CLIENT)
+    assert patched.parent is not None
+    assert patched.parent.span_id == parent.context.span_id
+    attributes = dict(patched.attributes or {})
+    assert attributes["k8s.namespace.name"] == "default"
+    assert attributes["k8s.object.name"] == "a"
+    assert attributes["http.response.status_code"] == 200
+    assert not missed.status.is_ok
+    assert (missed.attributes or {})["error.type"] == "NotFound"
+
+
+def test_contact_is_lost_by_a_failure_and_by_age() -> None:
+    now = 0.0
+    contact = Contact(clock=lambda: now)
+    assert contact.answering_for() == 0
+    contact.answered()
+    now = 20.0
+    contact.answered()
+    assert contact.answering_for() == 20
+    contact.failed()
+    assert contact.answering_for() == 0
+    contact.answered()
+    now = 60.0
+    assert contact.answering_for() == 0

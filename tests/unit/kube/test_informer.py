@@ -1,0 +1,145 @@
+"""The informer over the API server in memory: what only time or faults bring about."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.kube_behaviour import Watched, configmap, until
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.informer import ChangeKind, WatchTimings
+from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+QUICK = WatchTimings(backoff_first=0.01, backoff_most=0.05)
+
+
+def is_watch(request: HttpRequest) -> bool:
+    return "watch" in request.query
+
+
+def is_list(request: HttpRequest) -> bool:
+    return "limit" in request.query
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    return FakeKube(telemetry=setup("test", metrics=Metrics()))
+
+
+def requests(kube: FakeKube) -> str:
+    """L for each list, W for each watch."""
+    return "".join("W" if is_watch(request) else "L" for request in kube.api.requests)
+
+
+async def test_a_full_list_mends_what_the_watch_missed(kube: FakeKube) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    timings = WatchTimings(relist=0.3, backoff_first=0.01)
+    async with Watched(kube, "default", timings=timings) as watched:
+        await until(lambda: len(kube.api.store.watchers) == 1, "the watch is open")
+        kube.api.store.watchers.clear()  # changes are not told any more
+        kube.remove(CONFIGMAPS, "a", "default")
+        kube.put(CONFIGMAPS, configmap("default", "b"))
+        kube.api.store.tables[CONFIGMAPS].history.clear()
+        await until(lambda: set(watched.informer.objects) == {"default/b"}, "the list")
+        assert watched.kinds_of("default/a") == [ChangeKind.ADDED, ChangeKind.DELETED]
+
+
+async def test_an_object_replaced_in_the_dark_is_modified_with_a_new_uid(kube: FakeKube) -> None:
+    first = kube.put(CONFIGMAPS, configmap("default", "a"))
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        kube.remove(CONFIGMAPS, "a", "default")
+        second = kube.put(CONFIGMAPS, configmap("default", "a"))
+        kube.compact()
+        await until(lambda: len(watched.changes) > 1, "the change")
+        (change,) = watched.changes[1:]
+        assert change.kind is ChangeKind.MODIFIED
+        assert change.old is not None
+        assert change.new is not None
+        assert (change.old.uid, change.new.uid) == (first["metadata"]["uid"], second["metadata"]["uid"])
+
+
+async def test_a_cut_watch_goes_on_from_its_version_without_a_list(kube: FakeKube) -> None:
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        kube.cut_watches()
+        kube.put(CONFIGMAPS, configmap("default", "a"))
+        await until(lambda: "default/a" in watched.informer.objects, "a")
+        assert requests(kube).count("L") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(410, "Expired"), (504, "Timeout"), (403, "Forbidden"), (500, "InternalError")]
+)
+async def test_a_watch_the_server_refuses_leads_to_a_list(kube: FakeKube, status: int, reason: str) -> None:
+    """504 is what a server says whose versions went back, after a restore of etcd."""
+    kube.answer_next(1, lambda _: status_reply(status, reason, "too large resource version"), when=is_watch)
+    async with Watched(kube, "default", timings=QUICK):
+        await until(lambda: requests(kube) == "LWLW", "list after the refusal")
+
+
+@pytest.mark.parametrize("status", [410, 500])
+async def test_a_watch_that_is_always_refused_does_not_run_hot(kube: FakeKube, status: int) -> None:
+    kube.answer_next(10**6, lambda _: status_reply(status, "Expired", "never"), when=is_watch)
+    async with Watched(kube, "default", timings=WatchTimings(backoff_first=0.05, backoff_most=0.2)) as watched:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(watched.task), 1.5)
+        assert 5 <= requests(kube).count("W") <= 60
+
+
+async def test_a_server_that_ends_each_watch_at_once_does_not_run_it_hot(kube: FakeKube) -> None:
+    async with Watched(kube, "default", timings=WatchTimings(watch=(0, 0), backoff_first=0.05)) as watched:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(watched.task), 1.5)
+        assert requests(kube).count("W") <= 40
+
+
+async def test_an_outage_is_visible_and_deletes_nothing(kube: FakeKube) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        assert kube.health.readiness().ok
+        kube.fail_next(10**6)
+        kube.cut_watches()
+        await until(lambda: not kube.health.readiness().ok, "not ready")
+        (reason,) = kube.health.readiness().reasons
+        assert reason.startswith("watch configmaps in default: cannot WATCH ConfigMap default: Unavailable")
+        assert set(watched.informer.objects) == {"default/a"}
+        kube.fail_next(0)
+        await until(lambda: kube.health.readiness().ok, "ready again")
+
+
+async def test_it_is_not_ready_before_the_first_list_and_forgotten_after_its_end(kube: FakeKube) -> None:
+    kube.fail_next(10**6)
+    informer = Watched(kube, "default", timings=QUICK).informer
+    task = asyncio.create_task(informer.run())
+    await until(lambda: not kube.health.readiness().ok, "not ready")
+    assert not informer.synced.is_set()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert kube.health.readiness().ok
+
+
+async def test_deafness_is_death_only_while_the_server_answers_others(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        watched.informer._progressed -= 1000
+        monkeypatch.setattr(FakeKube, "answering_for", lambda _: 0.0)
+        assert kube.health.liveness().ok, "an outage"
+        monkeypatch.setattr(FakeKube, "answering_for", lambda _: 61.0)
+        assert "no progress for 1000 s although https://fake" in kube.health.liveness().reasons[0]
+
+
+async def test_staleness_is_a_gauge_while_it_runs(kube: FakeKube) -> None:
+    gauge = kube.telemetry.metrics.watch_staleness_seconds
+
+    def series() -> list[str]:
+        return [sample.labels["resource"] for family in gauge.collect() for sample in family.samples]
+
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        watched.informer._heard -= 50
+        assert watched.informer.staleness() >= 50
+        assert series() == ["configmaps"]
+    assert series() == []

@@ -1,0 +1,240 @@
+"""The election over the API server in memory: what only clocks and faults bring about."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.kube_behaviour import configmap, until
+from trellis.kube.errors import NotLeading
+from trellis.kube.fake import FakeKube
+from trellis.kube.leader import Leader, Timings
+from trellis.kube.lease import new_lease
+from trellis.kube.resources import CONFIGMAPS, LEASES, Manifest
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+QUICK = Timings(duration=2, renew_deadline=0.6, renew=0.1, retry=0.05, call_timeout=0.3)
+
+
+class Clock:
+    """A clock tests can set; it is also moved by the seconds the test really takes, by nobody else."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return asyncio.get_running_loop().time() + self.ahead
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("trellis.kube.leader.boot_clock", clock)
+    return clock
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    return FakeKube(telemetry=setup("test", metrics=Metrics()))
+
+
+def candidate(kube: FakeKube, identity: str = "me", timings: Timings = QUICK) -> Leader:
+    return Leader(kube, lease="trellis-test", namespace="default", identity=identity, timings=timings)
+
+
+def lease_of(kube: FakeKube) -> Manifest:
+    (lease,) = kube.objects(LEASES)
+    return lease
+
+
+def holder(kube: FakeKube) -> str:
+    return str(lease_of(kube)["spec"].get("holderIdentity"))
+
+
+def held_by(identity: str, renewed: str, duration: int = 2) -> Manifest:
+    spec = {"holderIdentity": identity, "renewTime": renewed, "leaseDurationSeconds": duration, "leaseTransitions": 4}
+    return new_lease("trellis-test", "default") | {"spec": spec}
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def wait_for_ever(_: asyncio.Event) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_stopped_process_stops_writing_before_anything_else(kube: FakeKube, clock: Clock) -> None:
+    """SIGSTOP for 30 s: the guard knows by the clock, before any task of the loop has run."""
+    leader = candidate(kube)
+    task = asyncio.create_task(leader.run(wait_for_ever, asyncio.Event()))
+    await until(lambda: leader.leading, "leading")
+    leader.check()
+    clock.ahead += 30
+    assert not leader.leading
+    with pytest.raises(NotLeading, match="me does not hold lease default/trellis-test"):
+        await kube.guarded(leader.check).create(CONFIGMAPS, configmap("default", "a"))
+    await end(task)
+
+
+async def test_the_work_is_cancelled_when_no_renewal_succeeds_in_time(kube: FakeKube, clock: Clock) -> None:
+    leader, cancelled = candidate(kube), asyncio.Event()
+
+    async def lead(_: asyncio.Event) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            assert not leader.leading, "no write is possible while the work ends"
+            cancelled.set()
+
+    task = asyncio.create_task(leader.run(lead, asyncio.Event()))
+    await until(lambda: leader.leading, "leading")
+    gauge = kube.telemetry.metrics.leader.labels("test")
+    assert gauge._value.get() == 1
+    kube.fail_next(10**6)
+    began = clock()
+    await asyncio.wait_for(cancelled.wait(), 5)
+    assert clock() - began <= QUICK.renew_deadline + 0.3
+    await until(lambda: gauge._value.get() == 0, "the gauge")
+    assert holder(kube) == "me", "nothing is written by a former leader"
+    await end(task)
+
+
+async def test_a_lease_is_expired_only_when_it_did_not_change_for_its_duration(kube: FakeKube, clock: Clock) -> None:
+    """The times in the lease are another machine's: years behind, or ahead, they mean nothing."""
+    kube.put(LEASES, held_by("other", "1999-01-01T00:00:00.000000Z"))
+    leader = candidate(kube)
+    task = asyncio.create_task(leader.run(wait_for_ever, asyncio.Event()))
+    for number in range(4):
+        before = len(kube.api.requests)
+        await until(lambda before=before: len(kube.api.requests) > before + 1, "another look")  # type: ignore[misc]
+        clock.ahead += 1.5
+        kube.put(LEASES, held_by("other", f"1999-01-01T00:00:0{number}.000000Z"))
+    assert holder(kube) == "other"
+    before = len(kube.api.requests)
+    await until(lambda: len(kube.api.requests) > before + 1, "the last renewal is seen")
+    clock.ahead += 2.1
+    await until(lambda: leader.leading, "leading")
+    assert lease_of(kube)["spec"]["leaseTransitions"] == 5
+    await end(task)
+
+
+async def test_a_compare_and_swap_that_is_lost_is_no_victory(kube: FakeKube) -> None:
+    kube.put(LEASES, held_by("", "1999-01-01T00:00:00.000000Z"))
+    leader = candidate(kube)
+
+    def other_is_faster(request: HttpRequest) -> bool:
+        if request.method == "PUT":
+            kube.api.fault = None
+            kube.put(LEASES, held_by("other", "1999-01-01T00:00:01.000000Z", 3600))
+        return False
+
+    kube.fail_next(1, when=other_is_faster)
+    task = asyncio.create_task(leader.run(wait_for_ever, asyncio.Event()))
+    await until(lambda: holder(kube) == "other" and len(kube.writes) == 1, "the race")
+    before = len(kube.api.requests)
+    await until(lambda: len(kube.api.requests) > before + 3, "further looks")
+    assert not leader.leading
+    assert len(kube.writes) == 1
+    await end(task)
+
+
+async def test_a_renewal_whose_answer_was_lost_does_not_cost_the_lease(kube: FakeKube) -> None:
+    leader, terms = candidate(kube), 0
+
+    async def lead(_: asyncio.Event) -> None:
+        nonlocal terms
+        terms += 1
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(leader.run(lead, asyncio.Event()))
+    await until(lambda: leader.leading, "leading")
+    version = lease_of(kube)["metadata"]["resourceVersion"]
+    kube.put(LEASES, lease_of(kube) | {"spec": lease_of(kube)["spec"] | {"renewTime": "lost"}})
+    await until(lambda: lease_of(kube)["spec"]["renewTime"] != "lost", "renewed")
+    assert int(lease_of(kube)["metadata"]["resourceVersion"]) > int(version)
+    assert leader.leading
+    assert terms == 1
+    await end(task)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_work_that_ends_unasked_gives_the_lease_away_and_starts_over(
+    kube: FakeKube, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.kube.backoff.random.uniform", lambda low, _: low)
+    leader, terms, held_between = candidate(kube), 0, []
+
+    async def lead(_: asyncio.Event) -> None:
+        nonlocal terms
+        terms += 1
+        if terms == 1:
+            if fails:
+                raise RuntimeError("a bug")
+            return
+        held_between.append([write.body for write in kube.writes])
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(leader.run(lead, asyncio.Event()))
+    await until(lambda: terms == 2, "a second term")
+    assert any(b'"holderIdentity":""' in (body or b"") for body in held_between[0]), "released in between"
+    assert not task.done()
+    await end(task)
+
+
+async def test_stop_lets_the_work_finish_under_a_valid_lease_then_releases(kube: FakeKube) -> None:
+    leader, stop, finishing = candidate(kube), asyncio.Event(), asyncio.Event()
+    log: list[str] = []
+
+    async def lead(stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        finishing.set()
+        # Longer than the renew deadline: the lease has to be renewed meanwhile.
+        renewals = len(kube.writes) + round(QUICK.renew_deadline / QUICK.renew) + 2
+        await until(lambda: len(kube.writes) >= renewals, "renewals")
+        log.append(f"leading={leader.leading} holder={holder(kube)}")
+
+    task = asyncio.create_task(leader.run(lead, stop))
+    await until(lambda: leader.leading, "leading")
+    stop.set()
+    await asyncio.wait_for(finishing.wait(), 5)
+    await asyncio.wait_for(task, 5)
+    assert log == ["leading=True holder=me"]
+    assert holder(kube) == ""
+    assert lease_of(kube)["spec"]["leaseDurationSeconds"] == 1
+
+
+async def test_stop_while_following_ends_at_once(kube: FakeKube) -> None:
+    kube.put(LEASES, held_by("other", "1999-01-01T00:00:00.000000Z", 3600))
+    stop = asyncio.Event()
+    task = asyncio.create_task(candidate(kube).run(wait_for_ever, stop))
+    await until(lambda: len(kube.api.requests) > 1, "following")
+    stop.set()
+    await asyncio.wait_for(task, 2)
+    assert kube.writes == []
+
+
+async def test_a_cancelled_campaign_ends_the_work_and_leaves_the_lease_to_expire(kube: FakeKube) -> None:
+    leader, ended = candidate(kube), asyncio.Event()
+
+    async def lead(_: asyncio.Event) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(leader.run(lead, asyncio.Event()))
+    await until(lambda: leader.leading, "leading")
+    await end(task)
+    assert ended.is_set()
+    assert not leader.leading
+    assert holder(kube) == "me"
+
+
+def test_timings_that_could_make_two_leaders_are_refused() -> None:
+    with pytest.raises(ValueError, match="renew_deadline < duration"):
+        Timings(duration=5, renew_deadline=6)
