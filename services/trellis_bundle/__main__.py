@@ -10,8 +10,11 @@ import typer
 
 from trellis.settings import exit_on_settings_error
 from trellis_bundle.dev import app as dev_app
+from trellis_bundle.events import app as events_app
+from trellis_bundle.nodes import nodes
 from trellis_bundle.run import RunFlags
 from trellis_bundle.run import run as run_chosen
+from trellis_bundle.status import status
 
 app = typer.Typer(
     name="trellis",
@@ -20,6 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+app.command()(nodes)
+app.command()(status)
+app.add_typer(events_app, name="events")
 app.add_typer(dev_app, name="dev")
 
 

@@ -1,0 +1,115 @@
+"""Reads from the cluster what the tables show.
+
+In: a connection and settings. Out: rows, leaders, the server's version. Called by the commands; writes nothing.
+Invariant: what may not be read, or is not there yet, leaves a note and not a hole that looks like an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from provisioner.plan import Ledger
+from provisioner.resources import read_ledger
+from trellis import names
+from trellis.health import Health
+from trellis.jobs import JobIndex
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.lease import read_lease
+from trellis.kube.resources import CONFIGMAPS, JOBS, LEASES, NODES, Resource
+from trellis.provisioning import INSTALLER_JOBS, view_job, view_node
+from trellis.telemetry import setup, setup_logging
+from trellis_bundle.cli_errors import explain
+from trellis_bundle.read_model import NodeRow, rows_of
+from trellis_bundle.settings import ClientSettings
+
+COMMAND_LINE = "command_line"
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """All nodes and the ledger; ``notes`` say what could not be read and so is missing in the rows."""
+
+    rows: list[NodeRow]
+    ledger: Ledger
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads one service. ``age``: seconds since the last renewal by this machine's clock."""
+
+    holder: str
+    age: float | None
+    duration: float
+
+
+class _Version(Resource):
+    """The server's ``/version``, read as if it were an object."""
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        del namespace, name, subresource
+        return "/version"
+
+
+_VERSION = _Version("", "", "version", "version", namespaced=False)
+
+
+@asynccontextmanager
+async def connected(settings: ClientSettings) -> AsyncIterator[Kube]:
+    """Return a connection for one command; libraries stay silent, errors are the command's to tell.
+
+    Raises:
+        AccessError: the kubeconfig cannot be used.
+    """
+    setup_logging(log_format="text", level="error")
+    telemetry = setup(COMMAND_LINE)
+    kube = await Kube.connect(settings.access, telemetry=telemetry, health=Health(COMMAND_LINE))
+    try:
+        yield kube
+    finally:
+        await kube.close()
+        await telemetry.shutdown()
+
+
+async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
+    """Return where every node stands.
+
+    Jobs or a ledger that this account may not read leave a note; a ledger that is not there yet is an empty one.
+
+    Raises:
+        KubeError: the nodes cannot be read, or the server went away.
+    """
+    nodes = await kube.list(NODES)
+    notes = []
+    jobs = JobIndex()
+    try:
+        found = await kube.list(JOBS, settings.installer_namespace, label_selector=INSTALLER_JOBS)
+        for manifest in found.items:
+            jobs.change(None, view_job(manifest))
+    except Forbidden as error:
+        notes.append(f"nodes in work may show as waiting: {explain(error)}")
+    ledger = Ledger({})
+    try:
+        ledger = read_ledger(await kube.get(CONFIGMAPS, names.LEDGER, settings.namespace))
+    except NotFound:
+        pass  # no rollout has begun
+    except Forbidden as error:
+        notes.append(f"whether the rollout is halted is not known: {explain(error)}")
+    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger)
+    return Rollout(rows, ledger, tuple(notes))
+
+
+async def read_leadership(kube: Kube, service: str, namespace: str, now: datetime) -> Leadership:
+    """Return who leads a service (``node-watcher``); raises NotFound if it never ran, or another KubeError."""
+    record = read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
+    age = (now - datetime.fromisoformat(record.renewed)).total_seconds() if record.renewed else None
+    return Leadership(record.holder, age, record.duration)
+
+
+async def read_version(kube: Kube) -> str:
+    """Return the API server's version: ``v1.36.3``; raises KubeError if it does not answer."""
+    return str((await kube.get(_VERSION, "")).get("gitVersion") or "unknown")

@@ -1,0 +1,34 @@
+"""What the command line's own tools can be told; the only place where they read the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from trellis.kube.access import Access
+from trellis.settings import DnsLabel, ServiceSettings, load
+
+
+class ClientSettings(ServiceSettings):
+    """Where the cluster and the bus are, and where the services keep their objects."""
+
+    installer_namespace: DnsLabel = Field(
+        default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
+    )
+
+    @property
+    def access(self) -> Access:
+        """Where credentials for the cluster come from."""
+        return Access(self.kubeconfig, self.context)
+
+
+def client_settings(
+    *, kubeconfig: Path | None = None, context: str | None = None, nats_url: str | None = None
+) -> ClientSettings:
+    """Return the settings from the environment and these flags.
+
+    Raises:
+        SettingsError: a variable or a flag is wrong.
+    """
+    return load(ClientSettings, kubeconfig=kubeconfig, context=context, nats_url=nats_url)

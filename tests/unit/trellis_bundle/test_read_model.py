@@ -1,0 +1,164 @@
+"""Where a node stands, from worlds by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from provisioner.plan import Entry, Ledger
+from trellis.provisioning import JobState, JobView, NodeView, Wish
+from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_bundle.read_model import MESSAGE_MAX, NodeRow, NodeState, row_of, rows_of, summary, tally
+
+IN = opted_in(a_node())
+SLOT = Entry(DIGEST, 1, 1000)
+SECOND_SLOT = Entry(DIGEST, 2, 1020)
+COMPLETE = a_job(IN, JobState.COMPLETE)
+BROKEN = a_job(IN, JobState.FAILED)
+
+World = tuple[NodeView, tuple[JobView, ...], Entry | None]
+
+STATES: dict[str, tuple[World, NodeState]] = {
+    "nobody opted it in": ((a_node(), (), None), NodeState.NOT_OPTED_IN),
+    "opted out by annotation": ((a_node(opt_in="false"), (), None), NodeState.NOT_OPTED_IN),
+    "opted out, marks still there": ((proved(a_node(opt_in="false")), (), None), NodeState.NOT_OPTED_IN),
+    "an annotation of another value": ((a_node(opt_in="yes"), (), None), NodeState.INVALID_ANNOTATION),
+    "opted in, no slot": ((IN, (), None), NodeState.WAITING),
+    "a slot, no Job yet": ((IN, (), SLOT), NodeState.PROVISIONING),
+    "its Job runs": ((IN, (a_job(IN),), SLOT), NodeState.PROVISIONING),
+    "its Job runs without a ledger": ((IN, (a_job(IN),), None), NodeState.PROVISIONING),
+    "its Job is complete, nothing marked": ((IN, (COMPLETE,), SLOT), NodeState.VERIFYING),
+    "its Job is complete, the handler never came": (
+        (IN, (replace(COMPLETE, failure="HandlerMissing: not listed"),), SLOT),
+        NodeState.FAILED,
+    ),
+    "its Job failed, no verdict yet": ((IN, (BROKEN,), SLOT), NodeState.FAILED),
+    "failed, the slot is not freed yet": ((failed(IN), (BROKEN,), SLOT), NodeState.FAILED),
+    "failed, waits for its retry": ((failed(IN), (BROKEN,), None), NodeState.FAILED),
+    "failed, the Job is gone": ((failed(IN), (), None), NodeState.FAILED),
+    "failed, the retry has a slot": ((failed(IN), (BROKEN,), SECOND_SLOT), NodeState.PROVISIONING),
+    "failed, the retry runs": (
+        (failed(IN), (BROKEN, a_job(IN, attempt=2, created_at=1020)), SECOND_SLOT),
+        NodeState.PROVISIONING,
+    ),
+    "failed, another digest has a slot": ((failed(IN), (BROKEN,), Entry(OTHER_DIGEST, 1, 9)), NodeState.PROVISIONING),
+    "proved": ((proved(IN), (), None), NodeState.READY),
+    "proved, the slot is not freed yet": ((proved(IN), (COMPLETE,), SLOT), NodeState.READY),
+    "proved, another digest has a slot": ((proved(IN), (), Entry(OTHER_DIGEST, 1, 9)), NodeState.PROVISIONING),
+    "proved, another digest failed": ((failed(proved(IN), OTHER_DIGEST), (), None), NodeState.FAILED),
+    "proved after a failure of the same digest": ((failed(proved(IN)), (), None), NodeState.READY),
+    "marks of a former node of that name": ((replace(proved(IN), marked_uid="former"), (), None), NodeState.WAITING),
+    "proved without an annotation": ((proved(a_node()), (), None), NodeState.READY),
+    "in work without an annotation": ((a_node(), (a_job(a_node()),), SLOT), NodeState.PROVISIONING),
+    "a node of another operating system": ((replace(IN, operating_system="windows"), (), None), NodeState.WAITING),
+}
+
+
+@pytest.mark.parametrize(("world", "state"), STATES.values(), ids=STATES.keys())
+def test_each_world_has_its_state(world: World, state: NodeState) -> None:
+    assert row_of(*world).state is state
+
+
+def test_a_ready_row_says_what_was_proved() -> None:
+    row = row_of(proved(IN, verified="handler"), (), None)
+    assert (row.verified, row.digest, row.attempt, row.message) == ("handler", DIGEST, None, "")
+
+
+def test_proof_of_a_former_node_is_not_shown() -> None:
+    row = row_of(replace(proved(IN), marked_uid="former"), (), None)
+    assert (row.verified, row.digest) == (None, None)
+
+
+def test_a_row_in_work_shows_the_digest_and_attempt_under_way() -> None:
+    row = row_of(failed(proved(IN, OTHER_DIGEST)), (BROKEN,), SECOND_SLOT)
+    assert (row.digest, row.attempt) == (DIGEST, 2)
+
+
+def test_a_failure_is_one_line_and_says_why() -> None:
+    node = replace(failed(IN), failure="attempt 1: BackoffLimitExceeded;\n last log lines: no space\n left")
+    assert row_of(node, (), None).message == "attempt 1: BackoffLimitExceeded; last log lines: no space left"
+
+
+def test_a_long_failure_is_cut() -> None:
+    message = row_of(replace(failed(IN), failure="x" * 999), (), None).message
+    assert len(message) == MESSAGE_MAX
+    assert message.endswith("…")
+
+
+def test_a_failure_not_yet_on_the_node_is_told_in_the_words_of_its_job() -> None:
+    assert row_of(IN, (BROKEN,), SLOT).message == BROKEN.condition
+    judged = replace(BROKEN, failure="InstallerFailed: no space left")
+    assert row_of(IN, (judged,), SLOT).message == "InstallerFailed: no space left"
+
+
+def test_an_invalid_annotation_is_quoted_with_what_is_allowed() -> None:
+    row = row_of(a_node(opt_in="yes"), (), None)
+    assert row.wish is Wish.INVALID
+    assert "'yes'" in row.message
+    assert "'true'" in row.message
+
+
+def test_a_node_of_another_operating_system_is_told_why_it_waits() -> None:
+    assert "windows" in row_of(replace(IN, operating_system="windows"), (), None).message
+
+
+@pytest.mark.parametrize(
+    ("node", "wish", "by"),
+    [
+        (IN, Wish.IN, "Annotation"),
+        (a_node(opt_in="false"), Wish.OUT, "Annotation"),
+        (a_node(), Wish.OUT, ""),
+        (proved(a_node()), Wish.IN, ""),
+    ],
+    ids=["annotated", "annotated out", "untouched", "marked without an annotation"],
+)
+def test_the_wish_and_what_it_comes_from(node: NodeView, wish: Wish, by: str) -> None:
+    row = row_of(node, (), None)
+    assert (row.wish, row.by) == (wish, by)
+
+
+@pytest.mark.parametrize(
+    ("node", "concern"),
+    [
+        (a_node(), False),
+        (a_node(opt_in="false"), False),
+        (IN, True),
+        (a_node(opt_in="yes"), True),
+        (proved(a_node(opt_in="false")), True),
+        (failed(a_node()), True),
+    ],
+    ids=["untouched", "opted out", "opted in", "invalid", "marks left", "failed"],
+)
+def test_only_nodes_that_have_to_do_with_wasm_are_of_concern(node: NodeView, concern: bool) -> None:
+    assert row_of(node, (), None).concern is concern
+
+
+def test_rows_are_by_name_and_meet_their_own_jobs_and_slots() -> None:
+    one, two = opted_in(a_node("b")), opted_in(a_node("a"))
+    rows = rows_of([one, two], {one.uid: (a_job(one),)}, Ledger({two.uid: SLOT}))
+    assert [(row.name, row.state, row.attempt) for row in rows] == [
+        ("a", NodeState.PROVISIONING, 1),
+        ("b", NodeState.PROVISIONING, 1),
+    ]
+
+
+def test_the_tally_has_every_state_and_the_summary_only_what_there_is() -> None:
+    rows = [row_of(proved(opted_in(a_node(name))), (), None) for name in ("a", "b")]
+    rows.append(row_of(failed(IN), (), None))
+    assert tally(rows)[NodeState.WAITING] == 0
+    assert summary(rows) == "2 ready, 1 failed"
+    assert summary([]) == "no nodes"
+
+
+def test_the_document_has_stable_names_and_null_for_what_is_absent() -> None:
+    assert NodeRow("a", Wish.OUT, "", NodeState.NOT_OPTED_IN).document() == {
+        "name": "a",
+        "wish": "Out",
+        "by": None,
+        "state": "NotOptedIn",
+        "verified": None,
+        "digest": None,
+        "attempt": None,
+        "message": None,
+    }
