@@ -48,7 +48,7 @@ class Api:
         return cls(port, read_token(pki, "admin"), (pki / "ca.crt").read_text(encoding="ascii"))
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Return HTTP status and decoded answer (empty if it is no JSON object).
+        """Return HTTP status and decoded answer (empty if it is no JSON object). A PATCH is a merge patch.
 
         Raises:
             OSError: if the server cannot be reached, or does not answer within 10 s.
@@ -57,7 +57,8 @@ class Api:
         if connection is None:
             connection = http.client.HTTPSConnection(LOOPBACK, self._port, context=self._tls, timeout=_SECONDS)
             self._local.connection = connection
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             answer = connection.getresponse()

@@ -42,16 +42,19 @@ class Guard:
         wait_gone([self.process], _EXIT_SECONDS)
 
 
-def guard(directory: Path, token: str) -> Guard:
+def guard(directory: Path, token: str, lock: Path | None = None) -> Guard:
     """Start a supervisor for the directory and the processes that carry the token.
+
+    With a lock file, it removes the directory under that lock, and only if ``state.json`` in it has the token.
 
     Raises:
         OSError: if no process can be started.
     """
     ours, theirs = os.pipe()[::-1]
     try:
-        # By path and with -P: the package itself would cost the supervisor 30 MiB it has no use for.
+        # By path and with -P: the package itself would cost the supervisor tens of megabytes it has no use for.
         argv = [sys.executable, "-P", supervisor.__file__, str(directory), token]
+        argv += [str(lock)] if lock is not None else []
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
         actions = [(os.POSIX_SPAWN_DUP2, theirs, 0), *null]
         pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)

@@ -6,6 +6,7 @@ a whole (temporary name, rename), is readable by its owner only, and names every
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from pathlib import Path
@@ -61,6 +62,15 @@ def load(layout: Layout) -> ClusterState | None:
         return ClusterState.model_validate_json(layout.state.read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+def load_token(layout: Layout) -> str | None:
+    """Return the token from a state of any version of this package, or None."""
+    try:
+        token = json.loads(layout.state.read_bytes())["token"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return token if isinstance(token, str) else None
 
 
 def describe(layout: Layout, state: ClusterState) -> ClusterInfo:

@@ -1,8 +1,8 @@
 """Ends what an owner left behind: a small process that watches a pipe to the process that starts a cluster.
 
-In: a state directory, a token and, on standard input, a pipe whose other end the owner holds. Out: nothing if the
-owner writes a byte first (it is content); else every process that carries the token is killed and the directory
-removed. Run as a script by :mod:`trellis.localcluster.guard`, so that it loads nothing but psutil.
+In: a directory, a token, maybe a lock file and, on standard input, a pipe whose other end the owner holds. Out:
+nothing if the owner writes a byte first (it is content); else every process that carries the token is killed and the
+directory removed. Run as a script by :mod:`trellis.localcluster.guard`, so that it loads little.
 Invariant: it holds for an owner that died by SIGKILL too, because the kernel closes the pipe. A process carries the
 token in its environment from its first instruction, so none is missed that was started but not yet recorded.
 """
@@ -15,9 +15,11 @@ import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 import psutil
+from filelock import FileLock
 
 MARK: Final = "TRELLIS_CLUSTER_TOKEN"
 """Environment variable by which processes of a cluster are known."""
@@ -53,13 +55,20 @@ def sweep(token: str) -> None:
         time.sleep(_PAUSE)
 
 
-def main(directory: str, token: str) -> None:
-    """Wait for the owner's byte or its end; clean up in the second case."""
+def main(directory: Path, token: str, lock: Path | None) -> None:
+    """Wait for the owner's byte or its end; clean up in the second case.
+
+    With a lock, others may meanwhile have removed the directory and made another of the same name: under the lock it
+    is removed only if its state still has the token.
+    """
     if os.read(sys.stdin.fileno(), 1):
         return
     sweep(token)
-    shutil.rmtree(directory, ignore_errors=True)
+    with FileLock(lock) if lock is not None else contextlib.nullcontext():
+        state = directory / "state.json"
+        if lock is None or (state.exists() and token in state.read_text(encoding="utf-8")):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]) if len(sys.argv) > 3 else None)

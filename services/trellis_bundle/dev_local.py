@@ -1,0 +1,124 @@
+"""What the commands of `trellis dev` do; loaded only when one runs, because it needs the extra ``local``.
+
+In: checked options. Out: text or JSON on standard output, progress and errors on standard error, an exit status.
+Called by :mod:`trellis_bundle.dev`. Invariant: an `up` that does not end with status 0 leaves nothing of a new
+cluster behind.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from trellis.localcluster import ClusterInfo, LocalClusterError, cluster, registry, tools
+from trellis.localcluster.commands import PORTS
+from trellis.localcluster.progress import on_stderr
+
+_TERMINATING = (signal.SIGTERM, signal.SIGHUP)
+
+
+class _Terminated(BaseException):
+    """A signal asked this process to end; like KeyboardInterrupt no Exception, so that nothing on the way stops it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    raise _Terminated(number)
+
+
+@contextmanager
+def _ending_well(what: str) -> Iterator[None]:
+    """Turn errors and signals into a message on standard error and an exit status."""
+    previous = {number: signal.signal(number, _terminate) for number in _TERMINATING}
+    try:
+        yield
+    except LocalClusterError as error:
+        typer.echo(f"trellis: {error}", err=True)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        typer.echo(f"trellis: {what} was interrupted", err=True)
+        raise typer.Exit(128 + signal.SIGINT) from None
+    except _Terminated as ended:
+        typer.echo(f"trellis: {what} was ended by {signal.Signals(ended.number).name}", err=True)
+        raise typer.Exit(128 + ended.number) from None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def up(name: str, *, nodes: int, jaeger: bool, as_json: bool) -> None:
+    """Bring a cluster up and print how to reach it."""
+    with _ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
+        info = cluster.up(name, nodes=nodes, jaeger=jaeger, progress=progress)
+    typer.echo(info.model_dump_json() if as_json else _summary(info))
+
+
+def down(name: str | None) -> None:
+    """Take down one cluster, or all; one that belongs to a live process is named, left, and makes the status 1."""
+    left = []
+    with _ending_well("taking clusters down"):
+        for each in [name] if name is not None else registry.names():
+            try:
+                typer.echo(f"cluster '{each}' is down" if cluster.down(each) else f"there is no cluster '{each}'")
+            except LocalClusterError as error:
+                typer.echo(f"trellis: {error}", err=True)
+                left.append(each)
+    if left:
+        raise typer.Exit(1)
+
+
+def status(*, as_json: bool) -> None:
+    """Print the clusters."""
+    with _ending_well("listing clusters"):
+        found = cluster.status()
+    if as_json:
+        typer.echo(json.dumps([info.model_dump(mode="json") for info in found]))
+    elif found:
+        _print_table(found)
+    else:
+        typer.echo("there are no clusters: `trellis dev up` brings one up")
+
+
+def ensure_tools(*, jaeger: bool) -> None:
+    """Get the tools and print where they are."""
+    wanted = [*tools.DEFAULT, *(["jaeger"] if jaeger else [])]
+    with _ending_well("getting the tools"), on_stderr() as progress:
+        found = cluster.prepare(wanted, progress)
+    for tool in wanted:
+        typer.echo(f"{tool:<24} {found[tool]}")
+
+
+def _summary(info: ClusterInfo) -> str:
+    named = "" if info.name == "default" else f" --name {info.name}"
+    lines = [
+        f"Cluster '{info.name}' is up. For kubectl, and for the services:",
+        f"  export KUBECONFIG={info.kubeconfig}",
+        f"  export TRELLIS_NATS_URL={info.nats_url}",
+    ]
+    if info.otlp_endpoint is not None:
+        lines += [f"  export TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"Traces: {info.jaeger_url}/api/services"]
+    lines += [f"Programs: {info.bin_dir}", f"Take it down: trellis dev down{named}"]
+    return "\n".join(lines)
+
+
+def _print_table(found: list[ClusterInfo]) -> None:
+    table = Table("cluster", "ended", "kubeconfig", "NATS", "Jaeger", box=None, pad_edge=False)
+    for info in found:
+        expected = [tool for tool in PORTS if tool != "jaeger" or info.jaeger_url is not None]
+        ended = [tool for tool in expected if tool not in info.pids]
+        table.add_row(
+            info.name, ", ".join(ended) or "none", str(info.kubeconfig), info.nats_url, info.jaeger_url or "none"
+        )
+    Console(soft_wrap=True).print(table)

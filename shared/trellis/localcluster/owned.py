@@ -1,0 +1,69 @@
+"""Clusters for the time of a block: what tests, the demo and benchmarks use.
+
+In: options as for `up`. Out: how to reach the cluster, while the block runs. Invariant: the cluster is gone when the
+block has ended, however it ended, and when the process that owns it dies, by SIGKILL too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from trellis.localcluster.cluster import Wanted, bring_up
+from trellis.localcluster.errors import LocalClusterError
+from trellis.localcluster.guard import Guard
+from trellis.localcluster.paths import Layout, check_name
+from trellis.localcluster.progress import Progress, Quiet
+from trellis.localcluster.registry import discard, unique_name
+from trellis.localcluster.state import ClusterInfo, ClusterState, describe
+
+
+@contextlib.asynccontextmanager
+async def local_cluster(
+    name: str | None = None,
+    *,
+    nodes: int = 0,
+    jaeger: bool = False,
+    audit: bool = False,
+    kwok_stages: Sequence[str] = (),
+    progress: Progress | None = None,
+) -> AsyncIterator[ClusterInfo]:
+    """Have a cluster for the time of a block, under a name of its own unless one is given.
+
+    Cancelling while it starts ends the start and removes what there is before the cancellation goes on. Errors as of
+    `up`, and LocalClusterError if a cluster of that name exists.
+    """
+    wanted = Wanted(check_name(name or unique_name()), nodes, jaeger, audit, tuple(kwok_stages), owned=True)
+    abort = threading.Event()
+    starting = asyncio.create_task(asyncio.to_thread(bring_up, wanted, progress or Quiet(), abort))
+    try:
+        layout, state, watcher = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        abort.set()
+        with contextlib.suppress(LocalClusterError):
+            await asyncio.to_thread(_discard, *await starting)
+        raise
+    try:
+        yield describe(layout, state)
+    finally:
+        await asyncio.shield(asyncio.to_thread(_discard, layout, state, watcher))
+
+
+@contextlib.contextmanager
+def owned_cluster(
+    *, nodes: int = 0, jaeger: bool = False, audit: bool = False, kwok_stages: Sequence[str] = ()
+) -> Iterator[ClusterInfo]:
+    """Do the same as :func:`local_cluster` where no event loop runs, as in a pytest fixture."""
+    wanted = Wanted(unique_name(), nodes, jaeger, audit, tuple(kwok_stages), owned=True)
+    layout, state, watcher = bring_up(wanted, Quiet(), threading.Event())
+    try:
+        yield describe(layout, state)
+    finally:
+        _discard(layout, state, watcher)
+
+
+def _discard(layout: Layout, state: ClusterState, watcher: Guard | None) -> None:
+    assert watcher is not None, "an owned cluster is always a new one"
+    discard(layout, state, watcher)

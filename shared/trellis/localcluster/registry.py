@@ -1,0 +1,108 @@
+"""Which clusters there are: the directory of their state directories, and who may touch one.
+
+In: names. Out: layouts and states; removal of what is over. Called by everything that makes, lists or ends a cluster.
+Invariant: directories are made, judged and removed under one lock, which is held for moments only; and a directory
+whose starter is dead and whose cluster is not complete is never left by a command that saw it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from pathlib import Path
+
+from filelock import FileLock
+
+from trellis.localcluster.errors import LocalClusterError
+from trellis.localcluster.guard import Guard, guard
+from trellis.localcluster.paths import Layout, clusters_root
+from trellis.localcluster.processes import alive, current, end
+from trellis.localcluster.state import ClusterState, load, load_token, save
+from trellis.localcluster.supervisor import sweep
+
+
+def claims() -> FileLock:
+    """Return the lock over the directory of clusters."""
+    return FileLock(_lock_file())
+
+
+def unique_name() -> str:
+    """Return a name for a throwaway cluster."""
+    return f"tmp-{secrets.token_hex(5)}"
+
+
+def names() -> list[str]:
+    """Return the names of all clusters of this user, complete or not."""
+    return sorted(path.name for path in clusters_root().glob("*") if path.is_dir())
+
+
+def claim(name: str, *, owned: bool, audit: bool) -> tuple[Layout, ClusterState, Guard | None]:
+    """Return the cluster of that name, or make its directory and have a supervisor watch over it.
+
+    The guard is there only for a new one. ``owned``: it must be new.
+
+    Raises:
+        LocalClusterError: if the existing one belongs to a live process, or must not exist.
+    """
+    layout = Layout.of(name)
+    with claims():
+        state = settle(layout)
+        if state is not None:
+            refuse_if_owned(layout, state)
+            if owned:
+                raise LocalClusterError(f"cluster '{name}' exists already: choose another name, or take it down first")
+            return layout, state, None
+        state = ClusterState(name=name, token=secrets.token_hex(16), starter=current(), owned=owned, audit=audit)
+        layout.root.mkdir(mode=0o700)
+        save(layout, state)
+        return layout, state, guard(layout.root, state.token, _lock_file())
+
+
+def settle(layout: Layout) -> ClusterState | None:
+    """Return the state of an existing cluster; remove what a dead starter left behind, and return None for it.
+
+    Only under :func:`claims`.
+    """
+    if not layout.root.is_dir():
+        return None
+    state = load(layout)
+    if state is None or (state.starter is not None and not alive(state.starter)):
+        remove(layout)
+        return None
+    return state
+
+
+def refuse_if_owned(layout: Layout, state: ClusterState) -> None:
+    """Raise LocalClusterError if another live process is bringing the cluster up, or owns it."""
+    if state.starter is None or state.starter == current() or not alive(state.starter):
+        return
+    what = "belongs to" if state.complete else "is being brought up by"
+    raise LocalClusterError(
+        f"cluster '{layout.name}' {what} process {state.starter.pid}: end that one, and its cluster goes with it"
+    )
+
+
+def remove(layout: Layout) -> None:
+    """Kill what carries the cluster's token and remove its directory. Only under :func:`claims`."""
+    state = load(layout)
+    if state is not None:
+        end(state.processes.values(), grace=0)
+    token = load_token(layout)
+    if token is not None:
+        sweep(token)
+    shutil.rmtree(layout.root, ignore_errors=True)
+
+
+def discard(layout: Layout, state: ClusterState, watcher: Guard) -> None:
+    """Remove a cluster that this process started and still watches over."""
+    with claims():
+        # Not if the supervisor removed it already and someone else took the name.
+        if load_token(layout) == state.token:
+            remove(layout)
+    watcher.abandon()
+
+
+def _lock_file() -> Path:
+    root = clusters_root()
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return root / ".lock"
