@@ -177,20 +177,15 @@ class KeyedQueue(Generic[K]):
         """Start runs while there are keys and workers."""
         while self._context is not None and self._ready and len(self._running) < self._workers:
             key = self._ready.popleft()
-            entry = self._entries.pop(key)
-            if (owed := self._blamed.pop(key, None)) is not None:
-                owed.absorb(entry)
-                entry = owed
             # Not the adder's context: its span must not become the parent of the run.
-            run = self._attempt(key, entry)
-            task = asyncio.get_running_loop().create_task(run, context=self._context.copy())
-            self._running[key], self._current[key] = task, entry
+            task = asyncio.get_running_loop().create_task(self._attempt(key), context=self._context.copy())
+            self._running[key] = task
             task.add_done_callback(partial(self._finished, key))
 
     def _finished(self, key: K, task: asyncio.Task[None]) -> None:
         del self._running[key]
-        entry = self._current.pop(key)
-        if task.cancelled():
+        entry = self._current.pop(key, None)
+        if task.cancelled() and entry is not None:
             self._blamed[key] = entry
             self._entries.setdefault(key, _Entry(entry.since))
         if key in self._entries:
@@ -199,8 +194,19 @@ class KeyedQueue(Generic[K]):
         if not self.depth:
             self._idle.set()
 
-    async def _attempt(self, key: K, entry: _Entry) -> None:
+    def _take(self, key: K) -> _Entry:
+        """Return all that is owed to the key: what came since its last run began, and what failed runs left."""
+        entry = self._entries.pop(key)
+        if (owed := self._blamed.pop(key, None)) is not None:
+            owed.absorb(entry)
+            entry = owed
+        self._current[key] = entry
+        return entry
+
+    async def _attempt(self, key: K) -> None:
         """Run the key once and see to its acknowledgements, or to its retry."""
+        # Taken only here, a moment after the add: what else was added in that moment needs no run of its own.
+        entry = self._take(key)
         metrics, service = self._telemetry.metrics, self._telemetry.service
         began = self._timers.now()
         try:

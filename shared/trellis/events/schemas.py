@@ -1,0 +1,95 @@
+"""What the facts look like to others: a JSON Schema for each type, one for the envelope, and an AsyncAPI document.
+
+Pure. In: the subject table. Out: documents by file name. Called by ``generate`` and by tests.
+Invariant: every row of the table is in them, under its CloudEvents type.
+Source: JSON Schema 2020-12; AsyncAPI 3.0.0.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Final
+
+from trellis.events.envelope import CONTENT_TYPE, CloudEvent, RawCloudEvent
+from trellis.events.subjects import FACTS, ROOT_EVENTS, FactSpec
+
+Document = dict[str, Any]
+
+ENVELOPE_FILE: Final = "cloudevent.json"
+ASYNCAPI_FILE: Final = "asyncapi.json"
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema_file(spec: FactSpec) -> str:
+    """Return the file name of a fact's schema."""
+    return f"{spec.type}.json"
+
+
+def documents(facts: Sequence[FactSpec] = FACTS) -> dict[str, Document]:
+    """Return all documents by file name."""
+    return {
+        ENVELOPE_FILE: envelope_schema(),
+        **{schema_file(spec): fact_schema(spec) for spec in facts},
+        ASYNCAPI_FILE: asyncapi(facts),
+    }
+
+
+def envelope_schema() -> Document:
+    """Return the schema of the envelope; ``data`` is anything."""
+    schema = RawCloudEvent.model_json_schema()
+    title = "CloudEvent 1.0 in JSON, structured mode, with the distributed tracing extension"
+    return {"$schema": _DIALECT, **schema, "title": title, "description": _summary(CloudEvent)}
+
+
+def fact_schema(spec: FactSpec) -> Document:
+    """Return the schema of a fact's data."""
+    return {
+        "$schema": _DIALECT,
+        **spec.model.model_json_schema(),
+        "title": spec.type,
+        "description": _summary(spec.model),
+    }
+
+
+def asyncapi(facts: Sequence[FactSpec] = FACTS) -> Document:
+    """Return the AsyncAPI document: a channel for each fact, and the service that alone sends on it."""
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Trellis facts",
+            "version": "1",
+            "description": "Facts on the NATS JetStream bus. A type only ever gains optional fields.",
+        },
+        "defaultContentType": CONTENT_TYPE,
+        "channels": {spec.tokens: _channel(spec) for spec in facts},
+        "operations": {f"{spec.owner}.{spec.tokens}": _operation(spec) for spec in facts},
+    }
+
+
+def _channel(spec: FactSpec) -> Document:
+    payload = {
+        "allOf": [
+            {"$ref": f"./{ENVELOPE_FILE}"},
+            {"properties": {"type": {"const": spec.type}, "data": {"$ref": f"./{schema_file(spec)}"}}},
+        ]
+    }
+    return {
+        "address": f"{ROOT_EVENTS}.{{cluster}}.{spec.tokens}.{{key}}",
+        "description": _summary(spec.model),
+        "parameters": {
+            "cluster": {"description": "Name of the cluster, escaped to one token"},
+            "key": {"description": "What the fact is about: names, each escaped to one token"},
+        },
+        "messages": {spec.type: {"name": spec.type, "contentType": CONTENT_TYPE, "payload": payload}},
+        "bindings": {"nats": {"bindingVersion": "0.1.0"}},
+        "x-stream": spec.stream,
+    }
+
+
+def _operation(spec: FactSpec) -> Document:
+    return {"action": "send", "channel": {"$ref": f"#/channels/{spec.tokens}"}, "tags": [{"name": spec.owner}]}
+
+
+def _summary(model: type) -> str:
+    return inspect.cleandoc(model.__doc__ or "").split("\n\n")[0].replace("\n", " ")

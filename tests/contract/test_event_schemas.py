@@ -1,0 +1,33 @@
+"""The schemas in deploy/events are what the code says, and break nothing that stands there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trellis.events.compatibility import breaking_changes
+from trellis.events.generate import breaks, differences
+from trellis.events.schemas import documents, fact_schema, schema_file
+from trellis.events.subjects import FACTS, FactSpec
+
+COMMITTED = Path(__file__).parents[2] / "deploy" / "events"
+
+
+def test_the_committed_schemas_are_the_generated_ones() -> None:
+    assert differences(COMMITTED, documents()) == []
+
+
+def test_no_committed_schema_is_broken() -> None:
+    assert breaks(COMMITTED, documents()) == []
+
+
+@pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.type)
+def test_a_fact_without_one_of_its_fields_would_be_refused(spec: FactSpec) -> None:
+    committed = json.loads((COMMITTED / schema_file(spec)).read_text())
+    for field in committed["properties"]:
+        changed = fact_schema(spec)
+        del changed["properties"][field]
+        changed["required"] = [name for name in changed["required"] if name != field]
+        assert f"{field}: removed" in breaking_changes(committed, changed)

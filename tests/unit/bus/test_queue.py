@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from support.timers import FakeTimers
+from trellis.bus.backoff import Backoff
+from trellis.bus.queue import KeyedQueue
+from trellis.telemetry import Metrics, Telemetry, TraceContext, current_trace, setup
+
+LONGEST = Backoff(random=lambda: 1.0)
+TRACE = TraceContext("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+LATER_TRACE = TraceContext("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-01")
+
+
+class Acked:
+    """An acknowledgement that notes that it was given."""
+
+    def __init__(self, token: Hashable, log: list[Hashable]) -> None:
+        self.token = token
+        self.log = log
+
+    async def __call__(self) -> None:
+        self.log.append(self.token)
+
+
+class Work:
+    """A run whose end the test decides: each started key waits until it is told its outcome."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.traces: list[TraceContext | None] = []
+        self.waiting: dict[str, asyncio.Future[float | None]] = {}
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        assert key not in self.waiting, f"two runs of {key} at once"
+        self.started.append(key)
+        self.traces.append(trace)
+        self.waiting[key] = asyncio.get_running_loop().create_future()
+        try:
+            return await self.waiting[key]
+        finally:
+            del self.waiting[key]
+
+    async def end(self, key: str, again: float | None = None) -> None:
+        self.waiting[key].set_result(again)
+        await settle()
+
+    async def fail(self, key: str) -> None:
+        self.waiting[key].set_exception(RuntimeError("the API server is away"))
+        await settle()
+
+
+async def settle() -> None:
+    """Let everything run that can run without time passing."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return setup("provisioner", metrics=Metrics(), span_exporters=[InMemorySpanExporter()])
+
+
+@asynccontextmanager
+async def working(queue: KeyedQueue[str]) -> AsyncIterator[None]:
+    task = asyncio.create_task(queue.work())
+    await settle()
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def new_queue(work: Work, telemetry: Telemetry, timers: FakeTimers | None = None, workers: int = 4) -> KeyedQueue[str]:
+    return KeyedQueue(
+        work.run, workers=workers, name="nodes", telemetry=telemetry, backoff=LONGEST, timers=timers or FakeTimers()
+    )
+
+
+async def test_a_key_added_while_it_runs_runs_again_and_only_then_is_acknowledged(telemetry: Telemetry) -> None:
+    work, acked = Work(), list[Hashable]()
+    queue = new_queue(work, telemetry)
+    async with working(queue):
+        queue.add("a", Acked(1, acked))
+        await settle()
+        queue.add("a", Acked(2, acked))
+        queue.add("a", Acked(3, acked))
+        await settle()
+        assert work.started == ["a"]
+        await work.end("a")
+        assert acked == [1]
+        assert work.started == ["a", "a"]
+        await work.end("a")
+        assert sorted(map(str, acked)) == ["1", "2", "3"]
+        assert queue.depth == 0
+
+
+async def test_different_keys_run_in_parallel_up_to_the_number_of_workers_in_order(telemetry: Telemetry) -> None:
+    work = Work()
+    queue = new_queue(work, telemetry, workers=2)
+    async with working(queue):
+        for key in "abc":
+            queue.add(key)
+        await settle()
+        assert work.started == ["a", "b"]
+        queue.add("a")
+        await work.end("a")
+        assert work.started == ["a", "b", "c"], "a waits behind c, which came first"
+
+
+async def test_nothing_runs_before_work_begins_and_nothing_is_forgotten(telemetry: Telemetry) -> None:
+    work = Work()
+    queue = new_queue(work, telemetry)
+    queue.add("a")
+    await settle()
+    assert work.started == []
+    async with working(queue):
+        assert work.started == ["a"]
+
+
+async def test_a_failing_key_is_retried_with_doubling_delays_that_success_resets(telemetry: Telemetry) -> None:
+    work, timers, delays = Work(), FakeTimers(), list[float]()
+    queue = new_queue(work, telemetry, timers)
+    async with working(queue):
+        queue.add("a")
+        await settle()
+        for _ in range(3):
+            await work.fail("a")
+            delays.append(timers.pending[0] - timers.now())
+            timers.advance(delays[-1])
+            await settle()
+        assert delays == [1, 2, 4]
+        await work.end("a")
+        queue.add("a")
+        await settle()
+        await work.fail("a")
+        assert timers.pending[0] - timers.now() == 1
+
+
+async def test_forgetting_a_key_makes_its_next_failure_a_first_one(telemetry: Telemetry) -> None:
+    work, timers = Work(), FakeTimers()
+    queue = new_queue(work, telemetry, timers)
+    async with working(queue):
+        queue.add("a")
+        await settle()
+        await work.fail("a")
+        queue.forget("a")
+        timers.advance(1)
+        await settle()
+        await work.fail("a")
+        assert timers.pending[0] - timers.now() == 1
+
+
+async def test_messages_of_a_failed_run_are_acknowledged_by_the_run_that_succeeds(telemetry: Telemetry) -> None:
+    work, timers, acked = Work(), FakeTimers(), list[Hashable]()
+    queue = new_queue(work, telemetry, timers)
+    async with working(queue):
+        queue.add("a", Acked(1, acked), TRACE)
+        await settle()
+        await work.fail("a")
+        assert acked == []
+        timers.advance(1)
+        await settle()
+        await work.end("a")
+        assert acked == [1]
+        assert work.traces == [TRACE, TRACE]
+
+
+async def test_a_new_add_does_not_wait_for_the_backoff(telemetry: Telemetry) -> None:
+    work = Work()
+    queue = new_queue(work, telemetry)
+    async with working(queue):
+        queue.add("a")
+        await settle()
+        await work.fail("a")
+        assert (queue.depth, queue.backing_off) == (0, 1)
+        queue.add("a")
+        await settle()
+        assert work.started == ["a", "a"]
+
+
+@pytest.mark.parametrize("meanwhile", ["it runs", "it backs off"])
+async def test_a_redelivered_message_causes_no_further_run_and_its_newest_delivery_is_acknowledged(
+    telemetry: Telemetry, meanwhile: str
+) -> None:
+    work, timers, first, second = Work(), FakeTimers(), list[Hashable](), list[Hashable]()
+    queue = new_queue(work, telemetry, timers)
+    async with working(queue):
+        queue.add("a", Acked(1, first))
+        await settle()
+        if meanwhile == "it backs off":
+            await work.fail("a")
+        queue.add("a", Acked(1, second))
+        await settle()
+        assert len(work.started) == 1
+        if meanwhile == "it backs off":
+            timers.advance(1)
+            await settle()
+        await work.end("a")
+        assert (first, second) == ([], [1])
+        assert queue.depth == 0
+
+
+async def test_the_latest_trace_goes_to_the_run_and_the_adders_span_does_not(telemetry: Telemetry) -> None:
+    work, inside = Work(), list[TraceContext | None]()
+
+    async def run(key: str, trace: TraceContext | None) -> float | None:
+        inside.append(current_trace())
+        return await work.run(key, trace)
+
+    queue = KeyedQueue(run, workers=1, name="nodes", telemetry=telemetry, timers=FakeTimers())
+    async with working(queue):
+        with telemetry.tracer.start_as_current_span("receive"):
+            queue.add("a", trace=TRACE)
+            queue.add("a", trace=LATER_TRACE)
+            queue.add("a")
+        await settle()
+        assert work.traces == [LATER_TRACE]
+        assert inside == [None]
+
+
+async def test_a_run_may_ask_to_run_again_later(telemetry: Telemetry) -> None:
+    work, timers = Work(), FakeTimers()
+    queue = new_queue(work, telemetry, timers)
+    async with working(queue):
+        queue.add("a")
+        await settle()
+        await work.end("a", again=30)
+        timers.advance(29)
+        await settle()
+        assert len(work.started) == 1
+        timers.advance(1)
+        await settle()
+        assert len(work.started) == 2
+
+
+async def test_an_acknowledgement_that_fails_does_not_fail_the_run_nor_the_others(telemetry: Telemetry) -> None:
+    class Broken(Acked):
+        async def __call__(self) -> None:
+            raise ConnectionError("the bus is away")
+
+    work, timers, acked = Work(), FakeTimers(), list[Hashable]()
+    queue = new_queue(work, telemetry, timers)
+    async with working(queue):
+        queue.add("a", Acked(1, acked))
+        queue.add("a", Broken(2, acked))
+        queue.add("a", Acked(3, acked))
+        await settle()
+        await work.end("a")
+        assert sorted(map(str, acked)) == ["1", "3"]
+        assert timers.pending == []
+
+
+async def test_each_failure_is_told_and_counted_even_if_the_listener_fails(telemetry: Telemetry) -> None:
+    work, timers, told = Work(), FakeTimers(), list[tuple[str, str]]()
+    queue = new_queue(work, telemetry, timers)
+
+    def on_failure(key: str, error: Exception) -> None:
+        told.append((key, str(error)))
+        raise ValueError("the listener is broken")
+
+    queue.on_failure = on_failure
+    async with working(queue):
+        queue.add("a")
+        await settle()
+        await work.fail("a")
+        timers.advance(1)
+        await settle()
+        await work.fail("a")
+    assert told == [("a", "the API server is away")] * 2
+    retries = telemetry.metrics.registry.get_sample_value(
+        "trellis_retries_total", {"service": "provisioner", "queue": "nodes"}
+    )
+    assert retries == 2
+
+
+async def test_depth_and_age_of_the_oldest_work_are_metrics_and_count_failing_keys(telemetry: Telemetry) -> None:
+    work, timers = Work(), FakeTimers()
+    queue = new_queue(work, telemetry, timers, workers=1)
+    labels = {"service": "provisioner", "queue": "nodes"}
+    read = telemetry.metrics.registry.get_sample_value
+    async with working(queue):
+        queue.add("a")
+        queue.add("b")
+        await settle()
+        timers.time += 7
+        assert read("trellis_queue_depth", labels) == 2
+        await work.fail("a")
+        assert read("trellis_queue_oldest_seconds", labels) == 7
+        await work.end("b")
+        assert (queue.depth, queue.oldest_seconds) == (0, 7)
+    assert read("trellis_queue_depth", labels) is None
+
+
+async def test_cancelled_work_is_owed_and_goes_on_when_work_begins_again(telemetry: Telemetry) -> None:
+    work, acked = Work(), list[Hashable]()
+    queue = new_queue(work, telemetry)
+    async with working(queue):
+        queue.add("a", Acked(1, acked))
+        await settle()
+    assert acked == []
+    async with working(queue):
+        assert work.started == ["a", "a"]
+        await work.end("a")
+        assert acked == [1]
+
+
+async def test_draining_starts_nothing_new_and_waits_for_what_runs(telemetry: Telemetry) -> None:
+    work, acked = Work(), list[Hashable]()
+    queue = new_queue(work, telemetry, workers=1)
+    async with working(queue):
+        queue.add("a", Acked("a", acked))
+        queue.add("b", Acked("b", acked))
+        await settle()
+        draining = asyncio.create_task(queue.drain(60))
+        await settle()
+        assert not draining.done()
+        await work.end("a")
+        await draining
+        assert work.started == ["a"]
+        assert acked == ["a"]
+
+
+async def test_draining_cancels_what_does_not_end_in_time(telemetry: Telemetry) -> None:
+    work, acked = Work(), list[Hashable]()
+    queue = new_queue(work, telemetry)
+    async with working(queue):
+        queue.add("a", Acked("a", acked))
+        await settle()
+        await queue.drain(0)
+        assert work.waiting == {}
+        assert acked == []
+
+
+async def test_idle_means_that_no_key_waits_or_runs(telemetry: Telemetry) -> None:
+    work = Work()
+    queue = new_queue(work, telemetry)
+    await queue.wait_idle()
+    async with working(queue):
+        queue.add("a")
+        idle = asyncio.create_task(queue.wait_idle())
+        await settle()
+        assert not idle.done()
+        await work.end("a")
+        assert idle.done()

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trellis.events.generate import main, render
+from trellis.events.schemas import ASYNCAPI_FILE, ENVELOPE_FILE, asyncapi, documents, schema_file
+from trellis.events.subjects import FACTS, fact_filter
+
+FILE = "dev.trellis.node.opted_in.v1.json"
+
+
+def edit(path: Path, **properties: Any) -> None:
+    """Change properties of a schema in a file; None removes one."""
+    schema = json.loads(path.read_text())
+    for name, value in properties.items():
+        if value is None:
+            del schema["properties"][name]
+        else:
+            schema["properties"][name] = value
+    path.write_text(render(schema))
+
+
+def test_every_fact_has_a_schema_and_a_channel() -> None:
+    wanted = documents()
+    assert set(wanted) == {ENVELOPE_FILE, ASYNCAPI_FILE, *map(schema_file, FACTS)}
+    assert set(wanted[ASYNCAPI_FILE]["channels"]) == {spec.tokens for spec in FACTS}
+
+
+def test_a_channel_has_the_subject_that_readers_filter_on() -> None:
+    for spec in FACTS:
+        address = asyncapi()["channels"][spec.tokens]["address"]
+        assert address.replace("{cluster}", "c1").replace("{key}", ">") == fact_filter("c1", spec.model)
+
+
+def test_what_was_written_passes_the_check(tmp_path: Path) -> None:
+    assert main([str(tmp_path / "events")]) == 0
+    assert main(["--check", str(tmp_path / "events")]) == 0
+
+
+def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(tmp_path)])
+    (tmp_path / ENVELOPE_FILE).unlink()
+    (tmp_path / ASYNCAPI_FILE).write_text("{}\n")
+    assert main(["--check", str(tmp_path)]) == 1
+    out = capsys.readouterr().err
+    assert f"{tmp_path / ENVELOPE_FILE}: out of date, run make generate" in out
+    assert f"{tmp_path / ASYNCAPI_FILE}: out of date" in out
+
+
+@pytest.mark.parametrize("arguments", [[], ["--check"]], ids=["generate", "check"])
+def test_a_field_that_readers_know_is_not_taken_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    main([str(tmp_path)])
+    edit(tmp_path / FILE, kernel={"type": "string"})
+    before = (tmp_path / FILE).read_text()
+    assert main([*arguments, str(tmp_path)]) == 1
+    assert f"{tmp_path / FILE}: kernel: removed; make a new version of the type" in capsys.readouterr().err
+    assert (tmp_path / FILE).read_text() == before
+
+
+def test_a_new_optional_field_is_written(tmp_path: Path) -> None:
+    main([str(tmp_path)])
+    edit(tmp_path / FILE, labels=None)
+    assert main(["--check", str(tmp_path)]) == 1
+    assert main([str(tmp_path)]) == 0
+    assert main(["--check", str(tmp_path)]) == 0
+
+
+def test_a_type_is_not_taken_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(tmp_path)])
+    (tmp_path / "dev.trellis.node.vanished.v1.json").write_text("{}\n")
+    assert main([str(tmp_path)]) == 1
+    assert "dev.trellis.node.vanished.v1.json: the type is gone" in capsys.readouterr().err
