@@ -1,8 +1,9 @@
 """One call to the API server: time budget, waiting when asked to, credentials, span, metric, errors.
 
 In: a ``Call`` (what it is about) and an ``HttpRequest``. Out: the answer's JSON, or a ``KubeError``. Called by
-``trellis.kube.client``. Invariants: a write is sent once unless the server said it did not process it; nothing
-takes longer than its budget; a guard is asked before each write.
+``trellis.kube.client``. Invariants: a write is sent once unless the server said it did not process it (aiohttp may send
+a PUT or DELETE anew on a connection that was closed while idle; these carry what they expect, so that is harmless);
+nothing takes longer than its budget; a guard is asked before each write.
 """
 
 from __future__ import annotations
@@ -71,7 +72,11 @@ class Caller:
             KubeError: what the server answered, or Unavailable.
             NotLeading: the guard refused a write.
         """
-        return orjson.loads((await self.reply(call, request, timeout=timeout)).body)
+        reply = await self.reply(call, request, timeout=timeout)
+        try:
+            return orjson.loads(reply.body)
+        except orjson.JSONDecodeError:
+            raise unavailable(call, f"the answer of {self.transport.server} is no JSON") from None
 
     async def reply(self, call: Call, request: HttpRequest, *, timeout: float) -> Reply:  # noqa: ASYNC109
         """Return a good answer as it came; otherwise as ``call``."""
@@ -106,7 +111,7 @@ class Caller:
                     raise error_from(call, stream.status, body, stream.headers)
                 yield stream
         except ConnectionFailed as failure:
-            self.contact.failed()
+            # No loss of contact: a watch alone may fail, and others' calls tell whether the server answers.
             self._count(call, "error")
             raise unavailable(call, str(failure)) from None
 

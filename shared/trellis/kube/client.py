@@ -27,6 +27,7 @@ from trellis.kube.reader import PAGE, TIMEOUT, Listing, Reader
 from trellis.kube.resources import NAMESPACES, Manifest, Resource
 from trellis.kube.transport import HttpRequest, HttpTransport
 from trellis.telemetry import Telemetry, get_logger
+from trellis.telemetry.metrics import trellis_version
 
 __all__ = ["PAGE", "TIMEOUT", "Kube", "Listing", "PatchOps"]
 
@@ -68,7 +69,8 @@ class Kube(Reader):
         Raises:
             AccessError: the kubeconfig or the service account's files cannot be used.
         """
-        return cls(Caller(await HttpTransport.open(access), telemetry), health=health)
+        user_agent = f"trellis-{telemetry.service.replace('_', '-')}/{trellis_version()}"
+        return cls(Caller(await HttpTransport.open(access, user_agent), telemetry), health=health)
 
     def guarded(self, guard: Callable[[], None]) -> Self:
         """Return a view that shares the connection and calls ``guard`` before each write (it raises NotLeading)."""

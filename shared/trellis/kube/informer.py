@@ -224,6 +224,8 @@ class Informer(Generic[T]):
 
     async def _failed(self, error: KubeError) -> None:
         """Say once that the server cannot be used, and wait."""
+        if error.status:
+            self._progressed = time.monotonic()  # it was heard: a refusal is not mended by a restart
         self.kube.health.not_ready(self._what, str(error))
         if not self._failing:
             log.warning("watch is interrupted, trying on", resource=self.resource.plural, error=str(error))

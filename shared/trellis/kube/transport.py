@@ -19,7 +19,6 @@ from yarl import URL
 
 from trellis.kube.access import Access, AccessError, Credentials, Session
 
-USER_AGENT = "trellis"
 _CONNECT_SECONDS = 5.0
 _LINE_MAX = 32 * 2**20
 """Bytes of one watch event; the API server refuses objects well below."""
@@ -84,18 +83,22 @@ class Transport(Protocol):
 class HttpTransport:
     """The real thing: aiohttp over the client library's TLS session."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, user_agent: str) -> None:
         self._credentials = credentials
+        self._user_agent = user_agent
         self._session: Session = credentials.open_session()
         self._tls = credentials.tls
         self._renewal: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, access: Access) -> HttpTransport:
-        """Load credentials and open a session, without a request; raises AccessError."""
+    async def open(cls, access: Access, user_agent: str) -> HttpTransport:
+        """Load credentials and open a session, without a request; raises AccessError.
+
+        ``user_agent`` is what the audit log of the cluster shows.
+        """
         credentials = Credentials(access)
         await credentials.load()
-        return cls(credentials)
+        return cls(credentials, user_agent)
 
     @property
     def server(self) -> str:
@@ -159,7 +162,7 @@ class HttpTransport:
             await old.close()
 
     async def _open(self, request: HttpRequest, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "User-Agent": USER_AGENT}
+        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         if authorization := await self._credentials.authorization():

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from support.kube_behaviour import MANAGER, Watched, configmap, until
+from support.kube_world import MANAGER, Watched, configmap, until
 from support.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.informer import ChangeKind, WatchTimings

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from support.kube_behaviour import configmap, until
+from support.kube_world import configmap, until
 from support.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading

@@ -47,12 +47,16 @@ class Server:
     def __init__(self) -> None:
         self.token = "s3cret"
         self.seen: list[str] = []
+        self.agents: list[str] = []
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self.answer)
         self.http = TestServer(application)
 
     async def answer(self, request: web.Request) -> web.Response:
         self.seen.append(request.headers.get("Authorization", ""))
+        self.agents.append(request.headers["User-Agent"])
+        if request.path.endswith("/html"):
+            return web.Response(text="<html>")
         if self.seen[-1] != f"Bearer {self.token}":
             return web.json_response(
                 {"kind": "Status", "reason": "Unauthorized", "message": "Unauthorized"}, status=401
@@ -122,6 +126,35 @@ async def test_a_token_that_rotated_is_read_again_for_all_who_wait(tmp_path: Pat
     with pytest.raises(Unauthorized) as caught:
         await kube.get(NODES, "a")
     assert "wrong" not in str(caught.value)
+    await kube.close()
+
+
+async def test_a_kubeconfig_with_another_address_is_followed_after_a_refusal(tmp_path: Path, server: Server) -> None:
+    former = Server()
+    former.token = "none is right"
+    await former.http.start_server()
+    kube = await connect(write_kubeconfig(tmp_path, str(former.http.make_url(""))))
+    write_kubeconfig(tmp_path, str(server.http.make_url("")))
+    await kube.get(NODES, "a")
+    assert (len(former.seen), len(server.seen)) == (1, 1)
+    assert kube.server == str(server.http.make_url("")).rstrip("/")
+    await kube.close()
+    await former.http.close()
+
+
+async def test_an_answer_that_is_no_json_is_no_crash(tmp_path: Path, server: Server) -> None:
+    kube = await connect(write_kubeconfig(tmp_path, str(server.http.make_url(""))))
+    with pytest.raises(Unavailable, match="is no JSON"):
+        await kube.get(NODES, "html")
+    await kube.close()
+
+
+async def test_the_audit_log_shows_which_service_asked(tmp_path: Path, server: Server) -> None:
+    telemetry = setup("node_watcher")
+    kubeconfig = write_kubeconfig(tmp_path, str(server.http.make_url("")))
+    kube = await Kube.connect(Access(kubeconfig), telemetry=telemetry, health=Health("node_watcher"))
+    await kube.get(NODES, "a")
+    assert server.agents[0].startswith("trellis-node-watcher/")
     await kube.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from support.kube_behaviour import MANAGER, configmap
+from support.kube_world import MANAGER, configmap
 from trellis.kube.calls import Contact
 from trellis.kube.errors import (
     Conflict,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.kube_behaviour import ForgetHistory, KubeBehaviour
+from support.kube_behaviour import KubeBehaviour
+from support.kube_world import ForgetHistory
 from trellis.kube.fake import FakeKube
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from support.kube_behaviour import configmap, until
+from support.kube_world import configmap, until
 from trellis.kube.errors import NotLeading
 from trellis.kube.fake import FakeKube
 from trellis.kube.leader import Leader, Timings
