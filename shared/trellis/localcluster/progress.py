@@ -12,11 +12,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from rich.console import Console
 from rich.progress import Progress as RichDisplay
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+_SECONDS_BETWEEN_NOTES: Final = 10.0
 
 
 class Progress(Protocol):
@@ -63,18 +65,23 @@ def _say(line: str) -> None:
 
 
 class Lines:
-    """One line on standard error when a step begins and when it ends, with its seconds: for logs and pipes."""
+    """A line on standard error when a step begins, every 10 s while it lasts, and when it ends: for logs and pipes."""
 
     def __init__(self) -> None:
         self._began: dict[str, float] = {}
+        self._said: dict[str, float] = {}
 
     def begin(self, step: str) -> None:
         """Print ``step …``."""
-        self._began[step] = time.monotonic()
+        self._began[step] = self._said[step] = time.monotonic()
         _say(f"{step} …")
 
     def note(self, step: str, text: str) -> None:
-        """Print ``step: text``."""
+        """Print ``step: text`` if nothing was said of the step for 10 s: a build notes every package."""
+        now = time.monotonic()
+        if now - self._said.get(step, 0) < _SECONDS_BETWEEN_NOTES:
+            return
+        self._said[step] = now
         _say(f"{step}: {text}")
 
     def end(self, step: str, outcome: str) -> None:
