@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trellis.settings import exit_on_settings_error
+from trellis_bundle.demo.command import demo
 from trellis_bundle.dev import app as dev_app
 from trellis_bundle.events import app as events_app
 from trellis_bundle.nodes import nodes
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+app.command()(demo)
 app.command()(nodes)
 app.command()(status)
 app.add_typer(events_app, name="events")

@@ -15,8 +15,6 @@ from types import FrameType
 from typing import NoReturn
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from trellis.localcluster import ClusterInfo, LocalClusterError, cluster, registry, tools
 from trellis.localcluster.commands import PORTS
@@ -86,7 +84,7 @@ def status(*, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([info.model_dump(mode="json") for info in found]))
     elif found:
-        _print_table(found)
+        typer.echo("\n".join(map(_describe, found)))
     else:
         typer.echo("there are no clusters: `trellis dev up` brings one up")
 
@@ -113,12 +111,11 @@ def _summary(info: ClusterInfo) -> str:
     return "\n".join(lines)
 
 
-def _print_table(found: list[ClusterInfo]) -> None:
-    table = Table("cluster", "ended", "kubeconfig", "NATS", "Jaeger", box=None, pad_edge=False)
-    for info in found:
-        expected = [tool for tool in PORTS if tool != "jaeger" or info.jaeger_url is not None]
-        ended = [tool for tool in expected if tool not in info.pids]
-        table.add_row(
-            info.name, ", ".join(ended) or "none", str(info.kubeconfig), info.nats_url, info.jaeger_url or "none"
-        )
-    Console(soft_wrap=True).print(table)
+def _describe(info: ClusterInfo) -> str:
+    expected = [tool for tool in PORTS if tool != "jaeger" or info.jaeger_url is not None]
+    ended = [tool for tool in expected if tool not in info.pids]
+    health = f"ended: {', '.join(ended)}; `trellis dev up --name {info.name}` starts them again" if ended else "all run"
+    lines = [f"{info.name}  ({health})", f"  KUBECONFIG={info.kubeconfig}", f"  TRELLIS_NATS_URL={info.nats_url}"]
+    if info.jaeger_url is not None:
+        lines += [f"  TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"  traces: {info.jaeger_url}/api/services"]
+    return "\n".join(lines)

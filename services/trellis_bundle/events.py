@@ -26,7 +26,7 @@ from trellis_bundle.settings import client_settings
 app = typer.Typer(help="The facts that services say.", no_args_is_help=True)
 
 TRACE_SHOWN: Final = 8
-_SHOWN: Final = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing", "digest")
+_SHOWN: Final = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing")
 _VALUE_MAX: Final = 80
 _EMPTY: Final = "-"
 _OLDEST_SECONDS: Final = 10 * 365 * 86_400.0

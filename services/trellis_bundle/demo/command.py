@@ -1,0 +1,146 @@
+"""The command line of the demo, and the order of its steps.
+
+In: flags. Out: exit status 0 and a report, or 1 and a line that says what went wrong and where the log is.
+Called by the command line. Invariant: however it ends, what it started has ended, unless it was asked to keep it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Annotated, Final
+
+import typer
+
+from trellis.bus.errors import BusError
+from trellis.kube.errors import KubeError
+from trellis.localcluster import LocalClusterError
+from trellis.localcluster.otlp import OtlpReceiver, Span
+from trellis_bundle.cli_errors import CommandError, exit_on_error, explain
+from trellis_bundle.demo.consent import Chosen, choose
+from trellis_bundle.demo.display import Display, on_stderr
+from trellis_bundle.demo.report import Outcome, show
+from trellis_bundle.demo.services import Services
+from trellis_bundle.demo.target import Target, adopt, current_context, local, refuse_if_there, rescue_log
+from trellis_bundle.demo.watching import Watching
+from trellis_bundle.gather import connected
+from trellis_bundle.output import Format, OutputOption
+
+_EXIT_TERMINATED: Final = 128 + signal.SIGTERM
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="leave the cluster and the services running")] = False,
+    nodes: Annotated[int, typer.Option(min=1, max=1000, help="how many simulated nodes")] = 20,
+    use_current_context: Annotated[
+        bool, typer.Option("--use-current-context", help="work on the cluster of the kubeconfig's current context")
+    ] = False,
+    node: Annotated[
+        list[str] | None, typer.Option("--node", help="with --use-current-context: a node to provision (repeatable)")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="with --use-current-context: do not ask")] = False,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """See it work: a real control plane, simulated nodes, the services, from nothing to provisioned nodes.
+
+    With --use-current-context no cluster is started: the nodes you name are annotated, and installer Jobs run on them.
+    """
+    with exit_on_error(LocalClusterError):
+        chosen = choose(node or [], use_current_context=use_current_context, keep=keep, yes=yes)
+        if chosen is None:
+            refuse_if_there()
+        try:
+            outcome = asyncio.run(_until_terminated(nodes, chosen, keep=keep))
+        except asyncio.CancelledError:
+            raise SystemExit(_EXIT_TERMINATED) from None
+        show(outcome, output)
+
+
+async def _until_terminated(nodes: int, chosen: Chosen | None, *, keep: bool) -> Outcome:
+    """Run; SIGTERM ends it as Ctrl-C does: by cancelling, so that everything is cleaned up."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    async with _target(nodes, chosen, keep=keep) as target:
+        try:
+            return await _run(target, context=chosen.context if chosen else None, keep=keep)
+        except (CommandError, KubeError, BusError) as error:
+            log = rescue_log(target)
+            where = f"; the services' whole log: {log}" if log else ""
+            raise CommandError(explain(error) + where) from error
+
+
+def _target(nodes: int, chosen: Chosen | None, *, keep: bool) -> AbstractAsyncContextManager[Target]:
+    return current_context(chosen.settings, chosen.nodes) if chosen else local(nodes, keep=keep)
+
+
+async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
+    receiver = OtlpReceiver()
+    services = Services(target.environment, target.log, target.token)
+    try:
+        endpoint = await receiver.start()
+        with on_stderr() as display:
+            display.say("starting the services")
+            await services.start(TRELLIS_OTLP_ENDPOINT=endpoint)
+            display.say("the services are ready")
+            async with (
+                connected(target.settings) as kube,
+                _running(Watching(kube, target.settings, target.nodes, display)) as watching,
+            ):
+                seconds = await _provision(watching, services, target, display)
+                await watching.last_facts()
+                rows = watching.rows()
+            # Ends its telemetry too: the trace is complete then.
+            await services.stop()
+        if keep and target.cluster is not None:
+            await services.start()
+            assert services.process is not None
+            adopt(target.cluster, services.process)
+    except BaseException:
+        await services.stop()
+        raise
+    finally:
+        await receiver.stop()
+    node = target.nodes[0]
+    return Outcome(
+        rows=rows,
+        provisioned=len(target.nodes),
+        seconds=seconds,
+        most_in_work=watching.most_in_work,
+        node=node,
+        trace=_trace(receiver.spans, watching.trace_ids.get(node)),
+        kept=target.cluster if keep else None,
+        context=context,
+    )
+
+
+async def _provision(watching: Watching, services: Services, target: Target, display: Display) -> float:
+    """Opt the nodes in and return after how many seconds all of them were ready."""
+    await watching.synced()
+    if missing := watching.missing():
+        raise CommandError(f"there is no node {', '.join(missing)}: the cluster has {', '.join(watching.known())}")
+    began = time.monotonic()
+    await watching.opt_in()
+    left = len(watching.known()) - len(target.nodes)
+    display.say(f"annotated {len(target.nodes)} nodes, left {left} alone")
+    return await watching.provisioned(target.seconds, services.check) - began
+
+
+@asynccontextmanager
+async def _running(watching: Watching) -> AsyncIterator[Watching]:
+    tasks = [asyncio.ensure_future(work) for work in watching.tasks()]
+    try:
+        yield watching
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _trace(spans: list[Span], trace_id: str | None) -> list[Span]:
+    return [span for span in spans if span.trace_id == trace_id]

@@ -1,0 +1,175 @@
+"""Where the demo runs: a control plane of its own on this machine, or the cluster of the user's current context.
+
+In: options. Out: addresses, environment and nodes for the run. Called by the demo.
+Invariant: when the block ends, nothing that was started here runs on, unless a cluster is to be kept and all went well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from trellis.localcluster import ClusterInfo, LocalClusterError, down, local_cluster, status, up
+from trellis.localcluster.guard import guard
+from trellis.localcluster.nats import NatsServer
+from trellis.localcluster.nodes import node_name
+from trellis.localcluster.paths import Layout
+from trellis.localcluster.processes import ProcessRecord
+from trellis.localcluster.progress import on_stderr
+from trellis.localcluster.state import ClusterState, load, save
+from trellis.settings import load as load_settings
+from trellis_bundle.cli_errors import CommandError
+from trellis_bundle.settings import ClientSettings
+
+NAME: Final = "demo"
+LEFT_ALONE: Final = 2
+"""So many nodes are not opted in, to show that nothing happens to them."""
+_FOREIGN: Final = ("TRELLIS_", "OTEL_", "KUBECONFIG")
+_RUN: Final = {
+    "TRELLIS_NAMESPACE": "trellis-system",
+    "TRELLIS_INSTALLER_NAMESPACE": "trellis-installers",
+    "TRELLIS_MAX_UNAVAILABLE": "25%",
+    "TRELLIS_RETRY_MIN": "1s",
+    "TRELLIS_RETRY_MAX": "5s",
+    "TRELLIS_LOG_FORMAT": "json",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One place to run. ``environment`` is that of the services, ``nodes`` those to opt in; ``seconds`` to wait."""
+
+    settings: ClientSettings
+    environment: Mapping[str, str]
+    log: Path
+    token: str
+    nodes: tuple[str, ...]
+    seconds: float
+    cluster: ClusterInfo | None = None
+
+
+def refuse_if_there() -> None:
+    """Raise CommandError if a demo's cluster is there already."""
+    if not status(NAME):
+        return
+    state = load(Layout.of(NAME))
+    if state is not None and state.starter is not None:
+        raise CommandError(f"another demo is running (process {state.starter.pid}): wait for its end, or end it")
+    raise CommandError(
+        f"cluster '{NAME}' is there from an earlier --keep: look at it with `trellis dev status`, "
+        f"remove it with `trellis dev down --name {NAME}`, then run the demo again"
+    )
+
+
+@asynccontextmanager
+async def local(nodes: int, *, keep: bool) -> AsyncIterator[Target]:
+    """Have a local cluster with simulated nodes; with ``keep`` it stays, if the block ends well.
+
+    Raises:
+        LocalClusterError: it cannot be brought up.
+    """
+    async with _kept(nodes) if keep else _owned(nodes) as info:
+        layout = Layout.of(info.name)
+        state = _state(layout)
+        where = {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NATS_URL": info.nats_url}
+        own = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+        yield Target(
+            settings=load_settings(
+                ClientSettings,
+                kubeconfig=info.kubeconfig,
+                context=f"trellis-{info.name}",
+                nats_url=info.nats_url,
+                namespace=_RUN["TRELLIS_NAMESPACE"],
+                installer_namespace=_RUN["TRELLIS_INSTALLER_NAMESPACE"],
+            ),
+            environment=own | _RUN | where,
+            log=layout.log("trellis"),
+            token=state.token,
+            nodes=tuple(node_name(index) for index in range(max(1, nodes - LEFT_ALONE))),
+            seconds=60.0 + nodes,
+            cluster=info,
+        )
+
+
+def adopt(info: ClusterInfo, process: ProcessRecord) -> None:
+    """Make the services a component of a kept cluster, so that `trellis dev down` ends them with it."""
+    layout = Layout.of(info.name)
+    state = _state(layout)
+    state.processes["trellis"] = process
+    save(layout, state)
+
+
+@asynccontextmanager
+async def current_context(settings: ClientSettings, nodes: tuple[str, ...]) -> AsyncIterator[Target]:
+    """Use a cluster that is there, with a nats-server of this run; the services keep the user's TRELLIS_* variables."""
+    directory = Path(tempfile.mkdtemp(prefix="trellis-demo-"))
+    token = secrets.token_hex(16)
+    watcher = await asyncio.to_thread(guard, directory, token)
+    server = NatsServer(directory / "nats")
+    try:
+        await asyncio.to_thread(server.__enter__)
+        where = {"TRELLIS_NATS_URL": server.url, "TRELLIS_LOG_FORMAT": "json"}
+        yield Target(
+            settings=settings.model_copy(update={"nats_url": server.url}),
+            environment=dict(os.environ) | where,
+            log=directory / "trellis.log",
+            token=token,
+            nodes=nodes,
+            seconds=900.0,
+        )
+    finally:
+        await asyncio.to_thread(server.close)
+        await asyncio.to_thread(watcher.abandon)
+
+
+def rescue_log(target: Target) -> Path | None:
+    """Copy the services' log to where it outlives the run; None if there is none."""
+    if not target.log.is_file():
+        return None
+    descriptor, name = tempfile.mkstemp(prefix="trellis-demo-", suffix=".log")
+    os.close(descriptor)
+    return Path(shutil.copyfile(target.log, name))
+
+
+@asynccontextmanager
+async def _owned(nodes: int) -> AsyncIterator[ClusterInfo]:
+    async with contextlib.AsyncExitStack() as stack:
+        # The display ends when the cluster is up, the cluster when the block ends.
+        with on_stderr() as progress:
+            info = await stack.enter_async_context(local_cluster(NAME, nodes=nodes, progress=progress))
+        yield info
+
+
+@asynccontextmanager
+async def _kept(nodes: int) -> AsyncIterator[ClusterInfo]:
+    with on_stderr() as progress:
+        starting = asyncio.ensure_future(asyncio.to_thread(up, NAME, nodes=nodes, progress=progress))
+        try:
+            info = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: what it brings up is taken down.
+            with contextlib.suppress(LocalClusterError):
+                await starting
+                await asyncio.to_thread(down, NAME)
+            raise
+    try:
+        yield info
+    except BaseException:
+        await asyncio.to_thread(down, NAME)
+        raise
+
+
+def _state(layout: Layout) -> ClusterState:
+    state = load(layout)
+    if state is None:
+        raise CommandError(f"cluster '{layout.name}' was removed while the demo ran: run it again")
+    return state
