@@ -48,6 +48,16 @@ async def until(condition: Callable[[], bool], what: str, deadline: float = DEAD
         pytest.fail(f"not within {deadline} s: {what}")
 
 
+async def eventually(condition: Callable[[], Awaitable[bool]], what: str, deadline: float = DEADLINE) -> None:
+    """As ``until``, for a condition that asks a server."""
+    try:
+        async with asyncio.timeout(deadline):
+            while not await condition():
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        pytest.fail(f"not within {deadline} s: {what}")
+
+
 def len_is(things: Sequence[object], wanted: int) -> bool:
     return len(things) == wanted
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from support.kube_world import configmap, until
+from support.kube_world import configmap, eventually, until
 from support.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
@@ -115,10 +115,12 @@ async def test_a_lease_edited_by_people_is_kept(kube: Kube, namespace: str) -> N
     await until(lambda: first.leader.leading, "first leads")
     patch = {"metadata": {"annotations": {"note": "mine"}}}
     edited = await kube.merge_patch(LEASES, LEASE, patch, namespace, field_manager="kubectl")
-    renewed = [edited["spec"]["renewTime"]]
-    async with asyncio.timeout(5):
-        while renewed[-1] == renewed[0]:
-            renewed.append((await kube.get(LEASES, LEASE, namespace))["spec"]["renewTime"])
+
+    async def renewed() -> bool:
+        lease = await kube.get(LEASES, LEASE, namespace)
+        return bool(lease["spec"]["renewTime"] != edited["spec"]["renewTime"])
+
+    await eventually(renewed, "a renewal after the edit")
     assert first.leader.leading
     assert len(first.began) == 1
     await first.crash()
