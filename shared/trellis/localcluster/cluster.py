@@ -28,7 +28,7 @@ from trellis.localcluster.errors import LocalClusterError
 from trellis.localcluster.guard import Guard
 from trellis.localcluster.nodes import ensure_nodes
 from trellis.localcluster.paths import Layout, check_name
-from trellis.localcluster.processes import alive, end, send, wait_gone
+from trellis.localcluster.processes import alive, end, freeze, send, wait_gone
 from trellis.localcluster.progress import Progress, Quiet
 from trellis.localcluster.stages import ensure_stages, merge
 from trellis.localcluster.start import Starter
@@ -155,16 +155,17 @@ def status(name: str | None = None) -> list[ClusterInfo]:
 
 
 def kill(name: str, tool: str, number: signal.Signals = signal.SIGKILL) -> None:
-    """Send a signal to one component, for tests of faults; returns when it has ended if the signal is SIGKILL.
+    """Send a signal to one component, for tests of faults; returns when SIGKILL has ended it, or SIGSTOP frozen it.
 
     Raises:
         LocalClusterError: if there is no such cluster, or the component does not run.
     """
     _, state = _running(name, tool)
-    if not send(state.processes[tool], number):
+    record = state.processes[tool]
+    if not (freeze(record) if number == signal.SIGSTOP else send(record, number)):
         raise LocalClusterError(f"{tool} of cluster '{name}' does not run")
     if number == signal.SIGKILL:
-        wait_gone([state.processes[tool]], _STOP_SECONDS)
+        wait_gone([record], _STOP_SECONDS)
 
 
 def restart(name: str, tool: str, progress: Progress | None = None) -> ClusterInfo:

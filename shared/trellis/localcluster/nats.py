@@ -19,7 +19,7 @@ from trellis.localcluster.commands import nats_server
 from trellis.localcluster.errors import PortInUseError, StartError
 from trellis.localcluster.guard import Guard, guard
 from trellis.localcluster.ports import LOOPBACK, free_ports, is_free
-from trellis.localcluster.processes import ProcessRecord, alive, end, send, spawn
+from trellis.localcluster.processes import ProcessRecord, alive, end, freeze, send, spawn
 from trellis.localcluster.readiness import nats_answers, wait_ready
 
 _START_SECONDS: Final = 20.0
@@ -93,7 +93,7 @@ class NatsServer:
     def pause(self) -> None:
         """Freeze it (SIGSTOP): connections stay open and nothing answers."""
         if self._process:
-            send(self._process, signal.SIGSTOP)
+            freeze(self._process)
 
     def resume(self) -> None:
         """Let it run on (SIGCONT)."""

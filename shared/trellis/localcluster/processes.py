@@ -119,6 +119,17 @@ def send(record: ProcessRecord, number: signal.Signals) -> bool:
     return False
 
 
+def freeze(record: ProcessRecord) -> bool:
+    """Stop a process (SIGSTOP), and return when it does stand still; return whether it was there to be stopped."""
+    if not send(record, signal.SIGSTOP):
+        return False
+    deadline = time.monotonic() + _KILL_SECONDS
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while psutil.Process(record.pid).status() != psutil.STATUS_STOPPED and time.monotonic() < deadline:
+            time.sleep(_POLL)
+    return True
+
+
 def wait_gone(records: Iterable[ProcessRecord], seconds: float) -> list[ProcessRecord]:
     """Wait until the processes have ended; return those that have not after ``seconds``."""
     left = list(records)

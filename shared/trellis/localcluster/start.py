@@ -31,7 +31,7 @@ from trellis.localcluster.paths import Layout
 from trellis.localcluster.ports import LOOPBACK, free_ports, is_free
 from trellis.localcluster.processes import alive, spawn
 from trellis.localcluster.progress import Progress, stepping
-from trellis.localcluster.readiness import etcd_healthy, http_ok, nats_answers, wait_ready
+from trellis.localcluster.readiness import etcd_healthy, http_ok, nats_answers, tail, wait_ready
 from trellis.localcluster.state import ClusterState, save
 
 _READY_SECONDS: Final = 90.0
@@ -68,6 +68,7 @@ class Starter:
             except BaseException:
                 self._abort.set()
                 raise
+        self._check_all_run(tools)
 
     def restart(self, tool: str) -> None:
         """Start one component on the ports it had.
@@ -149,6 +150,13 @@ class Starter:
                         f"{tool}: port {port} is still taken after {_PORT_SECONDS:.0f} s; see what listens there"
                     )
                 time.sleep(_POLL)
+
+    def _check_all_run(self, tools: set[str]) -> None:
+        """Find what ended after its start: the scheduler and kwok have no sign of readiness but to live on."""
+        for tool in sorted(tools):
+            if not alive(self._state.processes[tool]):
+                log = self._layout.log(tool)
+                raise StartError(f"{tool} ended soon after its start; the end of {log}:\n{tail((log, 0))}")
 
     def _write_kubeconfigs(self) -> None:
         """Write a kubeconfig for each user, with everything inside: it may be copied elsewhere."""

@@ -101,6 +101,14 @@ def test_simulated_nodes_become_ready_and_keep_the_runtime_handlers_a_test_sets(
         cluster_api.call("DELETE", f"/api/v1/nodes/{name}")
 
 
+def test_kwok_watches_and_does_not_poll(cluster: ClusterInfo, cluster_api: Api) -> None:
+    """The server must not end kwok's watches with an error, as it does when etcd lacks what they need."""
+    create_nodes(cluster_api, ["watched"])
+    eventually(lambda: "watched" in ready_nodes(cluster_api))
+    cluster_api.call("DELETE", "/api/v1/nodes/watched")
+    assert "watch ended with error" not in (cluster.kubeconfig.parent / "logs" / "kwok.log").read_text()
+
+
 @pytest.fixture(scope="module")
 def named() -> Iterator[ClusterInfo]:
     """A cluster brought up and down as the command line does."""
@@ -156,7 +164,7 @@ def test_up_starts_what_has_ended(named: ClusterInfo) -> None:
 def test_a_component_can_be_frozen(named: ClusterInfo) -> None:
     kill(named.name, "nats-server", signal.SIGSTOP)
     pid = status(named.name)[0].pids["nats-server"]
-    eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
     kill(named.name, "nats-server", signal.SIGCONT)
 
 
