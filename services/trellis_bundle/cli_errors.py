@@ -55,14 +55,15 @@ def exit_on_error(*expected: type[Exception]) -> Iterator[None]:
     try:
         yield
     except SettingsError as error:
-        _say(str(error))
+        say(str(error))
         raise SystemExit(EXIT_USAGE) from None
     except handled as error:
-        _say(explain(error))
+        say(explain(error))
         raise SystemExit(EXIT_FAILED) from None
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line on stderr."""
     print(f"trellis: {text}", file=sys.stderr)  # noqa: T201 - for the person at the terminal, not a log

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
 
-_INDENT: Final = 4
-_NS_PER_MS: Final = 1_000_000
+NS_PER_MS: Final = 1_000_000
+_PREFIX: Final = "trellis-"
 
 
 class SpanRecord(Protocol):
@@ -81,32 +81,31 @@ def forest(spans: Iterable[SpanRecord]) -> tuple[Branch, ...]:
     return tuple(sorted(grown, key=lambda branch: branch.span.start_ns))
 
 
-def render(title: str, branches: Iterable[Branch]) -> Tree:
-    """Return the tree: name, service, offset from the trace's start and duration, both in milliseconds."""
-    branches = tuple(branches)
-    flat = [pair for branch in branches for pair in branch.walk(1)]
+def render(title: str, branches: Iterable[Branch]) -> Table:
+    """Return the tree with offset from the trace's start and duration, both in milliseconds, and the service.
+
+    The names come last and their guides are narrow, so that the figures are never what a narrow terminal cuts off.
+    """
+    flat = tuple(line for branch in branches for line in _lines(branch, "", ""))
     began = min((span.start_ns for _, span in flat), default=0)
-    names = max((depth * _INDENT + len(span.name) for depth, span in flat), default=0)
-    services = max((len(span.service) for _, span in flat), default=0)
-
-    def label(depth: int, span: SpanRecord) -> Text:
-        text = Text(span.name.ljust(names - depth * _INDENT), no_wrap=True)
-        text.append(f"  {span.service.ljust(services)}", style="cyan")
-        text.append(f"  {_ms(span.start_ns - began, signed=True)}", style="dim")
-        return text.append(f"  {_ms(span.end_ns - span.start_ns)}", style="green")
-
-    tree = Tree(title, guide_style="dim")
-
-    def hang(on: Tree, branch: Branch, depth: int) -> None:
-        under = on.add(label(depth, branch.span))
-        for child in branch.children:
-            hang(under, child, depth + 1)
-
-    for branch in branches:
-        hang(tree, branch, 1)
-    return tree
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold")
+    table.add_column("OFFSET ms", justify="right", no_wrap=True)
+    table.add_column("TOOK ms", justify="right", no_wrap=True)
+    table.add_column("SERVICE", no_wrap=True)
+    table.add_column("SPAN", no_wrap=True, overflow="ellipsis")
+    for guide, span in flat:
+        table.add_row(
+            f"+{(span.start_ns - began) / NS_PER_MS:.1f}",
+            f"{(span.end_ns - span.start_ns) / NS_PER_MS:.1f}",
+            Text(span.service.removeprefix(_PREFIX), style="cyan"),
+            Text.assemble((guide, "dim"), span.name),
+        )
+    return table
 
 
-def _ms(nanoseconds: int, *, signed: bool = False) -> str:
-    value = nanoseconds / _NS_PER_MS
-    return f"{value:+9.1f} ms" if signed else f"{value:8.1f} ms"
+def _lines(branch: Branch, guide: str, below: str) -> Iterator[tuple[str, SpanRecord]]:
+    """Yield guide and span of a branch; ``below`` is what stands before the guides of its children."""
+    yield guide, branch.span
+    for child in branch.children:
+        last = child is branch.children[-1]
+        yield from _lines(child, below + ("└ " if last else "├ "), below + ("  " if last else "│ "))

@@ -19,7 +19,7 @@ from trellis.bus.errors import BusError
 from trellis.bus.survey import StreamCount, survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError, NotFound
+from trellis.kube.errors import KubeError, NotFound, Unavailable
 from trellis_bundle.cli_errors import EXIT_FAILED, exit_on_error, explain
 from trellis_bundle.gather import Leadership, Rollout, connected, read_leadership, read_rollout, read_version
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
@@ -28,6 +28,7 @@ from trellis_bundle.read_model import NodeState, summary, tally
 from trellis_bundle.settings import ClientSettings, client_settings
 
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
+AWAY: Final = "not known while the API server does not answer"
 _MIB: Final = 1024 * 1024
 
 
@@ -122,6 +123,8 @@ async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part
         return service_part(name, await read_leadership(kube, name, namespace, now))
     except NotFound:
         return service_part(name, None)
+    except Unavailable:
+        return _unknown_service(name, AWAY)
     except KubeError as error:
         return _unknown_service(name, explain(error))
 
@@ -147,7 +150,8 @@ async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     try:
         return rollout_part(await read_rollout(kube, settings))
     except KubeError as error:
-        return Part("rollout", "not known", explain(error), {"in_work": None, "halted": None, "counts": None})
+        problem = AWAY if isinstance(error, Unavailable) else explain(error)
+        return Part("rollout", "not known", problem, {"in_work": None, "halted": None, "counts": None})
 
 
 def rollout_part(rollout: Rollout) -> Part:

@@ -19,7 +19,7 @@ from trellis.bus.errors import BusError
 from trellis.kube.errors import KubeError
 from trellis.localcluster import LocalClusterError
 from trellis.localcluster.otlp import OtlpReceiver, Span
-from trellis_bundle.cli_errors import CommandError, exit_on_error, explain
+from trellis_bundle.cli_errors import EXIT_INTERRUPTED, CommandError, exit_on_error, explain, say
 from trellis_bundle.demo.consent import Chosen, choose
 from trellis_bundle.demo.display import Display, on_stderr
 from trellis_bundle.demo.report import Outcome, show
@@ -54,8 +54,10 @@ def demo(
             refuse_if_there()
         try:
             outcome = asyncio.run(_until_terminated(nodes, chosen, keep=keep))
-        except asyncio.CancelledError:
-            raise SystemExit(_EXIT_TERMINATED) from None
+        except (KeyboardInterrupt, asyncio.CancelledError) as ended:
+            say("the demo was interrupted; what it started has ended")
+            interrupted = isinstance(ended, KeyboardInterrupt)
+            raise SystemExit(EXIT_INTERRUPTED if interrupted else _EXIT_TERMINATED) from None
         show(outcome, output)
 
 

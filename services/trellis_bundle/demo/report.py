@@ -14,9 +14,7 @@ from trellis_bundle.demo.target import NAME
 from trellis_bundle.nodes import table_of
 from trellis_bundle.output import Format, console, print_json
 from trellis_bundle.read_model import NodeRow, summary
-from trellis_bundle.span_tree import forest, render
-
-_NS_PER_MS = 1_000_000
+from trellis_bundle.span_tree import NS_PER_MS, forest, render
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,7 @@ def show(outcome: Outcome, output: Format) -> None:
     out.print(summary(outcome.rows), highlight=False)
     out.print()
     if outcome.trace:
-        title = f"trace {outcome.trace[0].trace_id} of {outcome.node}: from its annotation to its label"
-        out.print(render(title, forest(outcome.trace)))
+        out.print(render(f"trace {outcome.trace[0].trace_id} of {outcome.node}", forest(outcome.trace)))
     else:
         out.print(f"no trace of {outcome.node} came in", highlight=False)
     out.print()
@@ -72,8 +69,8 @@ def document_of(outcome: Outcome) -> dict[str, object]:
                 "depth": depth,
                 "name": span.name,
                 "service": span.service,
-                "offset_ms": (span.start_ns - began) / _NS_PER_MS,
-                "duration_ms": (span.end_ns - span.start_ns) / _NS_PER_MS,
+                "offset_ms": (span.start_ns - began) / NS_PER_MS,
+                "duration_ms": (span.end_ns - span.start_ns) / NS_PER_MS,
             }
             for branch in branches
             for depth, span in branch.walk()
