@@ -18,6 +18,7 @@ from trellis.kube.access import Access, AccessError
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unauthorized, Unavailable
 from trellis.kube.resources import CONFIGMAPS, NODES
+from trellis.kube.transport import HttpTransport
 from trellis.settings_errors import SettingsError
 from trellis.telemetry import setup
 
@@ -135,7 +136,11 @@ async def test_a_kubeconfig_with_another_address_is_followed_after_a_refusal(tmp
     await former.http.start_server()
     kube = await connect(write_kubeconfig(tmp_path, str(former.http.make_url(""))))
     write_kubeconfig(tmp_path, str(server.http.make_url("")))
+    transport = kube._caller.transport
+    assert isinstance(transport, HttpTransport)
+    session = transport._session
     await kube.get(NODES, "a")
+    assert session.http.closed, "certificates belong to a session"
     assert (len(former.seen), len(server.seen)) == (1, 1)
     assert kube.server == str(server.http.make_url("")).rstrip("/")
     await kube.close()
