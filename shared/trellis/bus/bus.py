@@ -111,7 +111,7 @@ class Bus:
             dedup: id of the message: the same id within 120 s is stored once.
 
         Raises:
-            BusUnavailable: not stored within 10 s; say it again later.
+            BusUnavailable: not stored within 10 s, or the bus is away for longer already; say it again later.
             FactRefused: too large, or refused by the stream; saying it again is of no use.
         """
         spec, subject = spec_of(type(fact)), fact_subject(self._origin.cluster, fact)
@@ -159,6 +159,8 @@ class Bus:
         """Stop and close the connection."""
         keeping, self._keeping = self._keeping, None
         if keeping is not None:
+            self._keeper.end()
+            self._connection.abandon()
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
         await self.stop()

@@ -8,6 +8,7 @@ warning, not one an attempt.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -47,12 +48,20 @@ class Availability:
         self._address = redact_url(url)
         self._health = health
         self._warned = False
+        self._since = time.monotonic()
         self.why = "not connected yet"
         self.usable = asyncio.Event()
         health.not_ready(HEALTH, f"{self.why} to {self._address}")
 
+    @property
+    def away_seconds(self) -> float:
+        """For how long the bus could not be used, 0 if it can."""
+        return 0.0 if self.usable.is_set() else time.monotonic() - self._since
+
     def lost(self, why: str) -> None:
         """The bus cannot be used, for this reason."""
+        if self.usable.is_set():
+            self._since = time.monotonic()
         self.why = why
         self.usable.clear()
         self._health.not_ready(HEALTH, f"{why} ({self._address})")
@@ -119,6 +128,7 @@ class Connection:
         self._failures = 0
         self._last_sign = time.monotonic()
         self._opening = False
+        self._abandoned = False
 
     @property
     def broker(self) -> NatsBroker | None:
@@ -145,11 +155,16 @@ class Connection:
             self._opening = False
         self._broker, self._failures = broker, 0
 
+    def abandon(self) -> None:
+        """Do not try again: a cancellation of ``open`` may get lost in the NATS client, see ``Keeper.end``."""
+        self._abandoned = True
+
     async def close(self) -> None:
         """Close the client; what it has still to send is flushed if the server is there."""
         broker, self._broker = self._broker, None
         if broker is not None and not broker.connection.is_closed:
-            await broker.connection.close()
+            with contextlib.suppress(nats.errors.Error, OSError):
+                await broker.connection.close()
 
     def _new_broker(self) -> NatsBroker:
         broker = _Broker(
@@ -182,6 +197,8 @@ class Connection:
             return
         self._availability.lost(describe(error))
         self._failures += 1
+        if self._opening and self._abandoned:
+            raise asyncio.CancelledError
         if self._opening:
             await asyncio.sleep(_ATTEMPTS.delay(self._failures))
 

@@ -79,6 +79,7 @@ class Keeper:
         self._tell_missed = missed
         self._consuming = False
         self._missed = False
+        self._ending = False
         self._epoch: Epoch | None = None
         self._watched: NatsBroker | None = None
         self._look = asyncio.Event()
@@ -89,10 +90,10 @@ class Keeper:
         self._look.set()
 
     async def run(self) -> None:
-        """Keep until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._report_work())
-            while True:
+        """Keep until cancelled after ``end``."""
+        report = asyncio.create_task(self._report_work())
+        try:
+            while not self._ending:
                 self._look.clear()
                 if self._connection.dead:
                     await self._pause()
@@ -101,6 +102,15 @@ class Keeper:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._timing.check):
                         await self._look.wait()
+        finally:
+            report.cancel()
+
+    def end(self) -> None:
+        """Do not begin another round. A cancellation alone may get lost: wait_for of Python 3.11, which the NATS
+        client waits with, drops one that comes together with the answer.
+        """
+        self._ending = True
+        self.wake()
 
     async def start(self) -> None:
         """Consume from now on, or as soon as the bus is there; then ``missed`` is called, as the caller has listed."""

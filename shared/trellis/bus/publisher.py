@@ -41,12 +41,14 @@ class Publisher:
         """Store one message; safe to call any number of times at once.
 
         Raises:
-            BusUnavailable: it was not stored within the budget (seconds); it may be later, once.
+            BusUnavailable: it was not stored within the budget (seconds), or the bus is away for longer than that
+                already; it may still be stored later, once.
             FactRefused: it never will be.
         """
         last = self.availability.why
         try:
-            async with asyncio.timeout(self.budget):
+            # Of an outage that is older the budget is spent: callers have work that does not need the bus.
+            async with asyncio.timeout(max(0.0, self.budget - self.availability.away_seconds)):
                 for attempt in itertools.count(1):
                     await self.availability.usable.wait()
                     try:
@@ -74,7 +76,7 @@ class Publisher:
             raise FactRefused(f"{subject} has {len(body)} bytes and NATS takes {room} (max_payload of the server)")
         try:
             await broker.config.connection_state.stream.publish(
-                subject, body, timeout=_ATTEMPT_SECONDS, stream=stream, headers=dict(headers)
+                subject, body, timeout=_ATTEMPT_SECONDS, headers=dict(headers)
             )
         except BadRequestError as error:
             raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error

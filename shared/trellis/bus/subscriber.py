@@ -31,7 +31,7 @@ from trellis.bus.errors import BusError
 from trellis.bus.message import Origin, Reason, UnreadableMessage, read, trace_of
 from trellis.bus.streams import Epoch
 from trellis.events.envelope import FactData, RawCloudEvent
-from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
+from trellis.events.subjects import STREAM_EVENTS, escape, fact_filter, spec_of
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, get_logger
 
 ACK_WAIT_SECONDS: Final = 60.0
@@ -93,7 +93,8 @@ class Subscription(Generic[M]):
 
     def durable(self, epoch: Epoch) -> str:
         """Return the consumer's name: in another life of the stream it is another consumer."""
-        return f"{self._reader.origin.service}-{self.name}-{epoch.token}"
+        origin = self._reader.origin
+        return f"{origin.service}-{self.name}-{escape(origin.cluster)}-{epoch.token}"
 
     async def start(self, broker: NatsBroker, epoch: Epoch) -> bool:
         """Make the consumer if it is missing, and fetch from it.

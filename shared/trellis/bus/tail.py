@@ -26,6 +26,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from trellis.bus.connection import describe
 from trellis.bus.errors import BusUnavailable
 from trellis.events.subjects import ROOT_EVENTS, STREAM_EVENTS, escape, unescape
+from trellis.redaction import redact_url
 
 _BATCH: Final = 100
 _FETCH_SECONDS: Final = 1.0
@@ -100,21 +101,29 @@ async def tail(  # noqa: PLR0913 (filters of a command line)
 
 
 async def _connect(url: str, credentials: Path | None) -> Client:
-    async def quiet(_: Exception) -> None:
-        """Outages are waited out; the first connection fails by its own error."""
+    last: Exception | None = None
+    connected = False
+
+    async def on_error(error: Exception) -> None:
+        nonlocal last
+        last = error
+        if isinstance(error, OSError) and not connected:
+            raise error  # nobody is there: people do not want to wait for that; later outages are waited out
 
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
-            return await nats.connect(
+            client = await nats.connect(
                 url,
                 name="trellis-tail",
                 user_credentials=str(credentials) if credentials else None,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=_AGAIN_SECONDS,
-                error_cb=quiet,
+                error_cb=on_error,
             )
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise BusUnavailable(f"no NATS at {url}: {describe(error)}") from error
+        raise BusUnavailable(f"no NATS at {redact_url(url)}: {describe(last or error)}") from error
+    connected = True
+    return client
 
 
 async def _consumer(

@@ -1,0 +1,35 @@
+"""A bus per test, on the real nats-server: its own cluster name, so that tests share the streams in peace."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+
+from support.buses import Buses
+from trellis.localcluster.nats import NatsServer
+
+
+@pytest.fixture
+async def buses(nats_server: NatsServer) -> AsyncIterator[Buses]:
+    made = Buses(nats_server.url, f"c-{secrets.token_hex(4)}")
+    yield made
+    nats_server.resume()
+    nats_server.start()
+    await made.close()
+
+
+@pytest.fixture
+async def client(nats_server: NatsServer) -> AsyncIterator[Client]:
+    connection = await nats.connect(nats_server.url, max_reconnect_attempts=-1, reconnect_time_wait=0)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def jetstream(client: Client) -> JetStreamContext:
+    return client.jetstream()

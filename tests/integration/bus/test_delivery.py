@@ -1,0 +1,298 @@
+"""Facts get through: once, traced, acknowledged late, or given up on in the open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerConfig, ConsumerInfo, DeliverPolicy
+
+from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from trellis.bus.bus import FactRefused, Received, Timing
+from trellis.events.node import NodeOptedIn, NodeOptedOut
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.telemetry import context_from
+
+pytestmark = [pytest.mark.nats]
+
+TYPE = "dev.trellis.node.opted_out.v1"
+
+
+async def consumer_of(jetstream: JetStreamContext, cluster: str) -> ConsumerInfo:
+    (info,) = [info for info in await jetstream.consumers_info(STREAM_EVENTS) if f"-{cluster}-" in info.name]
+    return info
+
+
+async def nothing_pending(jetstream: JetStreamContext, cluster: str) -> bool:
+    return not (await consumer_of(jetstream, cluster)).num_ack_pending
+
+
+async def dead_letters(jetstream: JetStreamContext, cluster: str, count: int) -> list[Msg]:
+    subscription = await jetstream.pull_subscribe(
+        f"trellis.dead.{cluster}.>", stream=STREAM_DEAD, config=ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
+    )
+    messages: list[Msg] = []
+    while len(messages) < count:
+        messages += await subscription.fetch(count - len(messages), timeout=10)
+    await subscription.unsubscribe()
+    return messages
+
+
+async def test_a_fact_arrives_as_it_was_said_in_the_senders_trace(buses: Buses) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener, NodeOptedIn, NodeOptedOut)
+    watcher = buses.new("node_watcher")
+    await watcher.connect()
+    fact = NodeOptedIn(
+        name="ip-10-0-0-1.ec2.internal",
+        uid="uid-1",
+        resource_version="7",
+        architecture="amd64",
+        operating_system="linux",
+        runtime_version="containerd://2.0.0",
+        labels={"zone": "a"},
+        by="Annotation",
+    )
+    await watcher.publish(fact, dedup="uid-1/7/opted_in")
+    await eventually(lambda: listener.received)
+    (received,) = listener.received
+    assert received.fact == fact
+    assert received.deliveries == 1
+    assert received.event.id == "uid-1/7/opted_in"
+    assert received.event.source == f"/trellis/{buses.cluster}/node_watcher"
+    assert received.event.subject == "ip-10-0-0-1.ec2.internal"
+    spans = {span.name: span for span in buses.spans.get_finished_spans()}
+    said, heard = spans["publish node.opted_in"], spans["receive node.opted_in"]
+    assert (said.kind.name, heard.kind.name) == ("PRODUCER", "CONSUMER")
+    assert heard.parent is not None
+    assert heard.context.trace_id == said.context.trace_id
+    assert heard.parent.span_id == said.context.span_id
+    assert received.trace is not None
+    assert f"{heard.context.span_id:016x}" in received.trace.traceparent
+    assert received.event.traceparent is not None
+    assert f"{said.context.span_id:016x}" in received.event.traceparent
+    await bus.stop()
+
+
+async def test_headers_carry_dedup_id_trace_and_content_type(buses: Buses, jetstream: JetStreamContext) -> None:
+    bus = buses.new()
+    await bus.connect()
+    await bus.publish(opted_out("a.b"), dedup="id-1")
+    message = await jetstream.get_last_msg(STREAM_EVENTS, fact_subject(buses.cluster, opted_out("a.b")))
+    assert message.headers is not None
+    assert message.headers["Nats-Msg-Id"] == "id-1"
+    assert message.headers["Content-Type"] == "application/cloudevents+json"
+    body = json.loads(message.data or b"")
+    assert message.headers["traceparent"] == body["traceparent"]
+    assert "tracestate" not in body
+    assert body["type"] == TYPE
+
+
+async def test_the_same_id_twice_is_one_fact(buses: Buses) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener)
+    for _ in range(2):
+        await bus.publish(opted_out("once"), dedup=f"{buses.cluster}/1")
+    await bus.publish(opted_out("after"), dedup=f"{buses.cluster}/2")
+    await eventually(lambda: "after" in listener.names)
+    assert listener.names == ["once", "after"]
+
+
+async def test_many_facts_published_at_once_all_arrive(buses: Buses) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener)
+    names = [f"node-{number}" for number in range(1000)]
+    await asyncio.gather(*(bus.publish(opted_out(name), dedup=f"{buses.cluster}/{name}") for name in names))
+    await eventually(lambda: len(listener.received) >= len(names))
+    assert sorted(listener.names) == sorted(names)
+
+
+async def test_a_lone_fact_does_not_wait_for_a_batch(buses: Buses) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener)
+    delays: list[float] = []
+    for number in range(20):
+        began = time.perf_counter()
+        await bus.publish(opted_out(f"n{number}"), dedup=f"{buses.cluster}/{number}")
+        await eventually(lambda: len(listener.received) > len(delays))
+        delays.append(time.perf_counter() - began)
+    # Typically 3 ms; a batch that waits to be filled would take seconds.
+    assert sorted(delays)[len(delays) // 2] < 0.25
+
+
+async def test_facts_of_other_models_and_clusters_are_not_heard(buses: Buses, nats_server: Any) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener)
+    other = Buses(nats_server.url, f"{buses.cluster}x")
+    elsewhere = other.new()
+    await elsewhere.connect()
+    await elsewhere.publish(opted_out("elsewhere"), dedup="1")
+    await bus.publish(opted_out("here"), dedup=f"{buses.cluster}/2")
+    await eventually(lambda: listener.received)
+    assert listener.names == ["here"]
+    await other.close()
+
+
+async def test_what_is_acknowledged_late_by_another_task_is_done(buses: Buses, jetstream: JetStreamContext) -> None:
+    listener = Listener(acknowledge=False)
+    bus = await buses.consuming(listener, timing=Timing())
+    await bus.publish(opted_out("late"), dedup=f"{buses.cluster}/1")
+    await eventually(lambda: listener.received)
+    assert (await consumer_of(jetstream, buses.cluster)).num_ack_pending == 1
+    ack = listener.received[0].ack
+    await asyncio.create_task(ack())
+    await ack()
+    await eventually_async(lambda: nothing_pending(jetstream, buses.cluster))
+
+
+async def test_work_that_takes_long_is_not_delivered_again_but_dropped_work_is(buses: Buses) -> None:
+    held: list[Received[NodeOptedOut]] = []
+    deliveries: list[str] = []
+
+    def handler(received: Received[NodeOptedOut]) -> None:
+        deliveries.append(received.fact.name)
+        if received.fact.name == "held":
+            held.append(received)
+
+    bus = buses.new()
+    bus.subscribe("nodes", [NodeOptedOut], handler)
+    await bus.connect()
+    await bus.start()
+    for name in ("held", "dropped"):
+        await bus.publish(opted_out(name), dedup=f"{buses.cluster}/{name}")
+    await eventually(lambda: deliveries.count("dropped") >= 3)
+    assert deliveries.count("held") == 1
+
+
+async def test_a_fact_without_a_result_after_five_deliveries_is_a_dead_letter(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
+    numbers: list[int] = []
+    bus = buses.new(timing=Timing(check=0.5, ack_wait=0.2))
+    bus.subscribe("nodes", [NodeOptedOut], lambda received: numbers.append(received.deliveries))
+    await bus.connect()
+    await bus.start()
+    await bus.publish(opted_out("hopeless"), dedup=f"{buses.cluster}/1")
+    (letter,) = await dead_letters(jetstream, buses.cluster, 1)
+    assert numbers == [1, 2, 3, 4, 5]
+    assert letter.headers is not None
+    assert letter.headers["Trellis-Reason"] == "NoResult"
+    assert letter.headers["Trellis-Error"] == "delivered 5 times without a result"
+    assert letter.headers["Trellis-Deliveries"] == "6"
+
+
+def envelope(**changes: Any) -> bytes:
+    event = {"specversion": "1.0", "id": "1", "source": "/x", "type": TYPE, "time": "2026-01-01T00:00:00Z"}
+    event |= {"data": {"name": "n", "uid": "u", "resource_version": "1"}} | changes
+    return json.dumps(event).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "error"),
+    [
+        pytest.param(b"\xff\x00garbage", "Unparseable", "no CloudEvent: body: Invalid JSON", id="garbage"),
+        pytest.param(b"", "Unparseable", "no CloudEvent: body: Invalid JSON", id="nothing"),
+        pytest.param(b"[]", "Unparseable", "no CloudEvent", id="no object"),
+        pytest.param(
+            envelope(type="dev.trellis.node.exploded.v1"),
+            "UnknownType",
+            f"type dev.trellis.node.exploded.v1 is none of {TYPE}",
+            id="unknown type",
+        ),
+        pytest.param(envelope(data={"name": 5}), "WrongData", f"data of {TYPE}: name: Input", id="wrong data"),
+    ],
+)
+async def test_a_poison_message_is_a_dead_letter_and_the_healthy_one_behind_it_is_handled(
+    buses: Buses, jetstream: JetStreamContext, body: bytes, reason: str, error: str
+) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener)
+    subject = fact_subject(buses.cluster, opted_out("poisoned.node"))
+    await jetstream.publish(subject, body, headers={"X-From": "attacker"})
+    await bus.publish(opted_out("healthy"), dedup=f"{buses.cluster}/healthy")
+    await eventually(lambda: "healthy" in listener.names)
+    (letter,) = await dead_letters(jetstream, buses.cluster, 1)
+    assert letter.subject == f"trellis.dead.{buses.cluster}.provisioner.node.poisoned=2Enode"
+    assert letter.data == body
+    assert letter.headers is not None
+    assert letter.headers["Trellis-Reason"] == reason
+    assert letter.headers["Trellis-Error"].startswith(error)
+    assert letter.headers["Trellis-Subject"] == subject
+    assert json.loads(letter.headers["Trellis-Headers"]) == {"X-From": "attacker"}
+    assert int(letter.headers["Trellis-Sequence"]) > 0
+    await eventually_async(lambda: nothing_pending(jetstream, buses.cluster))
+    counted = buses.metrics.registry.get_sample_value(
+        "trellis_dead_letters_total", {"service": "provisioner", "reason": reason}
+    )
+    assert counted == 1
+
+
+async def test_a_handler_that_raises_loses_nothing_and_holds_up_nobody(buses: Buses) -> None:
+    handled: list[str] = []
+
+    def handler(received: Received[NodeOptedOut]) -> None:
+        if received.fact.name == "tricky" and received.deliveries == 1:
+            raise KeyError("a bug")
+        handled.append(received.fact.name)
+
+    bus = buses.new()
+    bus.subscribe("nodes", [NodeOptedOut], handler)
+    await bus.connect()
+    await bus.start()
+    for name in ("tricky", "plain"):
+        await bus.publish(opted_out(name), dedup=f"{buses.cluster}/{name}")
+    await eventually(lambda: {"tricky", "plain"} <= set(handled))
+    assert handled[0] == "plain"
+
+
+async def test_a_fact_that_is_too_large_is_refused_and_the_connection_stays(buses: Buses) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener)
+    huge = opted_out("huge", uid="u" * 1_100_000)
+    with pytest.raises(FactRefused, match="max_payload"):
+        await bus.publish(huge, dedup="1")
+    await bus.publish(opted_out("next"), dedup=f"{buses.cluster}/2")
+    await eventually(lambda: listener.names == ["next"])
+
+
+async def test_a_poison_message_of_the_largest_size_becomes_a_dead_letter_cut_to_fit(
+    buses: Buses, client: Client, jetstream: JetStreamContext
+) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener)
+    body = b"x" * client.max_payload
+    await jetstream.publish(fact_subject(buses.cluster, opted_out("big")), body)
+    (letter,) = await dead_letters(jetstream, buses.cluster, 1)
+    assert letter.headers is not None
+    assert letter.headers["Trellis-Truncated"] == str(len(body))
+    assert body.startswith(letter.data)
+    await bus.publish(opted_out("next"), dedup=f"{buses.cluster}/2")
+    await eventually(lambda: listener.names == ["next"])
+
+
+async def test_work_begun_by_a_fact_continues_its_trace(buses: Buses) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener)
+    await bus.publish(opted_out("a"), dedup=f"{buses.cluster}/1")
+    await eventually(lambda: listener.received)
+    tracer = buses.made[0]._telemetry.tracer
+    with tracer.start_as_current_span("reconcile", context=context_from(listener.received[0].trace)):
+        pass
+    spans = {span.name: span for span in buses.spans.get_finished_spans()}
+    chain = [spans[name].context.trace_id for name in ("publish node.opted_out", "receive node.opted_out", "reconcile")]
+    assert len(set(chain)) == 1
+
+
+async def test_the_last_fact_of_each_subject_is_remembered_in_order(buses: Buses) -> None:
+    bus = buses.new()
+    await bus.connect()
+    for number, name in enumerate("abab"):
+        await bus.publish(opted_out(name, uid=f"uid-{number}"), dedup=f"{buses.cluster}/{number}")
+    assert [(fact.name, fact.uid) async for fact in bus.last_facts([NodeOptedOut])] == [("a", "uid-2"), ("b", "uid-3")]
+    assert [fact async for fact in bus.last_facts([NodeOptedIn])] == []

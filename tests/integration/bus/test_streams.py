@@ -1,0 +1,97 @@
+"""Streams are made as they should be, changed by nobody but people, and problems are said in full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from nats.js import JetStreamContext
+from nats.js.api import StreamConfig
+
+from support.buses import Buses, eventually, opted_out
+from trellis.bus.errors import StreamError
+from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS
+
+pytestmark = [pytest.mark.nats]
+
+DAY = 86_400
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+async def empty(jetstream: JetStreamContext) -> AsyncIterator[JetStreamContext]:
+    """JetStream without streams, before and after."""
+    await delete_all(jetstream)
+    yield jetstream
+    await delete_all(jetstream)
+
+
+async def delete_all(jetstream: JetStreamContext) -> None:
+    for info in await jetstream.streams_info():
+        assert info.config.name is not None
+        await jetstream.delete_stream(info.config.name)
+
+
+async def test_streams_have_the_documented_limits(empty: JetStreamContext) -> None:
+    await ensure_streams(empty)
+    limits = {}
+    for name, subject in STREAM_SUBJECTS.items():
+        config = (await empty.stream_info(name)).config
+        assert config.subjects == [subject]
+        assert (config.retention, config.storage, config.discard) == ("limits", "file", "old")
+        assert config.duplicate_window == 120
+        assert config.allow_direct
+        limits[name] = (config.max_age, config.max_bytes)
+    assert limits == {
+        STREAM_EVENTS: (7 * DAY, 1024 * MIB),
+        STREAM_LATTICE: (7 * DAY, 1024 * MIB),
+        STREAM_DEAD: (30 * DAY, 256 * MIB),
+    }
+
+
+async def test_making_them_twice_changes_nothing_and_tells_the_same_creation_time(empty: JetStreamContext) -> None:
+    first = await ensure_streams(empty)
+    assert await ensure_streams(empty) == first
+    await empty.delete_stream(STREAM_EVENTS)
+    assert await ensure_streams(empty) > first
+
+
+async def test_limits_that_a_person_changed_are_left_alone(empty: JetStreamContext) -> None:
+    await ensure_streams(empty)
+    changed = (await empty.stream_info(STREAM_EVENTS)).config
+    changed.max_bytes = 5 * MIB
+    await empty.update_stream(changed)
+    await ensure_streams(empty)
+    assert (await empty.stream_info(STREAM_EVENTS)).config.max_bytes == 5 * MIB
+
+
+async def test_a_stream_that_takes_other_subjects_is_refused(empty: JetStreamContext) -> None:
+    await empty.add_stream(StreamConfig(name=STREAM_EVENTS, subjects=["other.>"]))
+    with pytest.raises(StreamError, match=r"TRELLIS_EVENTS takes other\.>, but not trellis\.evt\.>"):
+        await ensure_streams(empty)
+
+
+async def test_a_stream_that_takes_our_subjects_under_another_name_is_named(empty: JetStreamContext) -> None:
+    await empty.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.>"]))
+    with pytest.raises(StreamError, match=r"another stream takes trellis\.evt\.> already"):
+        await ensure_streams(empty)
+
+
+async def test_too_little_room_names_the_stream_the_limit_and_the_setting(empty: JetStreamContext) -> None:
+    limits = {**DEFAULT_LIMITS, STREAM_DEAD: StreamLimits(DAY, 10**9 * MIB)}
+    with pytest.raises(StreamError, match=r"TRELLIS_DEAD .* no room for its 1000000000 MiB; .*max_file_store"):
+        await ensure_streams(empty, limits)
+
+
+async def test_a_bus_with_a_wrong_stream_is_not_ready_says_why_and_recovers(
+    buses: Buses, empty: JetStreamContext
+) -> None:
+    await empty.add_stream(StreamConfig(name="FOREIGN", subjects=["trellis.>"]))
+    bus = buses.new()
+    connecting = asyncio.create_task(bus.connect())
+    await eventually(lambda: any("another stream takes" in why for why in buses.healths[0].readiness().reasons))
+    await empty.delete_stream("FOREIGN")
+    await connecting
+    await bus.publish(opted_out("a"), dedup="1")
