@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from trellis.settings import exit_on_settings_error
-from trellis_bundle.demo.command import demo
-from trellis_bundle.dev import app as dev_app
 from trellis_bundle.events import app as events_app
+from trellis_bundle.local_commands import register as register_local_commands
 from trellis_bundle.nodes import nodes
 from trellis_bundle.run import RunFlags
 from trellis_bundle.run import run as run_chosen
@@ -24,11 +23,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.command()(demo)
+register_local_commands(app)
 app.command()(nodes)
 app.command()(status)
 app.add_typer(events_app, name="events")
-app.add_typer(dev_app, name="dev")
 
 
 @app.command()

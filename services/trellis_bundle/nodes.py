@@ -75,11 +75,10 @@ def show(rollout: Rollout, output: Format, *, every: bool) -> None:
 
 
 def table_of(rows: Sequence[NodeRow]) -> Table:
-    """Return the table of these rows; names are never cut, messages wrap."""
+    """Return the table of these rows; nothing is cut, names and messages are folded where the terminal is narrow."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("NODE", "WISH", "STATE", "VERIFIED", "DIGEST", "ATTEMPT"):
-        table.add_column(heading, no_wrap=True, overflow="fold" if heading == "NODE" else "ellipsis")
-    table.add_column("MESSAGE", overflow="fold")
+    for heading in ("NODE", "WISH", "STATE", "VERIFIED", "DIGEST", "ATTEMPT", "MESSAGE"):
+        table.add_column(heading, no_wrap=heading not in {"NODE", "MESSAGE"}, overflow="fold")
     for row in rows:
         table.add_row(
             Text(row.name),

@@ -92,13 +92,13 @@ def render(title: str, branches: Iterable[Branch]) -> Table:
     table.add_column("OFFSET ms", justify="right", no_wrap=True)
     table.add_column("TOOK ms", justify="right", no_wrap=True)
     table.add_column("SERVICE", no_wrap=True)
-    table.add_column("SPAN", no_wrap=True, overflow="ellipsis")
+    table.add_column("SPAN")  # the only column that may shrink
     for guide, span in flat:
         table.add_row(
             f"+{(span.start_ns - began) / NS_PER_MS:.1f}",
             f"{(span.end_ns - span.start_ns) / NS_PER_MS:.1f}",
             Text(span.service.removeprefix(_PREFIX), style="cyan"),
-            Text.assemble((guide, "dim"), span.name),
+            Text.assemble((guide, "dim"), span.name, no_wrap=True, overflow="ellipsis"),
         )
     return table
 

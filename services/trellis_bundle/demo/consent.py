@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import typer
 import yaml
 
 import provisioner.settings
@@ -80,8 +79,9 @@ def plan_of(chosen: Chosen, server: str, installer: provisioner.settings.Setting
 def _ask(chosen: Chosen, server: str, installer: provisioner.settings.Settings) -> None:
     if not sys.stdin.isatty():
         raise SettingsError("--use-current-context: there is no terminal to ask at: add --yes if you are sure")
-    typer.echo(plan_of(chosen, server, installer), err=True)
-    if not typer.confirm("Go on?", err=True):
+    sys.stderr.write(f"{plan_of(chosen, server, installer)}\nGo on? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise CommandError("nothing was done")
 
 

@@ -1,0 +1,217 @@
+"""`trellis nodes`, `trellis status` and `trellis events tail`, run as a user runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from provisioner.plan import Entry, Ledger
+from provisioner.resources import Installer, make_installer_job, make_ledger
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.events.node import NodeGone
+from trellis.health import Health
+from trellis.kube.lease import new_lease, taken
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+from trellis.provisioning import NodeView, view_node
+from trellis.telemetry import setup
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+
+DIGEST = "d1d1d1d1d1d1d1d1"
+NOWHERE = "nats://127.0.0.1:1"
+INSTALLER = Installer("example.invalid/none", "Never", None, "", 60, 0, "1m", "1Mi", "default")
+
+
+@dataclass(frozen=True)
+class World:
+    """One namespace of the shared cluster, and nodes that no other test knows."""
+
+    api: Api
+    namespace: str
+    environment: dict[str, str]
+    prefix: str
+
+    def post(self, path: str, manifest: dict[str, Any]) -> dict[str, Any]:
+        status, answer = self.api.call("POST", path, manifest)
+        assert status == http.HTTPStatus.CREATED, answer
+        return answer
+
+    def node(self, name: str, annotation: str | None = None) -> NodeView:
+        annotations = {} if annotation is None else {names.ANNOTATION_OPT_IN: annotation}
+        metadata = {"name": f"{self.prefix}-{name}", "annotations": annotations}
+        manifest = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+        return view_node(self.post("/api/v1/nodes", manifest))
+
+    def job(self, node: NodeView) -> None:
+        manifest = make_installer_job(INSTALLER, node, DIGEST, 1, None)
+        manifest["metadata"]["namespace"] = self.namespace
+        manifest["spec"]["suspend"] = True  # no pod: nothing runs on these nodes
+        self.post(f"/apis/batch/v1/namespaces/{self.namespace}/jobs", manifest)
+
+    def ledger(self, ledger: Ledger) -> None:
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        self.post(path, make_ledger(self.namespace, ledger, None))
+
+    def lease(self, service: str) -> None:
+        lease = new_lease(names.LEASE_PREFIX + service, self.namespace)
+        held = taken(lease, identity=f"{service}-7", duration=10, now=datetime.now(UTC))
+        self.post(f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases", held)
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "trellis_bundle", *arguments],
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture
+def world(cluster: ClusterInfo, cluster_api: Api, namespace: str) -> Iterator[World]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBECONFIG"))}
+    environment |= {
+        "TRELLIS_KUBECONFIG": str(cluster.kubeconfig),
+        "TRELLIS_NAMESPACE": namespace,
+        "TRELLIS_INSTALLER_NAMESPACE": namespace,
+        "TRELLIS_NATS_URL": NOWHERE,
+    }
+    world = World(cluster_api, namespace, environment, f"cli-{secrets.token_hex(4)}")
+    yield world
+    for name in ("idle", "busy", "waiting", "odd"):
+        cluster_api.call("DELETE", f"/api/v1/nodes/{world.prefix}-{name}")
+
+
+@pytest.fixture
+def busy_world(world: World) -> World:
+    world.node("idle")
+    world.node("waiting", "true")
+    world.node("odd", "maybe")
+    busy = world.node("busy", "true")
+    world.job(busy)
+    world.ledger(Ledger({busy.uid: Entry(DIGEST, 1, 1000)}))
+    return world
+
+
+def test_nodes_shows_where_each_node_stands(busy_world: World) -> None:
+    done = busy_world.run("nodes", "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    states = {node["name"].removeprefix(f"{busy_world.prefix}-"): node for node in json.loads(done.stdout)["nodes"]}
+    assert "idle" not in states
+    assert states["waiting"]["state"] == "Waiting"
+    assert states["odd"]["state"] == "InvalidAnnotation"
+    assert (states["busy"]["state"], states["busy"]["digest"], states["busy"]["attempt"]) == ("Provisioning", DIGEST, 1)
+
+
+def test_nodes_prints_a_table_and_every_node_if_asked(busy_world: World) -> None:
+    done = busy_world.run("nodes", "--all")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line.split()}
+    assert lines[f"{busy_world.prefix}-idle"][1:3] == ["Out", "NotOptedIn"]
+    assert lines[f"{busy_world.prefix}-busy"][1:3] == ["In", "Provisioning"]
+
+
+def test_a_cluster_that_does_not_answer_is_one_line_and_no_traceback(world: World, tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    text = Path(world.environment["TRELLIS_KUBECONFIG"]).read_text(encoding="utf-8")
+    config.write_text(
+        "\n".join("    server: https://127.0.0.1:1" if "server:" in line else line for line in text.splitlines()),
+        encoding="utf-8",
+    )
+    done = world.run("nodes", "--kubeconfig", str(config))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("trellis: cannot LIST Node")
+    assert "127.0.0.1:1" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_wrong_setting_ends_with_2(world: World) -> None:
+    done = world.run("nodes", "--kubeconfig", "/does/not/exist")
+    assert done.returncode == 2
+    assert "/does/not/exist" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_status_shows_what_works_beside_what_does_not(busy_world: World) -> None:
+    busy_world.lease("node-watcher")
+    done = busy_world.run("status", "-o", "json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert found["kubernetes"]["ok"]
+    assert found["kubernetes"]["version"].startswith("v1.")
+    watcher, provisioner = found["services"]
+    assert (watcher["ok"], watcher["holder"]) == (True, "node-watcher-7")
+    assert provisioner["ok"] is False
+    assert "trellis run provisioner" in provisioner["problem"]
+    assert found["rollout"]["in_work"] == 1
+    assert found["bus"]["streams"] is None
+    assert NOWHERE in found["bus"]["problem"]
+
+
+def test_status_is_fine_when_everything_is(world: World, nats_server: NatsServer, bus: Bus) -> None:
+    del bus  # has made the streams
+    world.lease("node-watcher")
+    world.lease("provisioner")
+    done = world.run("status", TRELLIS_NATS_URL=nats_server.url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert "led by provisioner-7" in rows["provisioner"]
+    assert "TRELLIS_EVENTS" in rows["bus"]
+
+
+@pytest.fixture
+async def bus(nats_server: NatsServer) -> Any:
+    bus = Bus(nats_server.url, cluster="cli", service="node_watcher", telemetry=setup("test"), health=Health("test"))
+    await bus.connect()
+    yield bus
+    await bus.close()
+
+
+async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
+    world: World, nats_server: NatsServer, bus: Bus
+) -> None:
+    first, second = (NodeGone(name=f"{world.prefix}-{n}", uid="u", resource_version="1") for n in "ab")
+    await bus.publish(first, dedup=f"{world.prefix}-1")
+    tail = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "trellis_bundle", "events", "tail", "--cluster", "cli", "--last", "1", "--json"),
+        env=world.environment | {"TRELLIS_NATS_URL": nats_server.url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert tail.stdout is not None
+        assert json.loads(await tail.stdout.readline())["data"]["name"] == first.name
+        await bus.publish(second, dedup=f"{world.prefix}-2")
+        assert json.loads(await tail.stdout.readline())["data"]["name"] == second.name
+        tail.send_signal(signal.SIGINT)
+        out, err = await tail.communicate()
+        assert (tail.returncode, out, err) == (0, b"", b"")
+    finally:
+        if tail.returncode is None:
+            tail.kill()
+            await tail.wait()
+
+
+def test_tail_without_a_bus_is_one_line(world: World) -> None:
+    done = world.run("events", "tail")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"trellis: no NATS at {NOWHERE}")
+    assert done.stderr.count("\n") == 1

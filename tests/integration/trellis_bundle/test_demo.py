@@ -1,0 +1,253 @@
+"""`trellis demo`, run as a user runs it, in a state directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nodes import create_nodes
+from trellis.localcluster.supervisor import MARK
+from trellis.names import ANNOTATION_OPT_IN, LABEL_PROVISIONED
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+
+SECONDS = 150.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where demos keep their state, and how to run one."""
+
+    state: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBECONFIG"))}
+        return own | {"XDG_STATE_HOME": str(self.state), "TMPDIR": str(self.state)}
+
+    @property
+    def clusters(self) -> list[str]:
+        return [path.name for path in (self.state / "trellis" / "clusters").glob("*") if path.is_dir()]
+
+    def processes(self) -> list[psutil.Process]:
+        """Return what runs on behalf of a demo of this machine: it has the token, or the directory in its arguments."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                environment, command = process.environ(), " ".join(process.cmdline())
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+            except (psutil.Error, OSError):
+                continue
+            if str(self.state) in command or (MARK in environment and str(self.state) in str(environment)):
+                found.append(process)
+        return found
+
+    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "trellis_bundle", *arguments],
+            env=self.environment | environment,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
+        process = self.start(*arguments, stdin=subprocess.DEVNULL, **environment)
+        try:
+            out, err = process.communicate(timeout=SECONDS)
+        finally:
+            process.kill()
+        return process.returncode, out, err
+
+    def assert_clean(self) -> None:
+        deadline = time.monotonic() + 20
+        while left := self.processes():
+            assert time.monotonic() < deadline, [process.cmdline() for process in left]
+            time.sleep(0.1)
+        assert self.clusters == []
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    if machine.clusters:
+        machine.run("dev", "down", "--name", "demo")
+
+
+def test_the_demo_provisions_nodes_shows_them_and_a_trace_and_leaves_nothing(machine: Machine) -> None:
+    status, out, err = machine.run("demo", "--nodes", "3")
+    assert status == 0, err
+    assert re.search(r"^node-0000 +In +Ready +job ", out, re.MULTILINE), out
+    assert "1 ready, 2 not opted in" in out
+    assert re.search(r"^trace [0-9a-f]{32} of node-0000", out, re.MULTILINE)
+    order = [
+        "node-watcher +publish node.opted_in",
+        "provisioner +└ receive node.opted_in",
+        "provisioner +└ reconcile jobs node-0000",
+        "kubernetes CREATE jobs",
+        "publish provision.succeeded",
+        "publish node.ready",
+    ]
+    flat = re.sub(r"(?m)(watcher +)[│├└ ]+", r"\1", out)
+    positions = [match.start() if (match := re.search(text, flat)) else -1 for text in order]
+    assert -1 not in positions, list(zip(order, positions, strict=True))
+    assert positions[:4] == sorted(positions[:4])
+    assert re.search(r"^1 node provisioned in [0-9.]+ s, at most 1 at a time$", out, re.MULTILINE), out
+    assert "\x1b" not in out + err, "no cursor is moved where there is no terminal"
+    assert re.search(r"node\.ready +node-0000 +node_watcher", err), err
+    machine.assert_clean()
+
+
+def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine: Machine) -> None:
+    status, out, err = machine.run("demo", "--nodes", "4", "--keep", "-o", "json")
+    assert status == 0, err
+    found = json.loads(out)
+    assert (found["provisioned"], found["most_in_work"]) == (2, 1)
+    assert found["trace"][0]["depth"] == 0
+    kept = found["kept"]
+
+    running = [process.cmdline()[-2:] for process in machine.processes()]
+    assert ["trellis_bundle", "run"] in running, "the services run on"
+
+    status, out, err = machine.run("demo")
+    assert (status, out) == (1, "")
+    assert "trellis dev down --name demo" in err
+
+    flags = ("--kubeconfig", kept["kubeconfig"], "--nats-url", kept["nats_url"])
+    status, out, err = machine.run("status", *flags)
+    assert status == 0, out + err
+
+    assert machine.run("dev", "down", "--name", "demo")[0] == 0
+    machine.assert_clean()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupted_demo_leaves_nothing(machine: Machine, number: signal.Signals) -> None:
+    demo = machine.start("demo", "--nodes", "3")
+    assert demo.stderr is not None
+    for line in demo.stderr:
+        if "starting the services" in line:
+            break
+    demo.send_signal(number)
+    out, err = demo.communicate(timeout=60)
+    assert (demo.returncode, out) == (128 + number, "")
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    machine.assert_clean()
+
+
+def test_services_that_die_end_the_demo_with_the_place_of_their_log(machine: Machine) -> None:
+    demo = machine.start("demo", "--nodes", "40")
+    assert demo.stderr is not None
+    for line in demo.stderr:
+        if "annotated" in line:
+            break
+    for process in machine.processes():
+        if process.cmdline()[-2:] == ["trellis_bundle", "run"]:
+            process.kill()
+    out, err = demo.communicate(timeout=60)
+    assert (demo.returncode, out) == (1, "")
+    assert "the services ended by themselves" in err
+    log = re.search(r"whole log: (\S+)", err)
+    assert log is not None, err
+    assert "leading" in Path(log[1]).read_text(encoding="utf-8")
+    machine.assert_clean()
+
+
+@dataclass(frozen=True)
+class Own:
+    """A node in a cluster that is not the demo's, and the settings of its user."""
+
+    api: Api
+    node: str
+    environment: dict[str, str]
+
+    @property
+    def opted_in(self) -> bool:
+        _, node = self.api.call("GET", f"/api/v1/nodes/{self.node}")
+        return ANNOTATION_OPT_IN in node["metadata"].get("annotations", {})
+
+
+@pytest.fixture
+def own(cluster: ClusterInfo, cluster_api: Api, namespace: str) -> Iterator[Own]:
+    node = f"own-{secrets.token_hex(4)}"
+    create_nodes(cluster_api, [node])
+    environment = {
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "TRELLIS_NAMESPACE": namespace,
+        "TRELLIS_INSTALLER_NAMESPACE": namespace,
+        "TRELLIS_INSTALLER_IMAGE": "example.invalid/installer:1",
+    }
+    yield Own(cluster_api, node, environment)
+    cluster_api.call("DELETE", f"/api/v1/nodes/{node}")
+
+
+def test_the_users_own_cluster_is_asked_for_and_a_no_changes_nothing(machine: Machine, own: Own) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        demo = machine.start("demo", "--use-current-context", "--node", own.node, stdin=theirs, **own.environment)
+        os.write(ours, b"n\n")
+        out, err = demo.communicate(timeout=60)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (demo.returncode, out) == (1, "")
+    for named in ("trellis-tmp-", "https://127.0.0.1", own.node, "privileged", "example.invalid/installer:1"):
+        assert named in err
+    assert "nothing was done" in err
+    assert not own.opted_in
+
+
+def test_the_users_own_cluster_without_a_terminal_needs_yes(machine: Machine, own: Own) -> None:
+    status, out, err = machine.run("demo", "--use-current-context", "--node", own.node, **own.environment)
+    assert (status, out) == (2, "")
+    assert "--yes" in err
+    assert not own.opted_in
+
+
+@pytest.mark.parametrize("nodes", [[], ["--node", "no-such-node"]], ids=["none named", "one that does not exist"])
+def test_the_users_own_cluster_needs_a_node_that_exists(machine: Machine, own: Own, nodes: list[str]) -> None:
+    status, _, err = machine.run("demo", "--use-current-context", "--yes", *nodes, **own.environment)
+    assert status == 2
+    assert own.node in err, "the nodes there are, are named"
+
+
+def test_a_node_of_the_users_own_cluster_is_provisioned_and_nothing_stays_but_that(machine: Machine, own: Own) -> None:
+    status, out, err = machine.run("demo", "--use-current-context", "--node", own.node, "--yes", **own.environment)
+    assert status == 0, err
+    assert re.search(rf"^{own.node} +In +Ready ", out, re.MULTILINE), out
+    _, node = own.api.call("GET", f"/api/v1/nodes/{own.node}")
+    assert node["metadata"]["labels"][LABEL_PROVISIONED] == own.node
+    machine.assert_clean()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--node", "a"], "--use-current-context"),
+        (["--use-current-context", "--keep"], "--keep"),
+    ],
+    ids=["a node of a local cluster", "keep a cluster of the user's"],
+)
+def test_flags_that_make_no_sense_are_refused(machine: Machine, arguments: list[str], message: str) -> None:
+    status, out, err = machine.run("demo", *arguments)
+    assert (status, out) == (2, "")
+    assert message in err

@@ -1,0 +1,68 @@
+"""What a person reads when something goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from trellis.bus.errors import BusUnavailable
+from trellis.kube.errors import Call, Forbidden, KubeError, NotFound, Unauthorized, Unavailable
+from trellis.settings import SettingsError
+from trellis_bundle.cli_errors import CommandError, exit_on_error, explain
+
+LIST = Call("LIST", "Node", "nodes")
+
+
+def kube_error(kind: type[KubeError]) -> KubeError:
+    return kind(LIST, status=0, reason=kind.__name__, message="said the server")
+
+
+@pytest.mark.parametrize(
+    ("error", "what", "hint"),
+    [
+        (kube_error(Unavailable), "cannot LIST Node", "--kubeconfig"),
+        (kube_error(Unauthorized), "cannot LIST Node", "log in again"),
+        (kube_error(Forbidden), "cannot LIST Node", "permission"),
+        (kube_error(NotFound), "cannot LIST Node", "TRELLIS_NAMESPACE"),
+        (BusUnavailable("no NATS at nats://127.0.0.1:4222"), "no NATS at", "--nats-url"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_an_outage_is_one_line_that_says_what_to_do(
+    error: Exception, what: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended, exit_on_error():
+        raise error
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("trellis: ")
+    assert what in err
+    assert hint in err
+
+
+def test_a_wrong_setting_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, exit_on_error():
+        raise SettingsError("TRELLIS_NATS_URL: has 'x', needs an address")
+    assert ended.value.code == 2
+    assert "TRELLIS_NATS_URL" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended, exit_on_error():
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_defect_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError), exit_on_error():
+        raise ZeroDivisionError
+
+
+def test_errors_a_command_expects_are_told_too() -> None:
+    with pytest.raises(SystemExit) as ended, exit_on_error(LookupError):
+        raise LookupError("nothing there")
+    assert ended.value.code == 1
+
+
+def test_a_message_of_several_lines_becomes_one_without_passwords() -> None:
+    assert explain(CommandError("a\n  b nats://me:secret@host:1")) == "a b nats://me:***@host:1"

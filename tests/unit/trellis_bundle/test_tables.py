@@ -1,0 +1,177 @@
+"""What `nodes`, `status` and `events tail` print, from values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from provisioner.plan import Entry, Ledger
+from trellis.bus.survey import StreamCount
+from trellis.bus.tail import TailedEvent
+from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis_bundle.events import line_of
+from trellis_bundle.gather import Leadership, Rollout
+from trellis_bundle.nodes import show, table_of
+from trellis_bundle.output import Format
+from trellis_bundle.read_model import rows_of
+from trellis_bundle.status import Part, Status, bus_part, rollout_part, service_part
+
+BUSY = opted_in(a_node("busy"))
+BROKEN = failed(opted_in(a_node("broken")))
+WORLD = [proved(opted_in(a_node("done"))), BUSY, BROKEN, a_node("idle"), a_node("odd", opt_in="[bold]yes")]
+LEDGER = Ledger({BUSY.uid: Entry(DIGEST, 1, 1000)})
+ROLLOUT = Rollout(rows_of(WORLD, {BUSY.uid: (a_job(BUSY),)}, LEDGER), LEDGER)
+
+
+def test_the_table_shows_nodes_of_concern_and_counts_all(capsys: pytest.CaptureFixture[str]) -> None:
+    show(ROLLOUT, Format.TABLE, every=False)
+    out = capsys.readouterr().out
+    assert "idle" not in out
+    assert [line.split()[0] for line in out.splitlines()[:5]] == ["NODE", "broken", "busy", "done", "odd"]
+    assert out.splitlines()[-1] == "1 ready, 1 provisioning, 1 failed, 1 with an invalid annotation, 1 not opted in"
+
+
+def test_all_shows_every_node(capsys: pytest.CaptureFixture[str]) -> None:
+    show(ROLLOUT, Format.TABLE, every=True)
+    assert "idle" in capsys.readouterr().out
+
+
+def test_text_from_the_cluster_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    show(ROLLOUT, Format.TABLE, every=False)
+    assert "'[bold]yes'" in capsys.readouterr().out
+
+
+def test_a_cluster_without_wasm_says_how_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Rollout(rows_of([a_node()], {}, Ledger({})), Ledger({})), Format.TABLE, every=False)
+    assert "kubectl annotate node" in capsys.readouterr().out
+
+
+def test_what_could_not_be_read_is_told_beside_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    show(replace(ROLLOUT, notes=("no Jobs",)), Format.TABLE, every=False)
+    out, err = capsys.readouterr()
+    assert "no Jobs" not in out
+    assert err == "note: no Jobs\n"
+
+
+def test_json_is_one_document_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    show(replace(ROLLOUT, notes=("no Jobs",)), Format.JSON, every=False)
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert err == ""
+    assert document["notes"] == ["no Jobs"]
+    assert document["counts"]["Ready"] == 1
+    assert document["counts"]["Waiting"] == 0
+    assert [node["name"] for node in document["nodes"]] == ["broken", "busy", "done", "odd"]
+
+
+def test_a_long_node_name_is_never_cut() -> None:
+    name = "ip-" + "0123456789-" * 10 + "end"
+    console = Console(width=80, color_system=None)
+    with console.capture() as captured:
+        console.print(table_of(rows_of([opted_in(a_node(name))], {}, Ledger({}))))
+    cells = "".join(line[: line.find(" ")] if " " in line else line for line in captured.get().splitlines()[1:])
+    assert cells == name
+
+
+@pytest.mark.parametrize(
+    ("lead", "problem"),
+    [
+        (Leadership("me", 1.0, 10.0), ""),
+        (Leadership("me", 11.0, 10.0), "does not renew"),
+        (Leadership("me", None, 10.0), "does not renew"),
+        (Leadership("", 1.0, 1.0), "was stopped"),
+        (None, "never ran"),
+    ],
+    ids=["renews", "expired", "never renewed", "released", "no lease"],
+)
+def test_a_service_without_a_live_leader_is_a_problem(lead: Leadership | None, problem: str) -> None:
+    part = service_part("provisioner", lead)
+    assert (problem in part.problem) if problem else not part.problem
+    assert part.document()["name"] == "provisioner"
+    assert part.document()["ok"] is not bool(problem)
+
+
+def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
+    part = rollout_part(replace(ROLLOUT, ledger=Ledger(LEDGER.entries, halted=DIGEST)))
+    assert DIGEST in part.problem
+    assert part.facts["halted"] == DIGEST
+    assert part.facts["in_work"] == 1
+
+
+def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() -> None:
+    assert "1 failed" in rollout_part(ROLLOUT).problem
+    assert "invalid annotation" in rollout_part(ROLLOUT).problem
+    busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER)
+    assert rollout_part(busy).problem == ""
+
+
+STREAMS = [StreamCount("TRELLIS_EVENTS", 5, 1024), StreamCount("TRELLIS_DEAD", 0, 0)]
+
+
+def test_the_bus_is_fine_when_its_streams_are_there_and_nothing_is_dead() -> None:
+    part = bus_part(STREAMS)
+    assert part.problem == ""
+    assert part.facts["streams"][0] == {"name": "TRELLIS_EVENTS", "messages": 5, "bytes": 1024}
+
+
+def test_dead_letters_and_missing_streams_are_problems() -> None:
+    assert "2 dead letters" in bus_part([STREAMS[0], StreamCount("TRELLIS_DEAD", 2, 99)]).problem
+    assert "no stream TRELLIS_EVENTS" in bus_part([StreamCount("TRELLIS_EVENTS", None, None), STREAMS[1]]).problem
+
+
+def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
+    fine = Part("part", "text")
+    good = Status(fine, (fine,), fine, fine)
+    assert good.ok
+    assert good.document()["ok"] is True
+    for bad in (
+        replace(good, kubernetes=replace(fine, problem="x")),
+        replace(good, services=(fine, replace(fine, problem="x"))),
+        replace(good, rollout=replace(fine, problem="x")),
+        replace(good, bus=replace(fine, problem="x")),
+    ):
+        assert not bad.ok
+
+
+def an_event(**envelope: Any) -> TailedEvent:
+    return TailedEvent(
+        sequence=7,
+        stored=datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC),
+        cluster="c",
+        noun="provision",
+        fact="failed",
+        key=("node-1",),
+        event=envelope,
+    )
+
+
+def test_a_fact_is_a_line_with_what_matters() -> None:
+    line = line_of(
+        an_event(
+            source="/trellis/c/provisioner",
+            traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            data={"attempt": 2, "reason": "InstallerFailed", "message": "no\nspace left", "node_uid": "u"},
+        )
+    )
+    assert line.split()[1:] == [
+        "provision.failed",
+        "node-1",
+        "provisioner",
+        "0af76519",
+        "attempt=2",
+        "reason=InstallerFailed",
+        'message="no',
+        "space",
+        'left"',
+    ]
+
+
+@pytest.mark.parametrize("data", [None, [], "text", {}], ids=["absent", "a list", "text", "empty"])
+def test_a_message_that_is_no_fact_is_a_line_too(data: object) -> None:
+    assert line_of(an_event(data=data)).split()[1:] == ["provision.failed", "node-1", "-", "-"]
+    assert "\n" not in line_of(an_event(data=data))
