@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["support.cluster", "support.golden"]
+pytest_plugins = ["support.cluster", "support.fleet", "support.golden"]

@@ -27,7 +27,7 @@ from trellis.provisioning import INSTALLER_JOBS, NodeView, view_job, view_node
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, setup, trace_from
 
-WORKERS = 32
+WORKERS = 16
 
 
 def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:

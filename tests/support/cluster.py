@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.installers import INSTALLER_STAGES
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
@@ -28,7 +29,7 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[ClusterInfo]:
     """A control plane with kwok and no nodes. It has a NATS of its own, and an audit log of all writes."""
-    with owned_cluster(audit=True) as info:
+    with owned_cluster(audit=True, kwok_stages=INSTALLER_STAGES) as info:
         yield info
 
 

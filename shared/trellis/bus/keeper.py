@@ -192,7 +192,7 @@ class Keeper:
             await subscription.stop()
 
     async def _report_work(self) -> None:
-        while True:
+        while not self._ending:
             await asyncio.sleep(self._timing.keep_alive)
             if self._connection.broker is None:
                 continue

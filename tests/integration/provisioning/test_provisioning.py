@@ -1,0 +1,303 @@
+"""From annotation to label on a real kube-apiserver and a real nats-server, with simulated nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from support.fleet import Fleet, eventually
+from support.installers import LAST_LOG_LINE
+from trellis import names
+from trellis.bus.tail import TailedEvent
+
+pytestmark = pytest.mark.cluster
+
+
+def types(events: Iterable[TailedEvent]) -> list[str]:
+    return [event.event["type"].removeprefix("dev.trellis.").removesuffix(".v1") for event in events]
+
+
+async def test_annotated_nodes_are_provisioned_and_nothing_is_left_behind(fleet: Fleet) -> None:
+    nodes = fleet.add("node", "node", "node")
+    plain = fleet.add("plain", opted_in=False)
+    async with fleet.services(max_unavailable="100%"):
+        await fleet.all_provisioned(nodes)
+        await fleet.quiet()
+        for name in nodes:
+            annotations = fleet.annotations(name)
+            assert annotations[names.ANNOTATION_VERIFIED] == "job"
+            assert annotations[names.ANNOTATION_NODE_UID] == fleet.node(name)["metadata"]["uid"]
+            assert names.LABEL_WASM_READY not in fleet.labels(name)
+        assert names.LABEL_PROVISIONED not in fleet.labels(plain[0])
+        facts = await fleet.facts(4 * len(nodes))
+        for name in nodes:
+            said = types([event for event in facts if event.event["subject"] == name])
+            assert said == ["node.opted_in", "provision.started", "provision.succeeded", "node.ready"]
+
+
+async def test_a_node_annotated_while_the_services_run_is_provisioned(fleet: Fleet) -> None:
+    [name] = fleet.add("node", opted_in=False)
+    async with fleet.services():
+        await eventually(lambda: fleet.info, "services run")
+        fleet.annotate(name, "true")
+        await fleet.all_provisioned([name])
+
+
+async def test_every_linux_node_is_provisioned_if_asked_except_those_that_say_false(fleet: Fleet) -> None:
+    nodes = fleet.add("node", "node", opted_in=False)
+    fleet.add_named(f"out-{fleet.id}", annotation="false")
+    async with fleet.services(auto_provision=True):
+        await fleet.all_provisioned(nodes)
+        assert not fleet.provisioned(f"out-{fleet.id}")
+
+
+async def test_a_node_with_a_name_of_253_characters(fleet: Fleet) -> None:
+    name = ".".join([fleet.id + "a" * 50] * 4) + "." + "z" * 13
+    assert len(name) == 253
+    fleet.add_named(name)
+    async with fleet.services():
+        await fleet.all_provisioned([name])
+        assert fleet.annotations(name)[names.LABEL_PROVISIONED] == name
+        await fleet.quiet()
+
+
+async def test_another_value_of_the_annotation_is_answered_on_the_node(fleet: Fleet) -> None:
+    name = f"node-{fleet.id}"
+    fleet.add_named(name, annotation="yes please")
+    async with fleet.services():
+        events = await eventually(lambda: fleet.events(name), "an Event on the node")
+        assert "'yes please'" in events["InvalidAnnotation"]
+        assert not fleet.provisioned(name)
+
+
+async def test_a_failing_node_shows_the_installers_last_words_and_is_tried_again(fleet: Fleet) -> None:
+    [bad] = fleet.add("bad")
+    [good] = fleet.add("node")
+    async with fleet.services(max_unavailable="1"):
+        await fleet.all_provisioned([good])
+        await eventually(lambda: names.ANNOTATION_FAILURE in fleet.annotations(bad), "the failure on the node")
+        assert LAST_LOG_LINE in fleet.annotations(bad)[names.ANNOTATION_FAILURE]
+        assert LAST_LOG_LINE in fleet.events(bad)["ProvisionFailed"]
+        assert not fleet.provisioned(bad)
+        await eventually(
+            lambda: int(fleet.annotations(bad)[names.ANNOTATION_FAILED_ATTEMPT].split("/")[1]) >= 3, "a third attempt"
+        )
+
+
+async def test_a_node_that_fails_once_is_ready_after_the_second_attempt(fleet: Fleet) -> None:
+    [flaky] = fleet.add("flaky")
+    async with fleet.services():
+        await fleet.all_provisioned([flaky])
+        assert names.ANNOTATION_FAILURE not in fleet.annotations(flaky)
+        facts = types(await fleet.facts(6))
+        assert facts.count("provision.failed") == 1
+        assert facts.count("provision.started") == 2
+
+
+async def test_enough_failing_nodes_halt_the_rollout(fleet: Fleet) -> None:
+    bad = fleet.add("bad", "bad")
+    late = fleet.add("node", "node", "node", opted_in=False)
+    async with fleet.services(max_unavailable="100%", halt_after_failures=2, retry_min=300, retry_max=300):
+        for name in bad:
+            await eventually(lambda name=name: names.ANNOTATION_FAILURE in fleet.annotations(name), "both failed")
+        halted = await eventually(
+            lambda: [write for write in fleet.writes() if _halted(write, fleet)], "the ledger says halted"
+        )
+        assert halted
+        for name in late:
+            fleet.annotate(name, "true")
+        facts = types(await fleet.facts(8, seconds=5))
+        assert facts.count("rollout.halted") == 1
+        assert not any(fleet.provisioned(name) for name in late)
+        # the cause is gone: the failing nodes leave, the rollout goes on by itself
+        for name in bad:
+            fleet.delete(name)
+        await fleet.all_provisioned(late)
+
+
+def _halted(write: dict[str, object], fleet: Fleet) -> bool:
+    reference = write.get("objectRef") or {}
+    assert isinstance(reference, dict)
+    if reference.get("name") != names.LEDGER or reference.get("namespace") != fleet.system:
+        return False
+    _, found = fleet.api.call("GET", f"/api/v1/namespaces/{fleet.system}/configmaps/{names.LEDGER}")
+    return names.ANNOTATION_HALTED in (found["metadata"].get("annotations") or {})
+
+
+async def test_a_known_handler_must_show_on_the_node(fleet: Fleet) -> None:
+    [name] = fleet.add("node")
+    async with fleet.services(handler="spin", verify_timeout=60):
+        job = await eventually(lambda: fleet.job_of(name), "a Job")
+        await eventually(lambda: (fleet.job_of(name) or job)["status"].get("succeeded"), "the Job is complete")
+        assert not fleet.provisioned(name)
+        fleet.patch(name, {"status": {"runtimeHandlers": [{"name": ""}, {"name": "spin"}]}}, "/status")
+        await fleet.all_provisioned([name])
+        assert fleet.labels(name)[names.LABEL_WASM_READY] == names.WASM_READY
+        assert fleet.annotations(name)[names.ANNOTATION_VERIFIED] == "handler"
+
+
+async def test_a_handler_that_never_shows_is_a_failure_that_names_it(fleet: Fleet) -> None:
+    [name] = fleet.add("node")
+    async with fleet.services(handler="spin", verify_timeout=1):
+        failure = await eventually(lambda: fleet.annotations(name).get(names.ANNOTATION_FAILURE), "a failure")
+        assert "HandlerMissing" in failure
+        assert "'spin'" in failure
+        assert not fleet.provisioned(name)
+
+
+async def test_an_image_that_cannot_be_pulled_shows_before_the_deadline(fleet: Fleet) -> None:
+    [name] = fleet.add("nopull")
+    async with fleet.services(inspect_after=1):
+        events = await eventually(lambda: fleet.events(name), "an Event on the node")
+        assert "ErrImagePull: no such image" in events["InstallerNotStarting"]
+
+
+async def test_an_attempt_that_takes_too_long_fails_with_its_deadline(fleet: Fleet) -> None:
+    [name] = fleet.add("hangs")
+    async with fleet.services(job_deadline=2):
+        failure = await eventually(lambda: fleet.annotations(name).get(names.ANNOTATION_FAILURE), "a failure")
+        assert "DeadlineExceeded" in failure
+
+
+async def test_labels_removed_by_hand_come_back(fleet: Fleet) -> None:
+    [name] = fleet.add("node")
+    async with fleet.services():
+        await fleet.all_provisioned([name])
+        fleet.patch(name, {"metadata": {"labels": {names.LABEL_PROVISIONED: None}}})
+        await fleet.all_provisioned([name])
+        # everything taken away is provisioned anew
+        marks = {names.ANNOTATION_DIGEST: None, names.ANNOTATION_VERIFIED: None, names.ANNOTATION_NODE_UID: None}
+        fleet.patch(name, {"metadata": {"labels": {names.LABEL_PROVISIONED: None}, "annotations": marks}})
+        await fleet.all_provisioned([name])
+        assert names.ANNOTATION_DIGEST in fleet.annotations(name)
+
+
+async def test_a_job_deleted_by_hand_is_made_again(fleet: Fleet) -> None:
+    [name] = fleet.add("hangs")
+    async with fleet.services():
+        first = await eventually(lambda: fleet.job_of(name), "a Job")
+        fleet.delete_job(first["metadata"]["name"])
+        second = await eventually(
+            lambda: (job := fleet.job_of(name)) and job["metadata"]["uid"] != first["metadata"]["uid"] and job,
+            "another",
+        )
+        assert second["metadata"]["name"] == first["metadata"]["name"]
+
+
+async def test_opting_out_in_mid_work_takes_the_job_away(fleet: Fleet) -> None:
+    [name] = fleet.add("hangs")
+    async with fleet.services():
+        await eventually(lambda: fleet.job_of(name), "a Job")
+        fleet.annotate(name, None)
+        await fleet.quiet()
+        assert "provision.removed" in types(await fleet.facts(4))
+
+
+async def test_opting_out_takes_the_labels_away_and_says_what_stays(fleet: Fleet) -> None:
+    [name] = fleet.add("node")
+    async with fleet.services():
+        await fleet.all_provisioned([name])
+        fleet.annotate(name, "false")
+        await eventually(lambda: not fleet.provisioned(name), "label gone")
+        assert not {key for key in fleet.annotations(name) if key.startswith("trellis.dev/")}
+        assert "stays on the node's disk" in fleet.events(name)["RuntimeLeftInPlace"]
+        fleet.annotate(name, "true")
+        await fleet.all_provisioned([name])
+        facts = types(await fleet.facts(9))
+        assert [fact for fact in facts if fact in ("node.opted_in", "node.opted_out")] == [
+            "node.opted_in",
+            "node.opted_out",
+            "node.opted_in",
+        ]
+
+
+async def test_a_node_replaced_under_the_same_name_starts_from_nothing(fleet: Fleet) -> None:
+    name = f"hangs-{fleet.id}"
+    fleet.add_named(name)
+    async with fleet.services():
+        first = await eventually(lambda: fleet.job_of(name), "a Job")
+        fleet.delete(name)
+        fleet.add_named(name)
+        uid = fleet.node(name)["metadata"]["uid"]
+        second = await eventually(
+            lambda: next((job for job in fleet.jobs() if job["metadata"]["labels"][names.LABEL_NODE_UID] == uid), None),
+            "a Job for the new node",
+        )
+        assert second["metadata"]["name"] != first["metadata"]["name"]
+        await eventually(lambda: len(fleet.jobs()) == 1, "the former node's Job is gone")
+        assert list(fleet.ledger()) == [uid]
+
+
+async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:
+    [hanging] = fleet.add("hangs")
+    async with fleet.services(max_unavailable="1"):
+        await eventually(lambda: fleet.job_of(hanging), "a Job")
+        [waiting] = fleet.add("node")
+        fleet.delete(hanging)
+        await fleet.all_provisioned([waiting])
+        facts = types(await fleet.facts(7))
+        assert "node.gone" in facts
+
+
+async def test_never_more_nodes_are_in_work_than_the_limit(fleet: Fleet) -> None:
+    mark = fleet.mark()
+    nodes = fleet.add(*["node"] * 10, *["flaky"] * 2)
+    async with fleet.services(max_unavailable="3"):
+        await fleet.all_provisioned(nodes)
+        await fleet.quiet()
+    assert 1 <= most_in_work(fleet, mark) <= 3
+
+
+def most_in_work(fleet: Fleet, mark: int) -> int:
+    """Return the most nodes in work at a time, from the API server's own history.
+
+    A node is in work from the creation of its Job until node_watcher writes proof or failure on the Node.
+    """
+    at_work: set[str] = set()
+    most = 0
+    for write in fleet.writes(mark):
+        reference = write.get("objectRef") or {}
+        name, accepted = reference.get("name", ""), write["responseStatus"]["code"] < 300
+        if accepted and reference.get("namespace") == fleet.installers and write["verb"] == "create":
+            if reference.get("resource") == "jobs":
+                at_work.add(name.rsplit("-", 3)[0])
+                most = max(most, len(at_work))
+        elif accepted and reference.get("resource") == "nodes" and write["verb"] == "patch" and _is_ours(write):
+            at_work.discard(name)
+    assert not at_work
+    return most
+
+
+async def test_a_ledger_deleted_in_mid_work_lets_no_second_wave_begin(fleet: Fleet) -> None:
+    nodes = fleet.add("hangs", "hangs", "hangs", "hangs")
+    async with fleet.services(max_unavailable="2"):
+        await eventually(lambda: len(fleet.jobs()) == 2, "two Jobs")
+        fleet.api.call("DELETE", f"/api/v1/namespaces/{fleet.system}/configmaps/{names.LEDGER}")
+        working = {job["metadata"]["annotations"][names.ANNOTATION_NODE] for job in fleet.jobs()}
+        fleet.delete(min(working))  # frees one slot: the planner meets the missing ledger
+        others = set(nodes) - working
+        await eventually(lambda: any(fleet.job_of(name) for name in others), "the free slot is used")
+        assert len(fleet.ledger()) == 2
+        assert len([name for name in nodes[:4] if name in others and fleet.job_of(name)]) == 1
+
+
+async def test_idle_services_write_nothing_but_their_leases(fleet: Fleet) -> None:
+    nodes = fleet.add("node", "node")
+    fleet.add_named(f"odd-{fleet.id}", annotation="maybe")
+    async with fleet.services():
+        await fleet.all_provisioned(nodes)
+        await fleet.quiet()
+        await eventually(lambda: fleet.events(f"odd-{fleet.id}"), "the odd one is answered")
+        mark = fleet.mark()
+        await eventually(lambda: len(_ours(fleet, mark)) >= 6, "six renewals")
+        assert {write["objectRef"]["resource"] for write in _ours(fleet, mark)} == {"leases"}
+
+
+def _is_ours(write: dict[str, Any]) -> bool:
+    return "trellis" in str(write.get("userAgent", ""))
+
+
+def _ours(fleet: Fleet, mark: int) -> list[dict[str, Any]]:
+    return [write for write in fleet.writes(mark) if _is_ours(write)]

@@ -1,0 +1,225 @@
+"""A fleet of simulated nodes and the services that look after it, for one test.
+
+Each test has nodes, namespaces, a cluster name on the bus and leases of its own; what it made is gone at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+import node_watcher.app
+import node_watcher.settings
+import provisioner.app
+import provisioner.settings
+from trellis import names
+from trellis.bus.tail import TailedEvent, tail
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nodes import node_manifest
+from trellis.runtime import LedService
+
+Manifest = dict[str, Any]
+QUICK = {"retry_min": 1, "retry_max": 2, "job_retries": 0}
+
+
+async def eventually(condition: Callable[[], Any], what: str, *, seconds: float = 20) -> Any:
+    """Return the first true value of the condition, looking ten times a second; fail with ``what`` after a while."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.1)
+    return value
+
+
+class Fleet:
+    """Nodes of one test, and what the API server says about them."""
+
+    def __init__(self, info: ClusterInfo, api: Api) -> None:
+        self.info = info
+        self.api = api
+        self.id = f"t{secrets.token_hex(4)}"
+        self.system = f"{self.id}-system"
+        self.installers = f"{self.id}-installers"
+        self._nodes: list[str] = []
+
+    # --- nodes ---
+
+    def add(self, *prefixes: str, opted_in: bool = True) -> list[str]:
+        """Create a node a prefix, ``<prefix>-<test>-<n>``, and return their names."""
+        made = [f"{prefix}-{self.id}-{len(self._nodes) + index}" for index, prefix in enumerate(prefixes)]
+        for name in made:
+            self.add_named(name, opted_in=opted_in)
+        return made
+
+    def add_named(self, name: str, *, opted_in: bool = True, annotation: str = "true") -> None:
+        """Create one node of this very name."""
+        manifest = node_manifest(name)
+        del manifest["metadata"]["labels"]["kubernetes.io/hostname"]  # a label value holds 63 characters, a name 253
+        if opted_in:
+            manifest["metadata"]["annotations"][names.ANNOTATION_OPT_IN] = annotation
+        assert self.api.call("POST", "/api/v1/nodes", manifest)[0] == http.HTTPStatus.CREATED
+        self._nodes.append(name)
+
+    def annotate(self, name: str, value: str | None) -> None:
+        """Set or remove KWasm's annotation, as kubectl does."""
+        self.patch(name, {"metadata": {"annotations": {names.ANNOTATION_OPT_IN: value}}})
+
+    def patch(self, name: str, patch: Manifest, subresource: str = "") -> None:
+        """Merge-patch a node."""
+        status, answer = self.api.call("PATCH", f"/api/v1/nodes/{name}{subresource}", patch)
+        assert status == http.HTTPStatus.OK, answer
+
+    def delete(self, name: str) -> None:
+        """Delete a node."""
+        self.api.call("DELETE", f"/api/v1/nodes/{name}")
+
+    def node(self, name: str) -> Manifest:
+        """Return a node as it is."""
+        status, node = self.api.call("GET", f"/api/v1/nodes/{name}")
+        assert status == http.HTTPStatus.OK, node
+        return node
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Return a node's labels."""
+        return dict(self.node(name)["metadata"].get("labels") or {})
+
+    def annotations(self, name: str) -> dict[str, str]:
+        """Return a node's annotations."""
+        return dict(self.node(name)["metadata"].get("annotations") or {})
+
+    def provisioned(self, name: str) -> bool:
+        """Say whether a node carries KWasm's label."""
+        return self.labels(name).get(names.LABEL_PROVISIONED) == names.provisioned_label_value(name)
+
+    def events(self, name: str) -> dict[str, str]:
+        """Return the messages of a node's Events by reason."""
+        _, found = self.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{name}")
+        return {event["reason"]: event["message"] for event in found.get("items", [])}
+
+    # --- Jobs and ledger ---
+
+    def jobs(self) -> list[Manifest]:
+        """Return the installer Jobs that exist."""
+        _, found = self.api.call("GET", f"/apis/batch/v1/namespaces/{self.installers}/jobs")
+        return list(found.get("items", []))
+
+    def job_of(self, node: str) -> Manifest | None:
+        """Return a node's Job."""
+        return next((job for job in self.jobs() if job["metadata"]["annotations"][names.ANNOTATION_NODE] == node), None)
+
+    def delete_job(self, name: str) -> None:
+        """Delete a Job as kubectl does."""
+        path = f"/apis/batch/v1/namespaces/{self.installers}/jobs/{name}"
+        self.api.call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"})
+
+    def ledger(self) -> dict[str, str]:
+        """Return the rollout ledger's entries by node uid."""
+        _, found = self.api.call("GET", f"/api/v1/namespaces/{self.system}/configmaps/{names.LEDGER}")
+        return dict(found.get("data") or {})
+
+    async def all_provisioned(self, nodes: Iterable[str], *, seconds: float = 25) -> None:
+        """Wait until each of the nodes carries KWasm's label and nothing is left to do."""
+        todo = set(nodes)
+
+        def done() -> bool:
+            todo.difference_update([name for name in todo if self.provisioned(name)])
+            return not todo
+
+        await eventually(done, f"provisioned: {sorted(todo)}", seconds=seconds)
+
+    async def quiet(self) -> None:
+        """Wait until no Job and no slot is left."""
+        await eventually(lambda: not self.jobs() and not self.ledger(), "no Job and no slot left")
+
+    # --- services ---
+
+    def settings(self, **changes: Any) -> dict[str, Any]:
+        """Return the settings of this test's services."""
+        base = {
+            "kubeconfig": Path(self.info.kubeconfig),
+            "nats_url": self.info.nats_url,
+            "cluster": self.id,
+            "namespace": self.system,
+            "installer_namespace": self.installers,
+            "health_port": 0,
+        }
+        return {**base, **QUICK, **changes}
+
+    @contextlib.asynccontextmanager
+    async def services(self, **changes: Any) -> AsyncIterator[list[LedService]]:
+        """Run node_watcher and provisioner in this process for the time of a block."""
+        settings = self.settings(**changes)
+        services = [
+            node_watcher.app.create_app(node_watcher.settings.Settings(**settings)),
+            provisioner.app.create_app(provisioner.settings.Settings(**settings)),
+        ]
+        stop = asyncio.Event()
+        tasks = [asyncio.create_task(service.run(stop), name=service.name) for service in services]
+        try:
+            yield services
+            for task in tasks:
+                assert not task.done(), f"{task.get_name()} ended: {task.exception()}"
+        finally:
+            stop.set()
+            _, late = await asyncio.wait(tasks, timeout=30)
+            for task in asyncio.all_tasks() if late else ():
+                task.print_stack()
+            assert not late, f"did not stop within 30 s: {[task.get_name() for task in late]}"
+            await asyncio.gather(*tasks)
+
+    def environment(self, **changes: Any) -> dict[str, str]:
+        """Return the same settings as environment variables, for services in a process of their own."""
+        return {f"TRELLIS_{key.upper()}": str(value) for key, value in self.settings(**changes).items()}
+
+    async def facts(self, wanted: int, *, seconds: float = 10) -> list[TailedEvent]:
+        """Return the first facts of this test's cluster, in the order they were said."""
+        heard: list[TailedEvent] = []
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                async for event in tail(self.info.nats_url, cluster=self.id, last=10_000):
+                    heard.append(event)
+                    if len(heard) >= wanted:
+                        break
+        return heard
+
+    # --- the API server's own history ---
+
+    def writes(self, since: int = 0) -> list[Manifest]:
+        """Return the audited writes after a mark (see ``mark``) as records."""
+        assert self.info.audit_log is not None
+        with Path(self.info.audit_log).open("rb") as log:
+            log.seek(since)
+            return [orjson.loads(line) for line in log if line.endswith(b"\n")]
+
+    def mark(self) -> int:
+        """Return where the API server's history ends now."""
+        assert self.info.audit_log is not None
+        return Path(self.info.audit_log).stat().st_size
+
+    def clean_up(self) -> None:
+        """Remove what the test made."""
+        for name in self._nodes:
+            self.delete(name)
+        for namespace in (self.system, self.installers):
+            self.api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.fixture
+def fleet(cluster: ClusterInfo, cluster_api: Api) -> Iterable[Fleet]:
+    """A fleet of one test."""
+    made = Fleet(cluster, cluster_api)
+    yield made
+    made.clean_up()
+
+
+__all__ = ["Fleet", "eventually", "fleet"]

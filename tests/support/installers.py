@@ -1,0 +1,87 @@
+"""Simulated installers: kwok stages by which the first part of a node's name says how its installer Jobs end.
+
+``bad-…`` fails with a last log line; ``flaky-…`` fails on the first attempt only; ``hangs-…`` never ends;
+``nopull-…`` cannot pull its image. Every other node's Jobs succeed (kwok's own stages).
+"""
+
+from __future__ import annotations
+
+LAST_LOG_LINE = "cp: cannot create /mnt/node-root/opt/kwasm: Read-only file system"
+
+_STAGE = """
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata:
+  name: installer-{name}
+spec:
+  resourceRef:
+    apiGroup: v1
+    kind: Pod
+  selector:
+    matchExpressions:
+    - key: '.metadata.deletionTimestamp'
+      operator: 'DoesNotExist'
+    - key: '.metadata.labels["kwasm.sh/job"]'
+      operator: 'In'
+      values: ['true']
+    - key: '.status.phase'
+      operator: 'In'
+      values: ['{phase}']
+    - key: '{key}'
+      operator: 'In'
+      values: ['{value}']
+  weight: 1000
+  {delay}
+  next:
+    statusTemplate: |
+      {{{{ $now := Now }}}}
+      {status}
+"""
+
+_FAILED = """phase: Failed
+      containerStatuses:
+      - image: {{ (index .spec.containers 0).image | Quote }}
+        name: {{ (index .spec.containers 0).name | Quote }}
+        ready: false
+        restartCount: 0
+        started: false
+        state:
+          terminated:
+            exitCode: 3
+            reason: Error
+            message: "MESSAGE"
+            finishedAt: {{ $now | Quote }}
+            startedAt: {{ $now | Quote }}
+""".replace("MESSAGE", LAST_LOG_LINE)
+
+_NOT_PULLED = """phase: Pending
+      containerStatuses:
+      - image: {{ (index .spec.containers 0).image | Quote }}
+        name: {{ (index .spec.containers 0).name | Quote }}
+        ready: false
+        restartCount: 0
+        started: false
+        state:
+          waiting:
+            reason: ErrImagePull
+            message: "no such image"
+"""
+_FOR_EVER = "delay: {durationMilliseconds: 3600000}"
+
+
+def _on(prefix: str) -> str:
+    return f'.spec.nodeName | startswith("{prefix}-") | tostring'
+
+
+def _stage(name: str, *, phase: str, key: str, value: str = "true", delay: str = "", status: str) -> str:
+    return _STAGE.format(name=name, phase=phase, key=key, value=value, delay=delay, status=status)
+
+
+_FLAKY = '(.spec.nodeName | startswith("flaky-") | tostring) + .metadata.labels["trellis.dev/attempt"]'
+
+INSTALLER_STAGES = (
+    _stage("bad", phase="Pending", key=_on("bad"), status=_FAILED),
+    _stage("flaky", phase="Pending", key=_FLAKY, value="true1", status=_FAILED),
+    _stage("hangs", phase="Running", key=_on("hangs"), delay=_FOR_EVER, status="phase: Running"),
+    _stage("nopull", phase="Pending", key=_on("nopull"), delay="", status=_NOT_PULLED),
+)
