@@ -66,7 +66,7 @@ def compose(settings: Settings, base: Base) -> Work:
         for name in world.names():
             queue.add(name)
 
-    return Work([nodes, jobs], [queue], list_all, prepare=partial(recall, world, bus))
+    return Work([nodes, jobs], [queue], list_all, world.forget_said, prepare=partial(recall, world, bus))
 
 
 @dataclass(frozen=True, slots=True)

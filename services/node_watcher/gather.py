@@ -36,6 +36,10 @@ class World:
         job = newest(self.jobs.of_uid(node.uid)) if node else None
         return Snapshot(name, node, job, self.said.get(name), self.auto_provision)
 
+    def forget_said(self) -> None:
+        """Let every fact that holds be said again: the stream that heard them is gone."""
+        self.said = {name: Said(said.uid, complained=said.complained) for name, said in self.said.items()}
+
     def names(self) -> set[str]:
         """Return every node name of our concern: those that exist and those something was said of."""
         return set(self.nodes) | set(self.said)

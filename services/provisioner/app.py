@@ -82,7 +82,7 @@ def compose(settings: Settings, base: Base) -> Work:
         label_selector=INSTALLER_JOBS,
     )
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
-    return Work([nodes, jobs], [queue, plans], list_all)
+    return Work([nodes, jobs], [queue, plans], list_all, known.said.clear)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,12 +54,14 @@ class Work:
     """A service's parts for one term.
 
     ``prepare`` runs once the bus is there (or has had its time) and before the first decision; ``list_all`` puts every
-    key of the service's concern into its queues: at the start, on a new stream, every 10 minutes.
+    key of the service's concern into its queues: at the start, on a new stream, every 10 minutes; ``forget_said``
+    comes before it on a new stream, which has heard nothing yet.
     """
 
     informers: Sequence[Informer[Any]]
     queues: Sequence[KeyedQueue[Any]]
     list_all: Callable[[], None]
+    forget_said: Callable[[], None]
     prepare: Callable[[], Awaitable[None]] | None = None
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = field(default=())
 
@@ -128,7 +130,7 @@ class LedService:
         )
         base = Base(self.telemetry, self.health, kube, bus, cluster)
         work = self.compose(base)
-        bus.on_new_stream.append(work.list_all)
+        bus.on_new_stream += [work.forget_said, work.list_all]
         consuming = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
@@ -144,7 +146,7 @@ class LedService:
                 for task in tasks:
                     task.cancel()
         finally:
-            bus.on_new_stream.remove(work.list_all)
+            bus.on_new_stream.clear()
             if self.bus is None:
                 await bus.close()
 
