@@ -18,14 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
-from machine import describe
 
+from machine import describe
 from trellis import names
 from trellis.health import Health
 from trellis.kube.access import Access
@@ -116,7 +116,7 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def process(command: list[str], environment: dict[str, str]) -> Any:
+def process(command: list[str], environment: dict[str, str]) -> Iterator[psutil.Process]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         with log.open("wb") as output:
@@ -255,7 +255,7 @@ async def limited(nodes: int) -> None:
                     lambda: not ours(audit, 0, "jobs", "delete") < nodes, seen, 120, "all Jobs are cleared away"
                 )
                 await asyncio.sleep(5)  # what is said last may still be on its way
-                mark = audit.stat().st_size
+                mark = size(audit)
                 await asyncio.sleep(IDLE_SECONDS)
                 idle = records(audit, mark)
         print(f"Trellis, {nodes} nodes, maxUnavailable {LIMIT} (from the API server's audit log)")
@@ -265,6 +265,10 @@ async def limited(nodes: int) -> None:
         others = [r for r in idle if is_ours(r) and r["objectRef"]["resource"] != "leases"]
         leases = [r for r in idle if is_ours(r) and r["objectRef"]["resource"] == "leases"]
         print(f"  idle for {IDLE_SECONDS} s: lease renewals  {len(leases):8d}, other writes {len(others)}", flush=True)
+
+
+def size(audit: Path) -> int:
+    return audit.stat().st_size
 
 
 def records(audit: Path, since: int) -> list[dict[str, Any]]:
