@@ -184,8 +184,9 @@ async def bus(nats_server: NatsServer) -> Any:
     await bus.close()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
-    world: World, nats_server: NatsServer, bus: Bus
+    world: World, nats_server: NatsServer, bus: Bus, number: signal.Signals
 ) -> None:
     first, second = (NodeGone(name=f"{world.prefix}-{n}", uid="u", resource_version="1") for n in "ab")
     await bus.publish(first, dedup=f"{world.prefix}-1")
@@ -201,7 +202,7 @@ async def test_tail_shows_old_facts_then_new_ones_and_ends_well_on_ctrl_c(
         assert json.loads(await tail.stdout.readline())["data"]["name"] == first.name
         await bus.publish(second, dedup=f"{world.prefix}-2")
         assert json.loads(await tail.stdout.readline())["data"]["name"] == second.name
-        tail.send_signal(signal.SIGINT)
+        tail.send_signal(number)
         out, err = await tail.communicate()
         assert (tail.returncode, out, err) == (0, b"", b"")
     finally:
