@@ -78,7 +78,7 @@ class Reconcile:
     telemetry: Telemetry
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
-        """Bring one node up to date; raises what ``Effects.apply`` raises, for the queue to try again."""
+        """Bring one node up to date; raises KubeError for the queue to try again."""
         observed_ns = self.world.observed_ns.pop(name, None)
         snapshot = self.world.snapshot(name)
         actions = deciding.decide(snapshot)
@@ -93,10 +93,10 @@ class Reconcile:
         ):
             if (current := current_trace()) is not None:
                 self.world.traces[name] = current
-            await self.effects.apply(name, actions)
+            again = await self.effects.apply(name, actions)
         if any(isinstance(action, deciding.SayFact) and isinstance(action.fact, NodeReady) for action in actions):
             self.world.traces.pop(name, None)  # what happens to the node from now on is another story
-        return None
+        return again
 
     def _trace_of(self, snapshot: deciding.Snapshot) -> TraceContext | None:
         """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""

@@ -14,7 +14,7 @@ from typing import assert_never
 from node_watcher.decide import Action, PatchNode, RecordEvent, SayFact
 from node_watcher.gather import World
 from trellis import names
-from trellis.bus.bus import Bus, BusUnavailable
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import NODES
@@ -32,21 +32,21 @@ class Effects:
     recorder: EventRecorder
     world: World
 
-    async def apply(self, name: str, actions: Sequence[Action]) -> None:
+    async def apply(self, name: str, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order.
+
+        Returns the seconds after which a fact that could not be said is to be tried again; None if all is done.
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
-            BusUnavailable: a fact could not be said; everything else was done.
         """
-        unsaid: BusUnavailable | None = None
+        unsaid = False
         for action in actions:
             try:
                 await self._one(name, action)
-            except BusUnavailable as error:
-                unsaid = error
-        if unsaid is not None:
-            raise unsaid
+            except BusUnavailable:
+                unsaid = True  # the bus itself warns of its outage, once
+        return BUS_RETRY_SECONDS if unsaid else None
 
     async def _one(self, name: str, action: Action) -> None:
         match action:

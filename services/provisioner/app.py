@@ -94,7 +94,7 @@ class Reconcile:
     telemetry: Telemetry
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
-        """Bring one node's Jobs up to date; raises what ``Effects.apply`` raises, for the queue to try again."""
+        """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
         snapshot = await self.known.snapshot(name)
         actions = deciding.decide(snapshot)
         if all(isinstance(action, deciding.LookAgain) for action in actions):

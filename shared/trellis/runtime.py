@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from trellis import names
-from trellis.bus.bus import Bus
+from trellis.bus.bus import Bus, Timing
 from trellis.bus.queue import KeyedQueue
 from trellis.health import Health, HealthServer
 from trellis.kube.access import Access
@@ -25,7 +25,7 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.leader import Leader
 from trellis.kube.resources import NAMESPACES
-from trellis.settings import ServiceSettings
+from trellis.settings import ServiceSettings, SettingsError
 from trellis.telemetry import Telemetry, get_logger, process_metrics
 
 RESYNC_SECONDS: Final = 600.0
@@ -33,6 +33,8 @@ INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "priv
 """Pod Security admission: the installer Job mounts the node's root, so its namespace must allow privileged pods."""
 BUS_HEAD_START_SECONDS: Final = 3.0
 """How long the first decisions wait for the bus: without it they could only say again what was said before."""
+PUBLISH_SECONDS: Final = 3.0
+"""How long a run may wait for the bus when an outage begins: writes to Kubernetes come after it in the same run."""
 
 _log = get_logger(__name__)
 T = TypeVar("T")
@@ -126,7 +128,12 @@ class LedService:
     async def _term(self, kube: Kube, cluster: str, stopping: asyncio.Event) -> None:
         """Work as the leader until ``stopping``; everything built here ends here."""
         bus = self.bus or Bus(
-            self.settings.nats_url, cluster=cluster, service=self.name, telemetry=self.telemetry, health=self.health
+            self.settings.nats_url,
+            cluster=cluster,
+            service=self.name,
+            telemetry=self.telemetry,
+            health=self.health,
+            timing=Timing(publish_budget=PUBLISH_SECONDS),
         )
         base = Base(self.telemetry, self.health, kube, bus, cluster)
         work = self.compose(base)
@@ -194,7 +201,7 @@ async def run_services(services: Sequence[LedService], *, health_port: int) -> N
     """Run services in this process until SIGTERM or SIGINT; each as if it were alone.
 
     Raises:
-        SettingsError: the health port cannot be had.
+        SettingsError: the health port cannot be had, or the kubeconfig cannot be used.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -207,6 +214,9 @@ async def run_services(services: Sequence[LedService], *, health_port: int) -> N
         async with asyncio.TaskGroup() as group:
             for service in services:
                 group.create_task(service.run(stop), name=service.name)
+    except* SettingsError as errors:
+        # Each service meets the same mistake; one line is enough.
+        raise errors.exceptions[0] from None
     finally:
         await server.stop()
         for number in (signal.SIGTERM, signal.SIGINT):

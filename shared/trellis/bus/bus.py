@@ -33,6 +33,7 @@ from trellis.health import Health
 from trellis.telemetry import Telemetry, current_trace, get_logger
 
 __all__ = [
+    "BUS_RETRY_SECONDS",
     "Ack",
     "Bus",
     "BusError",
@@ -43,6 +44,9 @@ __all__ = [
     "StreamError",
     "Timing",
 ]
+
+BUS_RETRY_SECONDS: Final = 5.0
+"""When a fact that met an outage is worth another try: while it lasts, a try costs nothing but a look at a flag."""
 
 _log = get_logger(__name__)
 M = TypeVar("M", bound=FactData)
