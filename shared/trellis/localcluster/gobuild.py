@@ -121,7 +121,7 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     work = cache_root() / "build" / f"{product}-{entry.version}"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    log = work.with_suffix(".log")
+    log = work.with_name(f"{work.name}.log")
     log.unlink(missing_ok=True)
     go = Go(go_program(progress), work, log, abort)
 
@@ -131,12 +131,6 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     packages = {tool: f"{entry.module}/{recipe.packages[tool]}" for tool in targets}
     go.run(["get", "-tool", *(f"{package}@v{entry.version}" for package in packages.values())])
 
-    compiled: list[str] = []
-
-    def heard(line: str) -> None:
-        compiled.append(line)
-        progress.note(step, f"compiling {line}")
-
     major, minor, _ = entry.version.split(".")
     variables = " ".join(
         f"-X {name}={value.format(version=entry.version, major=major, minor=minor)}"
@@ -145,7 +139,7 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     (work / "out").mkdir()
     # All of a product in one command: what its programs share is compiled once. -v names each package compiled.
     flags = ["-mod=mod", "-trimpath", "-v", "-ldflags", f"-s -w {variables}", "-o", f"{work / 'out'}{os.sep}"]
-    go.run(["build", *flags, *packages.values()], heard)
+    go.run(["build", *flags, *packages.values()], lambda line: progress.note(step, f"compiling {line}"))
     for tool, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         (work / "out" / packages[tool].rpartition("/")[2]).replace(target)

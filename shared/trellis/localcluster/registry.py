@@ -33,7 +33,7 @@ def unique_name() -> str:
 
 def names() -> list[str]:
     """Return the names of all clusters of this user, complete or not."""
-    return sorted(path.name for path in clusters_root().glob("*") if path.is_dir())
+    return sorted(path.name for path in clusters_root().glob("*") if path.is_dir() and path.name[0] != ".")
 
 
 def claim(name: str, *, owned: bool, audit: bool) -> tuple[Layout, ClusterState, Guard | None]:
@@ -53,9 +53,17 @@ def claim(name: str, *, owned: bool, audit: bool) -> tuple[Layout, ClusterState,
                 raise LocalClusterError(f"cluster '{name}' exists already: choose another name, or take it down first")
             return layout, state, None
         state = ClusterState(name=name, token=secrets.token_hex(16), starter=current(), owned=owned, audit=audit)
-        layout.root.mkdir(mode=0o700)
-        save(layout, state)
-        return layout, state, guard(layout.root, state.token, _lock_file())
+        return layout, state, _make(layout, state)
+
+
+def _make(layout: Layout, state: ClusterState) -> Guard:
+    """Make the directory with its state, whole from the first moment, when someone already watches over it."""
+    watcher = guard(layout.root, state.token, _lock_file())
+    staging = Layout(layout.root.with_name(f".{state.token}"))
+    staging.root.mkdir(mode=0o700)
+    save(staging, state)
+    staging.root.rename(layout.root)
+    return watcher
 
 
 def settle(layout: Layout) -> ClusterState | None:

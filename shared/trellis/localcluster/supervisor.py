@@ -59,12 +59,13 @@ def main(directory: Path, token: str, lock: Path | None) -> None:
     """Wait for the owner's byte or its end; clean up in the second case.
 
     With a lock, others may meanwhile have removed the directory and made another of the same name: under the lock it
-    is removed only if its state still has the token.
+    is removed only if its state still has the token. Before it has its name the directory is called ``.<token>``.
     """
     if os.read(sys.stdin.fileno(), 1):
         return
     sweep(token)
     with FileLock(lock) if lock is not None else contextlib.nullcontext():
+        shutil.rmtree(directory.with_name(f".{token}"), ignore_errors=True)
         state = directory / "state.json"
         if lock is None or (state.exists() and token in state.read_text(encoding="utf-8")):
             shutil.rmtree(directory, ignore_errors=True)

@@ -72,7 +72,7 @@ def test_a_killed_up_leaves_nothing(until: str) -> None:
     process, layout, token = start_up(until)
     process.kill()
     finish(process)
-    eventually(lambda: not layout.root.exists())
+    eventually(lambda: list(layout.root.parent.iterdir()) == [layout.root.parent / ".lock"])
     assert marked(token) == []
 
 

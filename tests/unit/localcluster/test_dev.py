@@ -1,0 +1,55 @@
+"""The command line of `trellis dev`, as far as it needs no cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trellis_bundle.dev import app
+
+WITHOUT_EXTRA = """
+import sys
+for name in ("psutil", "filelock", "yaml", "cryptography"):
+    sys.modules[name] = None
+from trellis_bundle.dev import app
+app()
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("option", ["--wadm", "--real-node"])
+def test_what_is_planned_is_refused_in_one_line(option: str) -> None:
+    result = CliRunner().invoke(app, ["up", option])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"not yet: {option} ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_name_that_cannot_be_is_refused_with_the_rule() -> None:
+    result = CliRunner().invoke(app, ["down", "--name", "../else"])
+    assert result.exit_code == 1
+    assert "'../else' cannot be the name of a cluster" in result.stderr
+
+
+def test_without_clusters_status_is_an_empty_list_and_down_says_so() -> None:
+    assert json.loads(CliRunner().invoke(app, ["status", "--json"]).stdout) == []
+    assert "there is no cluster 'default'" in CliRunner().invoke(app, ["down"]).stdout
+
+
+def test_without_the_extra_the_commands_say_what_to_install() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRA, "status"], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 1
+    assert "pip install 'trellis-wasm[local]'" in answer.stderr
+    assert "Traceback" not in answer.stderr
