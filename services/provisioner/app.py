@@ -28,7 +28,7 @@ from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, vie
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger, setup, trace_from
 
-WORKERS: Final = 16
+WORKERS: Final = 32
 PLAN: Final = "plan"
 PLAN_DELAY_SECONDS: Final = 0.05
 """A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""

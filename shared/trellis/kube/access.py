@@ -8,6 +8,7 @@ Invariant: no secret in any message.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,10 +149,18 @@ def _source(access: Access) -> str | None:
 
 
 def _proxy_for(host: str) -> str | None:
+    """Return the proxy the environment asks for; as with kubectl none for this very machine."""
     parts = urlsplit(host)
-    if proxy_bypass(parts.hostname or ""):
+    if proxy_bypass(parts.hostname or "") or _is_loopback(parts.hostname or ""):
         return None
     return getproxies().get(parts.scheme)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _why(error: BaseException) -> str:

@@ -49,6 +49,7 @@ class Wanted:
     audit: bool = False
     kwok_stages: tuple[str, ...] = ()
     owned: bool = False
+    quick_jobs: bool = True
 
     @property
     def components(self) -> set[str]:
@@ -90,7 +91,9 @@ def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tupl
     """
     programs = prepare([*(tool for tool in PORTS if tool in wanted.components), "kubectl"], progress, abort)
     stages = merge(ensure_stages(progress, abort), wanted.kwok_stages)
-    layout, state, watcher = registry.claim(wanted.name, owned=wanted.owned, audit=wanted.audit)
+    layout, state, watcher = registry.claim(
+        wanted.name, owned=wanted.owned, audit=wanted.audit, quick_jobs=wanted.quick_jobs
+    )
     try:
         with FileLock(layout.root / "lock"):
             _link(layout, programs)

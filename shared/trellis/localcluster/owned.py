@@ -21,21 +21,24 @@ from trellis.localcluster.state import ClusterInfo, ClusterState, describe
 
 
 @contextlib.asynccontextmanager
-async def local_cluster(
+async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     name: str | None = None,
     *,
     nodes: int = 0,
     jaeger: bool = False,
     audit: bool = False,
     kwok_stages: Sequence[str] = (),
+    quick_jobs: bool = True,
     progress: Progress | None = None,
 ) -> AsyncIterator[ClusterInfo]:
     """Have a cluster for the time of a block, under a name of its own unless one is given.
 
     Cancelling while it starts ends the start and removes what there is before the cancellation goes on. Errors as of
-    `up`, and LocalClusterError if a cluster of that name exists.
+    `up`, and LocalClusterError if a cluster of that name exists. ``quick_jobs`` False leaves the controller manager the
+    client limits it has in any cluster: 1,000 Jobs then take it four minutes.
     """
-    wanted = Wanted(check_name(name or unique_name()), nodes, jaeger, audit, tuple(kwok_stages), owned=True)
+    stages = tuple(kwok_stages)
+    wanted = Wanted(check_name(name or unique_name()), nodes, jaeger, audit, stages, owned=True, quick_jobs=quick_jobs)
     abort = threading.Event()
     starting = asyncio.create_task(asyncio.to_thread(bring_up, wanted, progress or Quiet(), abort))
     try:

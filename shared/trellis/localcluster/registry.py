@@ -36,7 +36,7 @@ def names() -> list[str]:
     return sorted(path.name for path in clusters_root().glob("*") if path.is_dir() and path.name[0] != ".")
 
 
-def claim(name: str, *, owned: bool, audit: bool) -> tuple[Layout, ClusterState, Guard | None]:
+def claim(name: str, *, owned: bool, audit: bool, quick_jobs: bool = True) -> tuple[Layout, ClusterState, Guard | None]:
     """Return the cluster of that name, or make its directory and have a supervisor watch over it.
 
     The guard is there only for a new one. ``owned``: it must be new.
@@ -52,7 +52,8 @@ def claim(name: str, *, owned: bool, audit: bool) -> tuple[Layout, ClusterState,
             if owned:
                 raise LocalClusterError(f"cluster '{name}' exists already: choose another name, or take it down first")
             return layout, state, None
-        state = ClusterState(name=name, token=secrets.token_hex(16), starter=current(), owned=owned, audit=audit)
+        token = secrets.token_hex(16)
+        state = ClusterState(name=name, token=token, starter=current(), owned=owned, audit=audit, quick_jobs=quick_jobs)
         return layout, state, _make(layout, state)
 
 

@@ -105,7 +105,9 @@ class Starter:
     def _start_once(self, tool: str) -> None:
         log = self._layout.log(tool)
         position = log.stat().st_size if log.exists() else 0
-        argv = command(tool, self._layout, self._state.ports, audit=self._state.audit)
+        argv = command(
+            tool, self._layout, self._state.ports, audit=self._state.audit, quick_jobs=self._state.quick_jobs
+        )
         process = spawn(argv, log=log, token=self._state.token)
         self._state.processes[tool] = process
         save(self._layout, self._state)

@@ -39,6 +39,7 @@ class ClusterState(BaseModel):
     owned: bool = False
     complete: bool = False
     audit: bool = False
+    quick_jobs: bool = True
     ports: dict[str, int] = Field(default_factory=dict)
     processes: dict[str, ProcessRecord] = Field(default_factory=dict)
 

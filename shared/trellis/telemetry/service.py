@@ -17,6 +17,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import Tracer
 
 from trellis.telemetry.export import ReportingExporter, otlp_processor
@@ -118,8 +119,11 @@ def setup(
     }
     if cluster is not None:
         attributes["k8s.cluster.name"] = cluster
+    # Spans nobody gets are not recorded; ids are made and handed on all the same, for logs and for others' spans.
+    # None: the SDK's default, which follows OTEL_TRACES_SAMPLER.
+    sampler = None if otlp_endpoint or span_exporters else ALWAYS_OFF
     # Without the exit handler: shutdown() is ours to call, and the SDK's may take 30 s.
-    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
+    provider = TracerProvider(sampler, Resource.create(attributes), shutdown_on_exit=False)
     exporter = None
     if otlp_endpoint:
         processor, exporter = otlp_processor(otlp_endpoint)

@@ -80,3 +80,13 @@ async def test_shutdown_may_be_called_again() -> None:
     telemetry = setup("node_watcher")
     await telemetry.shutdown()
     await telemetry.shutdown()
+
+
+async def test_without_anyone_to_get_them_spans_are_not_recorded_but_their_ids_are_handed_on() -> None:
+    telemetry = setup("some_service")
+    with telemetry.tracer.start_as_current_span("work") as span:
+        assert not span.is_recording()
+        trace = current_trace()
+        assert trace is not None
+        assert trace.traceparent.endswith("-00") or trace.traceparent.endswith("-02")
+    await telemetry.shutdown()
