@@ -122,6 +122,8 @@ class Keeper:
         """Consume no more. Does not wait for a look that is under way: its server may be frozen."""
         self._consuming = False
         await self._pause()
+        for subscription in self.subscriptions:
+            subscription.let_go()
 
     async def settle(self) -> None:
         """Make things as they should be, as far as that is possible now."""

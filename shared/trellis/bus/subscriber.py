@@ -148,6 +148,10 @@ class Subscription(Generic[M]):
         for task in subscriber.tasks:
             task.cancel()
 
+    def let_go(self) -> None:
+        """Report no message as worked on any more: whoever consumes next is to get it, though it is still held here."""
+        self._open.clear()
+
     async def keep_alive(self) -> None:
         """Say of every message that is still worked on that it is: deliveries count crashes, not patience."""
         for ack in list(self._open):

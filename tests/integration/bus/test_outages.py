@@ -237,6 +237,16 @@ async def test_whoever_stopped_hears_nothing_and_the_follower_hears_everything(b
     assert second.names == ["b", "c", "d"]
 
 
+async def test_whoever_stopped_holds_nothing_back_from_the_follower(buses: Buses) -> None:
+    first, second = Listener(acknowledge=False), Listener()
+    leader = await buses.consuming(first)
+    await leader.publish(opted_out("in work"), dedup=f"{buses.cluster}/1")
+    await eventually(lambda: first.names == ["in work"])
+    await leader.stop()
+    await buses.consuming(second)
+    await eventually(lambda: second.names == ["in work"])
+
+
 async def test_started_while_the_bus_is_away_it_consumes_later_and_has_everything_listed(
     buses: Buses, nats_server: NatsServer
 ) -> None:
