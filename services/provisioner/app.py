@@ -130,6 +130,7 @@ class Planner:
     async def run(self, _: str, trace: TraceContext | None) -> float | None:
         """Plan once; raises KubeError when the ledger could not be written, for the queue to try again."""
         del trace
+        just_read = self.known.ledger is None
         world = await self.known.world()
         outcome = plan(world)
         for node in (*outcome.claimed, *outcome.waiting):
@@ -147,6 +148,8 @@ class Planner:
                 await self.effects.write_ledger(outcome)
                 if outcome.ledger.halted != world.ledger.halted:
                     await self.effects.tell_rollout(outcome, world.ledger.halted)
-            for node in outcome.claimed:
-                self.nodes.add(node.name)
+        # A slot that a former leader gave, and whose Job it did not live to make, is known to nobody else.
+        begin = [node for node in world.nodes if node.uid in outcome.ledger.entries] if just_read else outcome.claimed
+        for node in begin:
+            self.nodes.add(node.name)
         return outcome.wake_in

@@ -32,7 +32,7 @@ Manifest = dict[str, Any]
 QUICK = {"retry_min": 1, "retry_max": 2, "job_retries": 0}
 
 
-async def eventually(condition: Callable[[], Any], what: str, *, seconds: float = 20) -> Any:
+async def eventually(condition: Callable[[], Any], what: object, *, seconds: float = 20) -> Any:
     """Return the first true value of the condition, looking ten times a second; fail with ``what`` after a while."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -135,7 +135,7 @@ class Fleet:
             todo.difference_update([name for name in todo if self.provisioned(name)])
             return not todo
 
-        await eventually(done, f"provisioned: {sorted(todo)}", seconds=seconds)
+        await eventually(done, todo, seconds=seconds)
 
     async def quiet(self) -> None:
         """Wait until no Job and no slot is left."""

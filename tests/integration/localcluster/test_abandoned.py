@@ -124,8 +124,8 @@ def test_a_cluster_dies_with_its_owner() -> None:
 def test_a_failing_component_is_named_with_the_end_of_its_log_and_nothing_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(tool: str, layout: Layout, ports: dict[str, int], *, audit: bool) -> list[str]:
-        argv = command(tool, layout, ports, audit=audit)
+    def broken(tool: str, layout: Layout, ports: dict[str, int], **how: bool) -> list[str]:
+        argv = command(tool, layout, ports, **how)
         return [*argv, "--no-such-flag"] if tool == "kube-apiserver" else argv
 
     monkeypatch.setattr("trellis.localcluster.start.command", broken)

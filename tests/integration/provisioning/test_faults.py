@@ -53,12 +53,12 @@ async def test_a_process_killed_in_mid_rollout_loses_nothing_and_repeats_no_job(
     for wanted in (3, 6):
         async with process(fleet, max_unavailable="2") as running:
             await eventually(
-                lambda wanted=wanted: sum(map(fleet.provisioned, nodes)) >= wanted, f"{wanted} nodes", seconds=40
+                lambda wanted=wanted: sum(map(fleet.provisioned, nodes)) >= wanted, f"{wanted} nodes", seconds=60
             )
             running.send_signal(signal.SIGKILL)
             await running.wait()
     async with process(fleet, max_unavailable="2"):
-        await fleet.all_provisioned(nodes, seconds=40)
+        await fleet.all_provisioned(nodes, seconds=90)
         await fleet.quiet()
     made = created_jobs(fleet, mark)
     assert len(made) == len(set(made)) == len(nodes)

@@ -1,0 +1,152 @@
+"""The provisioner's reads and writes against the API server in memory: what a failed pod says, who wrote the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from provisioner.app import PLAN, Planner
+from provisioner.apply import Effects
+from provisioner.decide import DeleteJob, InstallerState, JudgeFailed, Reason, SayFact
+from provisioner.gather import Known
+from provisioner.plan import Entry, Ledger, Plan
+from provisioner.resources import make_ledger
+from provisioner.settings import Settings
+from trellis import names
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.queue import KeyedQueue
+from trellis.events.envelope import FactData
+from trellis.events.provision import ProvisionSucceeded
+from trellis.kube.errors import Conflict
+from trellis.kube.fake import FakeKube
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import CONFIGMAPS, JOBS, NAMESPACES, PODS
+from trellis.provisioning import JobState, JobView, view_job
+from trellis.telemetry import Metrics, setup
+from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
+
+NS = "trellis-installers"
+
+
+class SilentBus:
+    """A bus that is away."""
+
+    def __init__(self) -> None:
+        self.connected = asyncio.Event()
+
+    async def publish(self, fact: FactData, *, dedup: str) -> None:
+        raise BusUnavailable(f"{type(fact).__name__} {dedup}: away")
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    made = FakeKube(telemetry=setup("test", metrics=Metrics()))
+    for name in (NS, "trellis-system"):
+        made.put(NAMESPACES, {"metadata": {"name": name}})
+    return made
+
+
+@pytest.fixture
+def known(kube: FakeKube) -> Known:
+    return Known(kube, cast("Bus", SilentBus()), Settings(), {})
+
+
+@pytest.fixture
+def effects(kube: FakeKube, known: Known) -> Effects:
+    recorder = EventRecorder(kube, component="test")
+    return Effects(kube, known.bus, recorder, known, setup("test", metrics=Metrics()))
+
+
+def pod(job: str, **status: object) -> dict[str, object]:
+    labels = {"batch.kubernetes.io/job-name": job}
+    return {"metadata": {"name": f"{job}-x", "namespace": NS, "labels": labels}, "status": status}
+
+
+def job_in(kube: FakeKube) -> JobView:
+    labels = {names.LABEL_NODE_UID: "uid-node-1", names.LABEL_DIGEST: DIGEST}
+    annotations = {names.ANNOTATION_NODE: "node-1"}
+    metadata = {"name": "node-1-job", "namespace": NS, "labels": labels, "annotations": annotations}
+    return view_job(kube.put(JOBS, {"metadata": metadata}))
+
+
+FAILED = {"containerStatuses": [{"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}
+
+
+async def test_without_a_termination_message_the_log_itself_is_read(kube: FakeKube, known: Known) -> None:
+    kube.put(PODS, pod("node-1-job", **FAILED))
+    kube.put_log(NS, "node-1-job-x", names.JOB_CONTAINER, "line one\nno space left on device\n")
+    known.jobs.change(None, a_job(a_node(), JobState.FAILED))
+    known.nodes = {"node-1": a_node()}
+    snapshot = await known.snapshot("node-1")
+    assert snapshot.installer == InstallerState(
+        terminated="exit code 1 (Error)", log_tail="line one\nno space left on device\n"
+    )
+
+
+async def test_a_log_that_cannot_be_read_leaves_the_pods_own_words(kube: FakeKube, known: Known) -> None:
+    kube.put(PODS, pod("node-1-job", **FAILED))
+    kube.fail_next(5, when=lambda request: "log" in str(request))
+    known.jobs.change(None, a_job(a_node(), JobState.FAILED))
+    known.nodes = {"node-1": a_node()}
+    snapshot = await known.snapshot("node-1")
+    assert snapshot.installer == InstallerState(terminated="exit code 1 (Error)")
+
+
+async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
+    kube: FakeKube, known: Known, effects: Effects
+) -> None:
+    await known.world()
+    mine = Plan(Ledger({"uid-a": Entry(DIGEST, 1, 5)}))
+    await effects.write_ledger(mine)
+    found = kube.objects(CONFIGMAPS)[-1]
+    kube.put(CONFIGMAPS, {**found, "data": {"uid-b": f"{DIGEST}/1/6"}})
+    with pytest.raises(Conflict):
+        await effects.write_ledger(Plan(Ledger({})))
+    world = await known.world()
+    assert set(world.ledger.entries) == {"uid-b"}
+
+
+async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid(
+    kube: FakeKube, effects: Effects
+) -> None:
+    job = job_in(kube)
+    about = {"node": "node-1", "node_uid": "uid-node-1", "digest": DIGEST, "attempt": 1, "job": f"{NS}/{job.name}"}
+    said = SayFact(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
+    again = await effects.apply(
+        [said, JudgeFailed(job, Reason.HANDLER_MISSING, "why"), DeleteJob(job, Reason.PROVED, foreground=False)]
+    )
+    assert again == BUS_RETRY_SECONDS
+    [left] = kube.objects(JOBS)
+    assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
+
+
+async def test_a_job_that_is_gone_already_needs_no_deleting(kube: FakeKube, effects: Effects) -> None:
+    job = job_in(kube)
+    kube.remove(JOBS, job.name, NS)
+    assert await effects.apply([DeleteJob(job, Reason.PROVED, foreground=False)]) is None
+
+
+class Keys:
+    """A queue that only notes its keys."""
+
+    def __init__(self) -> None:
+        self.added: list[str] = []
+
+    def add(self, key: str) -> None:
+        self.added.append(key)
+
+
+async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(
+    kube: FakeKube, known: Known, effects: Effects
+) -> None:
+    known.nodes = {"node-1": opted_in(a_node())}
+    left = Ledger({"uid-node-1": Entry(known.digest, 1, 5)})
+    kube.put(CONFIGMAPS, make_ledger("trellis-system", left, None))
+    nodes = Keys()
+    planner = Planner(known, effects, effects.telemetry, cast("KeyedQueue[str]", nodes))
+    await planner.run(PLAN, None)
+    assert nodes.added == ["node-1"]
+    await planner.run(PLAN, None)
+    assert nodes.added == ["node-1"]  # it is enough to say so once per reading
