@@ -45,7 +45,8 @@ test-e2e: install ## What needs more tools than `make test`
 	@$(BIN)/python tests/e2e/run.py
 
 bench: install ## Every benchmark, printed with the machine it ran on
-	@$(BIN)/python bench/provision.py
+	@$(BIN)/python bench/provision.py $(ARGS)
+	@$(BIN)/python bench/bus.py
 
 generate: install ## Write the generated files (event schemas)
 	@$(BIN)/python -m trellis.events.generate deploy/events

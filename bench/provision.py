@@ -252,12 +252,15 @@ async def limited(nodes: int) -> None:
                 await asyncio.sleep(IDLE_SECONDS)
                 idle = records(audit, mark)
         print(f"Trellis, {nodes} nodes, maxUnavailable {LIMIT} (from the API server's audit log)")
-        print(f"  most nodes in work at a time   {most_in_work(records(audit, 0)):8d}")
+        most = most_in_work(records(audit, 0))
+        print(f"  most nodes in work at a time   {most:8d}")
         print(f"  all nodes labelled after       {took:8.2f} s")
         print(f"  writes by Trellis, in all      {len([r for r in records(audit, 0) if is_ours(r)]):8d}")
         others = [r for r in idle if is_ours(r) and r["objectRef"]["resource"] != "leases"]
         leases = [r for r in idle if is_ours(r) and r["objectRef"]["resource"] == "leases"]
         print(f"  idle for {IDLE_SECONDS} s: lease renewals  {len(leases):8d}, other writes {len(others)}", flush=True)
+        if most > LIMIT or others:
+            raise SystemExit("the limit or the silence was broken")
 
 
 def size(audit: Path) -> int:
