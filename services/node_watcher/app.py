@@ -83,6 +83,8 @@ class Reconcile:
         snapshot = self.world.snapshot(name)
         actions = deciding.decide(snapshot)
         if not actions:
+            if snapshot.node is None:
+                self.world.forget(name)
             return None
         parent = self._trace_of(snapshot) or trace
         with self.telemetry.tracer.start_as_current_span(

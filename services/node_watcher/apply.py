@@ -52,7 +52,7 @@ class Effects:
         match action:
             case SayFact():
                 await self.bus.publish(action.fact, dedup=action.dedup)
-                self.world.said[name] = action.then
+                self.world.remember(name, action.then)
             case PatchNode():
                 await self.kube.json_patch(
                     NODES, name, list(action.ops), field_manager=names.FIELD_MANAGER_NODE_WATCHER
@@ -66,6 +66,6 @@ class Effects:
                     message=action.message,
                 )
                 if action.then is not None:
-                    self.world.said[name] = action.then
+                    self.world.remember(name, action.then)
             case _:
                 assert_never(action)

@@ -40,7 +40,6 @@ class Said:
     uid: str
     opted_in: bool | None = None
     ready: str | None = None
-    gone: bool = False
     complained: str | None = None
 
 
@@ -57,11 +56,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class SayFact:
-    """Publish a fact, then remember ``then`` as what was said of this node name."""
+    """Publish a fact, then remember ``then`` as what was said of this node name; None forgets it."""
 
     fact: FactData
     dedup: str
-    then: Said
+    then: Said | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +111,10 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 def _gone(name: str, said: Said | None) -> list[Action]:
     """A Node that had opted in is no more."""
-    if said is None or said.gone or not said.opted_in:
+    if said is None or not said.opted_in:
         return []
     fact = NodeGone(name=name, uid=said.uid, resource_version="")
-    return [SayFact(fact, f"{said.uid}.gone", replace(said, gone=True, opted_in=None, ready=None))]
+    return [SayFact(fact, f"{said.uid}.gone", None)]
 
 
 def _replaced(node: NodeView, said: Said) -> list[Action]:
@@ -131,7 +130,7 @@ def _opted_in(node: NodeView, said: Said | None, job: JobView | None) -> list[Ac
     actions: list[Action] = []
     said = said or Said(node.uid)
     if not said.opted_in:
-        said = replace(said, opted_in=True, gone=False, complained=None)
+        said = replace(said, opted_in=True, complained=None)
         actions.append(SayFact(_opted_in_fact(node), f"{node.uid}.{node.resource_version}.opted_in", said))
     proof = proof_of(job, node) if job else None
     if job and proof and node.marked_digest != job.digest:

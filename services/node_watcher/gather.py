@@ -36,6 +36,18 @@ class World:
         job = newest(self.jobs.of_uid(node.uid)) if node else None
         return Snapshot(name, node, job, self.said.get(name), self.auto_provision)
 
+    def remember(self, name: str, said: Said | None) -> None:
+        """Note what has been said of a node name; None forgets it, as node names come and go by the thousand."""
+        if said is None:
+            self.said.pop(name, None)
+        else:
+            self.said[name] = said
+
+    def forget(self, name: str) -> None:
+        """Drop all that is held of a node name that is no more and of which nothing is left to say."""
+        for held in (self.said, self.traces, self.observed_ns):
+            held.pop(name, None)
+
     def forget_said(self) -> None:
         """Let every fact that holds be said again: the stream that heard them is gone."""
         self.said = {name: Said(said.uid, complained=said.complained) for name, said in self.said.items()}
@@ -52,10 +64,10 @@ async def recall(world: World, bus: Bus) -> None:
     """
     facts = [fact async for fact in bus.last_facts(NODE_FACTS)]
     for fact in facts:
-        world.said[fact.name] = said_after(world.said.get(fact.name), fact)
+        world.remember(fact.name, said_after(world.said.get(fact.name), fact))
 
 
-def said_after(said: Said | None, fact: NodeFact) -> Said:
+def said_after(said: Said | None, fact: NodeFact) -> Said | None:
     """Return what has been said once this fact is added, facts coming in the order they were said."""
     ready = said.ready if said and said.uid == fact.uid else None
     match fact:
@@ -64,7 +76,7 @@ def said_after(said: Said | None, fact: NodeFact) -> Said:
         case NodeOptedOut():
             return Said(fact.uid, opted_in=False)
         case NodeGone():
-            return Said(fact.uid, gone=True)
+            return None
         case NodeReady(digest=digest):
             return Said(fact.uid, opted_in=True, ready=digest)
         case _:

@@ -33,6 +33,8 @@ INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "priv
 """Pod Security admission: the installer Job mounts the node's root, so its namespace must allow privileged pods."""
 BUS_HEAD_START_SECONDS: Final = 3.0
 """How long the first decisions wait for the bus: without it they could only say again what was said before."""
+PREPARE_SECONDS: Final = 15.0
+"""How long reading back what was said may take: some 2 s for 5,000 nodes."""
 PUBLISH_SECONDS: Final = 3.0
 """How long a run may wait for the bus when an outage begins: writes to Kubernetes come after it in the same run."""
 
@@ -172,7 +174,8 @@ async def _decide(work: Work, consuming: asyncio.Event) -> None:
     try:
         async with asyncio.timeout(BUS_HEAD_START_SECONDS):
             await consuming.wait()
-            if work.prepare is not None:
+        if work.prepare is not None:
+            async with asyncio.timeout(PREPARE_SECONDS):
                 await work.prepare()
     except TimeoutError:
         _log.warning("deciding without the bus: what it has heard already will be said again when it is back")

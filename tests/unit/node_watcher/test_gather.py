@@ -1,0 +1,47 @@
+"""What a new leader takes from the bus: what was said of each node, and nothing more."""
+
+from __future__ import annotations
+
+import pytest
+
+from node_watcher.decide import Said
+from node_watcher.gather import World, said_after
+from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+
+ABOUT = {"name": "n1", "uid": "u1", "resource_version": "5"}
+OPTED_IN = NodeOptedIn(**ABOUT, architecture="amd64", operating_system="linux", runtime_version="", by="Annotation")
+READY = NodeReady(**ABOUT, digest="d1", verified="job")
+
+
+@pytest.mark.parametrize(
+    ("before", "fact", "after"),
+    [
+        pytest.param(None, OPTED_IN, Said("u1", opted_in=True), id="opted in"),
+        pytest.param(Said("u1", opted_in=True), READY, Said("u1", opted_in=True, ready="d1"), id="ready"),
+        pytest.param(Said("u1", ready="d1"), OPTED_IN, Said("u1", opted_in=True, ready="d1"), id="said again"),
+        pytest.param(Said("u0", ready="d1"), OPTED_IN, Said("u1", opted_in=True), id="another node of that name"),
+        pytest.param(Said("u1", opted_in=True), NodeOptedOut(**ABOUT), Said("u1", opted_in=False), id="opted out"),
+        pytest.param(Said("u0"), NodeReplaced(**ABOUT, former_uid="u0"), Said("u1"), id="replaced"),
+        pytest.param(Said("u1", opted_in=True), NodeGone(**ABOUT), None, id="gone"),
+    ],
+)
+def test_what_was_said_after_a_fact(before: Said | None, fact: NodeFact, after: Said | None) -> None:
+    assert said_after(before, fact) == after
+
+
+def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
+    world = World(nodes={}, auto_provision=False)
+    for index in range(100):
+        world.remember(f"n{index}", Said(f"u{index}", opted_in=True))
+        world.observed_ns[f"n{index}"] = 1
+        world.remember(f"n{index}", None)
+        world.forget(f"n{index}")
+    assert world.names() == set()
+    assert not world.observed_ns
+
+
+def test_on_a_new_stream_everything_is_said_again_but_people_are_not_scolded_twice() -> None:
+    world = World(nodes={}, auto_provision=False)
+    world.remember("n1", Said("u1", opted_in=True, ready="d1", complained="maybe"))
+    world.forget_said()
+    assert world.said["n1"] == Said("u1", complained="maybe")
