@@ -21,7 +21,9 @@ from trellis.bus.bus import Bus, Timing
 from trellis.bus.queue import KeyedQueue
 from trellis.health import Health, HealthServer
 from trellis.kube.access import Access
+from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.informer import Informer
 from trellis.kube.leader import Leader
 from trellis.kube.resources import NAMESPACES
@@ -34,7 +36,7 @@ INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "priv
 BUS_HEAD_START_SECONDS: Final = 3.0
 """How long the first decisions wait for the bus: without it they could only say again what was said before."""
 PREPARE_SECONDS: Final = 15.0
-"""How long reading back what was said may take: some 2 s for 5,000 nodes."""
+"""How long reading back what was said may take, before it is said again instead."""
 PUBLISH_SECONDS: Final = 3.0
 """How long a run may wait for the bus when an outage begins: writes to Kubernetes come after it in the same run."""
 
@@ -118,10 +120,28 @@ class LedService:
             await self.telemetry.shutdown()
 
     async def _cluster(self, kube: Kube) -> str:
-        """Wait for the API server, see to the namespaces, return the cluster's name on the bus."""
-        await kube.wait_available()
+        """Return the cluster's name on the bus once the API server is there and lets us in, however long that takes."""
+        backoff = Backoff()
+        warned = False
+        while True:
+            await kube.wait_available()
+            try:
+                return await self._arrive(kube)
+            except KubeError as error:
+                self.health.not_ready("kubernetes", str(error))
+                if not warned:
+                    _log.warning("Kubernetes does not let this service begin, trying on", error=str(error))
+                warned = True
+                await asyncio.sleep(backoff.next())
+
+    async def _arrive(self, kube: Kube) -> str:
+        """See to the namespaces and return the cluster's name on the bus."""
         for name, labels in self.namespaces.items():
-            await kube.ensure_namespace(name, labels)
+            try:
+                await kube.ensure_namespace(name, labels)
+            except Forbidden as error:
+                # An account that may not look at namespaces can work in one that is there.
+                _log.info("namespace is taken to exist", namespace=name, error=str(error))
         if self.settings.cluster:
             return self.settings.cluster
         system = await kube.get(NAMESPACES, "kube-system")

@@ -1,0 +1,70 @@
+"""How a service begins where the API server does not make it easy."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import NAMESPACES
+from trellis.kube.transport import HttpRequest, Reply
+from trellis.runtime import Base, LedService, Work, run_services
+from trellis.settings import ServiceSettings, SettingsError
+from trellis.telemetry import Metrics, setup
+
+
+def service(kube: FakeKube | None, **settings: object) -> LedService:
+    def compose(_: Base) -> Work:
+        raise AssertionError("nothing is composed before the lease is held")
+
+    return LedService(
+        name="tested",
+        settings=ServiceSettings.model_validate(settings),
+        telemetry=setup("tested", metrics=Metrics()),
+        compose=compose,
+        namespaces={"trellis-system": {}, "other": {"a": "b"}},
+        kube=kube,
+    )
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    return FakeKube(telemetry=setup("tested", metrics=Metrics()))
+
+
+async def test_missing_namespaces_are_made_and_the_cluster_is_named_after_kube_system(kube: FakeKube) -> None:
+    name = await service(kube)._cluster(kube)
+    system = await kube.get(NAMESPACES, "kube-system")
+    assert name == system["metadata"]["uid"][:8]
+    assert (await kube.get(NAMESPACES, "other"))["metadata"]["labels"]["a"] == "b"
+
+
+async def test_an_account_that_may_not_see_namespaces_takes_them_to_exist(kube: FakeKube) -> None:
+    kube.answer_next(
+        9, lambda _: status_reply(403, "Forbidden", "not for you"), when=lambda request: "/other" in request.path
+    )
+    assert await service(kube, cluster="c1")._cluster(kube) == "c1"
+
+
+async def test_a_refusal_is_waited_out_and_shown_as_not_ready(kube: FakeKube) -> None:
+    tested = service(kube)
+    refused = asyncio.Event()
+
+    def refuse(_: HttpRequest) -> Reply:
+        refused.set()
+        return status_reply(403, "Forbidden", "not for you")
+
+    kube.answer_next(1, refuse, when=lambda request: "kube-system" in request.path)
+    naming = asyncio.create_task(tested._cluster(kube))
+    await refused.wait()
+    async with asyncio.timeout(10):
+        assert len(await naming) == 8
+
+
+async def test_a_kubeconfig_that_cannot_be_used_is_one_settings_error(tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere"
+    services = [service(None, kubeconfig=missing), service(None, kubeconfig=missing)]
+    with pytest.raises(SettingsError, match="nowhere does not exist"):
+        await run_services(services, health_port=0)
