@@ -113,9 +113,9 @@ class NodeView:
 
     @property
     def bears_marks(self) -> bool:
-        """Whether anything of ours is written on the Node."""
-        marks = (self.provisioned, self.provisioned_name, self.wasm, self.digest, self.verified, self.marked_uid)
-        return any(mark is not None for mark in (*marks, self.failure, self.failed_attempt))
+        """Whether anything of ours is written on the Node. KWasm's label alone is not: KWasm itself may have set it."""
+        marks = (self.wasm, self.digest, self.verified, self.marked_uid, self.failure, self.failed_attempt)
+        return any(mark is not None for mark in marks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,3 +222,15 @@ def test_a_node_without_any_annotations_gets_the_map_first() -> None:
     job = a_job(node, JobState.COMPLETE)
     paths = [op["path"] for op in patch(deciding(node, job, IN)).ops]
     assert paths[1] == "/metadata/labels"
+
+
+def test_a_label_that_kwasm_itself_left_on_a_node_is_not_ours_to_remove() -> None:
+    assert deciding(a_node(provisioned="node-1")) == []
+    assert deciding(a_node(provisioned="node-1", opt_in="false"), auto=True) == []
+
+
+def test_a_node_that_kwasm_labelled_before_any_proof_is_provisioned_like_any_other() -> None:
+    node = opted_in(a_node(provisioned="node-1"))
+    assert facts(deciding(node)) == ["node.opted_in"]
+    actions = deciding(node, a_job(node, JobState.COMPLETE), IN)
+    assert patch(actions).reason is Reason.PROVED
