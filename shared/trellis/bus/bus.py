@@ -17,6 +17,7 @@ import nats.errors
 from nats.js import JetStreamContext
 from opentelemetry.trace import SpanKind
 
+from trellis.bus import cancellation
 from trellis.bus.ack import Ack
 from trellis.bus.connection import Address, Availability, Connection, client_of, describe
 from trellis.bus.dead import Letter
@@ -174,6 +175,7 @@ class Bus:
     async def last_facts(self, models: Sequence[type[M]]) -> AsyncIterator[M]:
         """Yield the last fact on each subject of these models, oldest first; waits while the bus is away."""
         while True:
+            cancellation.check()
             await self.connected.wait()
             try:
                 facts = await last_facts(self._jetstream(), self._origin.cluster, models)

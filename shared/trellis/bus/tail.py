@@ -23,6 +23,7 @@ from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from trellis.bus import cancellation
 from trellis.bus.connection import describe
 from trellis.bus.errors import BusUnavailable
 from trellis.events.subjects import ROOT_EVENTS, STREAM_EVENTS, escape, unescape
@@ -86,6 +87,7 @@ async def tail(  # noqa: PLR0913 (filters of a command line)
     position = _Position()
     try:
         while True:
+            cancellation.check()
             try:
                 config = await _consumer(client.jetstream(), subject, position, since, last)
                 async for message in _messages(client.jetstream(), config, position, follow=follow):
@@ -189,6 +191,7 @@ async def _messages(
     try:
         pending = (await subscription.consumer_info()).num_pending or 0
         while follow or pending:
+            cancellation.check()
             try:
                 messages = await subscription.fetch(_BATCH, timeout=_FETCH_SECONDS)
             except nats.errors.TimeoutError:

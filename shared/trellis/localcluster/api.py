@@ -53,6 +53,21 @@ class Api:
         Raises:
             OSError: if the server cannot be reached, or does not answer within 10 s.
         """
+        reused = getattr(self._local, "connection", None) is not None
+        try:
+            status, content = self._exchange(method, path, body)
+        except OSError:
+            # A connection kept from before the server started again is of no use, and says so only now.
+            if not reused:
+                raise
+            status, content = self._exchange(method, path, body)
+        try:
+            decoded = json.loads(content)
+        except ValueError:
+            decoded = {}
+        return status, decoded if isinstance(decoded, dict) else {}
+
+    def _exchange(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = http.client.HTTPSConnection(LOOPBACK, self._port, context=self._tls, timeout=_SECONDS)
@@ -62,15 +77,10 @@ class Api:
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, headers)
             answer = connection.getresponse()
-            content = answer.read()
+            return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise OSError(f"{method} {path} on {LOOPBACK}:{self._port}: {error}") from error
-        try:
-            decoded = json.loads(content)
-        except ValueError:
-            decoded = {}
-        return answer.status, decoded if isinstance(decoded, dict) else {}
 
     def ok(self, path: str) -> bool:
         """Return whether a GET is answered with 200; False also if the server cannot be reached."""

@@ -75,7 +75,17 @@ def test_the_suite_passes_with_the_wheel_where_there_is_no_checkout(wheel: Path,
         cwd=tmp_path,
     )
     run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", wheel, cwd=tmp_path)
-    for name in ("tests", "deploy", "pyproject.toml", "README.md", "docker-compose.yml"):
+    for name in (
+        "tests",
+        "deploy",
+        "docs",
+        "bench",
+        "Makefile",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "docker-compose.yml",
+    ):
         origin = ROOT / name
         if origin.is_dir():
             shutil.copytree(origin, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

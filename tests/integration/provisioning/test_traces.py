@@ -17,6 +17,7 @@ from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 from trellis.localcluster.otlp import OtlpReceiver, Span
 
+WANTED = {"installer job", "publish provision.started", "publish provision.succeeded", "publish node.ready"}
 WATCHER, PROVISIONER = "trellis-node-watcher", "trellis-provisioner"
 
 
@@ -40,7 +41,9 @@ async def test_one_trace_reaches_from_the_annotation_to_the_label(fleet: Fleet) 
             [env] = [c["env"] for c in jobs[0]["spec"]["template"]["spec"]["containers"]]
             traceparent = {entry["name"]: entry["value"] for entry in env}["TRACEPARENT"]
             await fleet.all_provisioned([name])
-            spans = await receiver.wait_for(lambda seen: any(span.name == "publish node.ready" for span in seen), 20)
+            await fleet.quiet()
+        # the services have ended and sent what they had
+        spans = await receiver.wait_for(lambda seen: {span.name for span in seen} >= WANTED, 20)
     finally:
         await receiver.stop()
     trace_id = traceparent.split("-")[1]
@@ -57,9 +60,7 @@ async def test_one_trace_reaches_from_the_annotation_to_the_label(fleet: Fleet) 
     ]
     create = next(span for span in trace if span.name == "create installer job")
     assert create.span_id == traceparent.split("-")[2]
-    assert {"installer job", "publish provision.started", "publish provision.succeeded", "publish node.ready"} <= {
-        span.name for span in trace
-    }
+    assert {span.name for span in trace} >= WANTED
     assert all(span.attributes.get("trellis.cluster") == fleet.id for span in trace)
 
 

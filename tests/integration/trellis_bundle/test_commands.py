@@ -165,11 +165,14 @@ def test_status_shows_what_works_beside_what_does_not(busy_world: World) -> None
     assert NOWHERE in found["bus"]["problem"]
 
 
-def test_status_is_fine_when_everything_is(world: World, nats_server: NatsServer, bus: Bus) -> None:
-    del bus  # has made the streams
+async def test_status_is_fine_when_everything_is(world: World, tmp_path: Path) -> None:
     world.lease("node-watcher")
     world.lease("provisioner")
-    done = world.run("status", TRELLIS_NATS_URL=nats_server.url)
+    with NatsServer(tmp_path / "nats") as own:  # of its own: other tests leave dead letters
+        bus = Bus(own.url, cluster="cli", service="node_watcher", telemetry=setup("test"), health=Health("test"))
+        await bus.connect()  # makes the streams
+        await bus.close()
+        done = await asyncio.to_thread(world.run, "status", TRELLIS_NATS_URL=own.url)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "led by provisioner-7" in rows["provisioner"]
