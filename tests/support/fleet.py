@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import nats
 import orjson
 import pytest
 
@@ -23,6 +24,7 @@ import provisioner.app
 import provisioner.settings
 from trellis import names
 from trellis.bus.tail import TailedEvent, tail
+from trellis.events.subjects import STREAM_EVENTS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import node_manifest
@@ -180,6 +182,18 @@ class Fleet:
     def environment(self, **changes: Any) -> dict[str, str]:
         """Return the same settings as environment variables, for services in a process of their own."""
         return {f"TRELLIS_{key.upper()}": str(value) for key, value in self.settings(**changes).items()}
+
+    async def both_listen(self) -> None:
+        """Wait until both services consume: facts said before a consumer exists are found by its list, not heard."""
+        client = await nats.connect(self.info.nats_url)
+        wanted = {f"node_watcher-provision-{self.id}", f"provisioner-nodes-{self.id}"}
+        async with asyncio.timeout(30):
+            while wanted:
+                with contextlib.suppress(nats.js.errors.NotFoundError):
+                    consumers = await client.jetstream().consumers_info(STREAM_EVENTS)
+                    wanted -= {name.rpartition("-")[0] for name in (found.name for found in consumers)}
+                await asyncio.sleep(0.1)
+        await client.close()
 
     async def facts(self, wanted: int, *, seconds: float = 10) -> list[TailedEvent]:
         """Return the first facts of this test's cluster, in the order they were said."""

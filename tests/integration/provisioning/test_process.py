@@ -84,6 +84,7 @@ async def test_a_running_process_tells_its_health_and_counts_its_work(fleet: Fle
     port = free_port()
     log = tmp_path / "log"
     async with running(log, **fleet.environment(health_port=port)) as process:
+        await fleet.both_listen()
         await until_status(port, "/readyz", 200)
         [name] = fleet.add("node")
         await fleet.all_provisioned([name])
@@ -96,7 +97,8 @@ async def test_a_running_process_tells_its_health_and_counts_its_work(fleet: Fle
             'trellis_facts_published_total{service="node_watcher",type="dev.trellis.node.opted_in.v1"} 1.0',
             'trellis_facts_received_total{service="provisioner",type="dev.trellis.node.opted_in.v1"} 1.0',
         ):
-            assert line in metrics
+            name_and_labels = line.rpartition(" ")[0]
+            assert line in [found for found in metrics.splitlines() if found.startswith(name_and_labels)]
         assert 'trellis_watch_staleness_seconds{resource="nodes",service="provisioner"}' in metrics
         assert "trellis_queue_depth" in metrics
         process.terminate()

@@ -36,6 +36,7 @@ async def test_one_trace_reaches_from_the_annotation_to_the_label(fleet: Fleet) 
     endpoint = await receiver.start()
     try:
         async with fleet.services(otlp_endpoint=endpoint):
+            await fleet.both_listen()
             [name] = fleet.add("node")
             jobs = await eventually(fleet.jobs, "a Job")
             [env] = [c["env"] for c in jobs[0]["spec"]["template"]["spec"]["containers"]]
@@ -77,6 +78,7 @@ async def test_jaeger_shows_the_trace_of_a_node(jaeger_cluster: ClusterInfo) -> 
     fleet = Fleet(jaeger_cluster, api)
     try:
         async with fleet.services(otlp_endpoint=jaeger_cluster.otlp_endpoint):
+            await fleet.both_listen()
             [name] = fleet.add("node")
             await fleet.all_provisioned([name])
         trace = await in_jaeger(jaeger_cluster, name)
