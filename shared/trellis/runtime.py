@@ -25,7 +25,7 @@ from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.informer import Informer
-from trellis.kube.leader import Leader
+from trellis.kube.leader import Leader, readiness_of
 from trellis.kube.resources import NAMESPACES
 from trellis.settings import ServiceSettings, SettingsError
 from trellis.telemetry import Telemetry, get_logger, process_metrics
@@ -90,7 +90,9 @@ class LedService:
 
     def __post_init__(self) -> None:
         self.health = Health(self.name)
-        self.health.expect("kubernetes")
+        self._lease = names.LEASE_PREFIX + self.name.replace("_", "-")
+        # Ready is who leads and works, or knows that another does.
+        self.health.expect("kubernetes", readiness_of(self._lease))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; returns within the grace period."""
@@ -105,7 +107,7 @@ class LedService:
             self.telemetry.cluster = cluster
             leader = Leader(
                 kube,
-                lease=names.LEASE_PREFIX + self.name.replace("_", "-"),
+                lease=self._lease,
                 namespace=self.settings.namespace,
                 identity=self.settings.identity,
             )

@@ -33,6 +33,11 @@ def boot_clock() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
+def readiness_of(lease: str) -> str:
+    """Return the name under which a candidate for this lease shows its readiness."""
+    return f"lease {lease}"
+
+
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds. A lease nobody renewed for ``duration`` may be taken; its holder gives up after ``renew_deadline``."""
@@ -59,7 +64,7 @@ class Leader:
         self._namespace = namespace
         self._identity = identity
         self._timings = timings or Timings()
-        self._what = f"lease {lease}"
+        self._what = readiness_of(lease)
         self._lease: Manifest = new_lease(lease, namespace)
         self._held = False
         self._renewed_at = 0.0
