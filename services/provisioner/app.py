@@ -24,11 +24,11 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import JOBS, NODES
-from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, view_node
+from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, view_node_unlabelled
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger, setup, trace_from
 
-WORKERS: Final = 32
+WORKERS: Final = 16
 PLAN: Final = "plan"
 PLAN_DELAY_SECONDS: Final = 0.05
 """A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""
@@ -52,7 +52,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
 def compose(settings: Settings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
-    nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
+    nodes: Informer[NodeView] = Informer(kube, NODES, view_node_unlabelled, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
     known = Known(kube, bus, settings, nodes.objects)
     effects = Effects(kube, bus, EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER), known, telemetry)
     queue = KeyedQueue(Reconcile(known, effects, telemetry).run, workers=WORKERS, name="nodes", telemetry=telemetry)

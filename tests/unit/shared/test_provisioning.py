@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trellis.jobs import JobIndex
-from trellis.provisioning import FailedAttempt, JobState, unix_seconds, view_job, view_node
+from trellis.provisioning import FailedAttempt, JobState, unix_seconds, view_job, view_node, view_node_unlabelled
 from trellis.testing.builders import a_job, a_node
 
 NODE = {
@@ -39,6 +39,12 @@ def test_a_node_that_just_registered_has_no_labels_annotations_or_status() -> No
     assert view.opt_in is None
     assert not view.has_labels
     assert not view.bears_marks
+
+
+def test_a_view_without_labels_reads_the_same_marks() -> None:
+    view = view_node_unlabelled(NODE)
+    assert view.labels == ()
+    assert view == view_node(NODE)
 
 
 def test_a_heartbeat_changes_no_view() -> None:
