@@ -27,8 +27,8 @@ from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.informer import Informer
 from trellis.kube.leader import Leader, readiness_of
 from trellis.kube.resources import NAMESPACES
-from trellis.settings import ServiceSettings, SettingsError
-from trellis.telemetry import Telemetry, get_logger, process_metrics
+from trellis.settings import ServiceSettings, SettingsError, exit_on_settings_error, load
+from trellis.telemetry import Telemetry, get_logger, process_metrics, setup_logging
 
 RESYNC_SECONDS: Final = 600.0
 INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
@@ -42,6 +42,7 @@ PUBLISH_SECONDS: Final = 3.0
 
 _log = get_logger(__name__)
 T = TypeVar("T")
+S = TypeVar("S", bound=ServiceSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +221,14 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
         for pending in (task, stopped):
             pending.cancel()
         await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+@exit_on_settings_error()
+def run_alone(settings_of: type[S], create_app: Callable[[S], LedService]) -> None:
+    """Be the ``main`` of one service: read the settings, set up logging, run until SIGTERM."""
+    settings = load(settings_of)
+    setup_logging(log_format=settings.log_format, level=settings.log_level)
+    asyncio.run(run_services([create_app(settings)], health_port=settings.health_port))
 
 
 async def run_services(services: Sequence[LedService], *, health_port: int) -> None:

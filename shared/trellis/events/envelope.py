@@ -7,6 +7,7 @@ Source: CloudEvents specification 1.0.2, sections 3 and 3.1; the distributed tra
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 CONTENT_TYPE = "application/cloudevents+json"
 
 
-class FactData(BaseModel):
+class FactData(BaseModel, ABC):
     """Base of the data of every fact: frozen, and forgiving about fields of a newer writer."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -24,9 +25,9 @@ class FactData(BaseModel):
     fact: ClassVar[str]
     version: ClassVar[int] = 1
 
+    @abstractmethod
     def key(self) -> tuple[str, ...]:
         """Return the names that end the subject: what the fact is about, most general first."""
-        raise NotImplementedError
 
 
 D = TypeVar("D", bound=BaseModel)

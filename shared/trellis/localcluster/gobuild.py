@@ -5,7 +5,7 @@ Called by the tool search when nothing on the machine fits.
 
 `go install` refuses modules with `replace` lines, so each product is built from a small module made for it, which
 repeats these lines; Kubernetes' staging folders are published as modules of their own (v1.36.3 ↔ v0.36.3).
-Integrity: Go compares every module it downloads with its checksum database (sum.golang.org) and with the go.sum it
+Integrity: Go compares every module it downloads with its public checksum database and with the go.sum it
 writes; the product's own module is compared with the hash in ``versions.toml`` besides, which fixes its go.mod and so
 the version of everything below. Invariant: a name in the cache is a complete program (temporary name, rename), and
 two processes that want the same product build it once (file lock).
