@@ -242,7 +242,7 @@ async def peer(binary: str, nodes: int) -> None:
     async with local_cluster(nodes=nodes, quick_jobs=False) as info:
         port = free_port()
         seen, memory, cpu = await measure(kwasm(binary, info, port), port, info, nodes)
-        report(f"KWasm operator, {nodes} nodes at once (it labels before the Job exists)", seen, memory, cpu)
+        report(f"KWasm operator, {nodes} nodes at once (it labels without waiting for the Job)", seen, memory, cpu)
 
 
 async def limited(nodes: int) -> None:

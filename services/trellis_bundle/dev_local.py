@@ -60,7 +60,7 @@ def up(name: str, *, nodes: int, jaeger: bool, as_json: bool) -> None:
     """Bring a cluster up and print how to reach it."""
     with _ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
         info = cluster.up(name, nodes=nodes, jaeger=jaeger, progress=progress)
-    typer.echo(info.model_dump_json() if as_json else _summary(info))
+    typer.echo(info.model_dump_json(exclude={"audit_log"}) if as_json else _summary(info))
 
 
 def down(name: str | None) -> None:
@@ -82,7 +82,7 @@ def status(*, as_json: bool) -> None:
     with _ending_well("listing clusters"):
         found = cluster.status()
     if as_json:
-        typer.echo(json.dumps([info.model_dump(mode="json") for info in found]))
+        typer.echo(json.dumps([info.model_dump(mode="json", exclude={"audit_log"}) for info in found]))
     elif found:
         typer.echo("\n".join(map(_describe, found)))
     else:
