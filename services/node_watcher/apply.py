@@ -14,7 +14,7 @@ from typing import assert_never
 from node_watcher.decide import Action, PatchNode, RecordEvent, SayFact
 from node_watcher.gather import World
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import NODES
@@ -39,13 +39,18 @@ class Effects:
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
+            FactRefused: the bus will not take a fact as it is; everything else was done.
         """
-        unsaid = False
+        unsaid, refused = False, None
         for action in actions:
             try:
                 await self._one(name, action)
             except BusUnavailable:
                 unsaid = True  # the bus itself warns of its outage, once
+            except FactRefused as error:
+                refused = error
+        if refused is not None:
+            raise refused
         return BUS_RETRY_SECONDS if unsaid else None
 
     async def _one(self, name: str, action: Action) -> None:

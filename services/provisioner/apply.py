@@ -18,7 +18,7 @@ from provisioner.gather import Known
 from provisioner.plan import Plan
 from provisioner.resources import make_installer_job, make_ledger
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusError, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.kube.client import Kube
@@ -86,7 +86,7 @@ class Effects:
         )
         try:
             await self.bus.publish(fact, dedup=f"{names.LEDGER}.{version}.{fact.fact}")
-        except BusUnavailable as error:
+        except BusError as error:
             # The ledger and its Event say it too; planning must not wait for the bus.
             _log.warning("the rollout's change was not said on the bus", reason=reason, error=str(error))
 
@@ -95,16 +95,21 @@ class Effects:
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
+            FactRefused: the bus will not take a fact as it is; everything but deleting its Job was done.
         """
         again = [action.seconds for action in actions if isinstance(action, LookAgain)]
-        unsaid = False
+        unsaid, refused = False, None
         for action in actions:
-            if isinstance(action, DeleteJob) and unsaid:
+            if isinstance(action, DeleteJob) and (unsaid or refused):
                 continue
             try:
                 await self._one(action)
             except BusUnavailable:
                 unsaid = True  # the bus itself warns of its outage, once
+            except FactRefused as error:
+                refused = error
+        if refused is not None:
+            raise refused
         if unsaid:
             again.append(BUS_RETRY_SECONDS)
         return min(again, default=None)

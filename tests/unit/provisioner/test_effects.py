@@ -15,7 +15,7 @@ from provisioner.plan import Entry, Ledger, Plan
 from provisioner.resources import make_ledger
 from provisioner.settings import Settings
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusError, BusUnavailable, FactRefused
 from trellis.bus.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
@@ -35,9 +35,10 @@ class SilentBus:
 
     def __init__(self) -> None:
         self.connected = asyncio.Event()
+        self.trouble: type[BusError] = BusUnavailable
 
     async def publish(self, fact: FactData, *, dedup: str) -> None:
-        raise BusUnavailable(f"{type(fact).__name__} {dedup}: away")
+        raise self.trouble(f"{type(fact).__name__} {dedup}")
 
 
 @pytest.fixture
@@ -118,6 +119,19 @@ async def test_while_the_bus_is_away_verdicts_are_written_but_no_job_goes_unsaid
         [said, JudgeFailed(job, Reason.HANDLER_MISSING, "why"), DeleteJob(job, Reason.PROVED, foreground=False)]
     )
     assert again == BUS_RETRY_SECONDS
+    [left] = kube.objects(JOBS)
+    assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
+
+
+async def test_a_fact_the_bus_refuses_is_an_error_that_keeps_no_verdict_from_being_written(
+    kube: FakeKube, effects: Effects
+) -> None:
+    cast("SilentBus", effects.bus).trouble = FactRefused
+    job = job_in(kube)
+    about = {"node": "node-1", "node_uid": "uid-node-1", "digest": DIGEST, "attempt": 1, "job": f"{NS}/{job.name}"}
+    said = SayFact(ProvisionSucceeded.model_validate({**about, "verified": "job"}), f"{job.uid}.succeeded", job)
+    with pytest.raises(FactRefused):
+        await effects.apply([said, JudgeFailed(job, Reason.HANDLER_MISSING, "why")])
     [left] = kube.objects(JOBS)
     assert left["metadata"]["annotations"][names.ANNOTATION_JOB_FAILURE] == "HandlerMissing: why"
 
