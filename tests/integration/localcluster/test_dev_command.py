@@ -1,0 +1,50 @@
+"""`trellis dev up|status|down` as a script uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.cluster
+DOCUMENTED = {"name", "kubeconfig", "nats_url", "jaeger_url", "otlp_endpoint", "bin_dir", "pids"}
+
+
+def trellis(*words: str, state: Path) -> str:
+    """Run a command with a state directory of the test's own; return its standard output."""
+    command = [sys.executable, "-m", "trellis_bundle", *words]
+    environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def runs(pid: int) -> bool:
+    """Say whether a process runs; one that ended and that its adopter has not yet buried does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_up_prints_how_to_reach_the_cluster_and_down_leaves_no_process(tmp_path: Path) -> None:
+    try:
+        found = json.loads(
+            trellis("dev", "up", "--name", "scripted", "--nodes", "2", "--json", state=tmp_path).splitlines()[-1]
+        )
+        assert set(found) == DOCUMENTED
+        assert found["jaeger_url"] is None
+        kubectl = [f"{found['bin_dir']}/kubectl", "--kubeconfig", found["kubeconfig"], "get", "nodes", "-o", "name"]
+        nodes = subprocess.run(kubectl, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+        assert nodes == ["node/node-0000", "node/node-0001"]
+        [listed] = json.loads(trellis("dev", "status", "--json", state=tmp_path))
+        assert listed == found
+    finally:
+        trellis("dev", "down", "--name", "scripted", state=tmp_path)
+    assert not any(map(runs, found["pids"].values()))
+    assert json.loads(trellis("dev", "status", "--json", state=tmp_path)) == []
