@@ -29,6 +29,7 @@ from trellis.bus.connection import client_of
 from trellis.bus.dead import Delivered, Letter, letter
 from trellis.bus.errors import BusError
 from trellis.bus.message import Origin, Reason, UnreadableMessage, read, trace_of
+from trellis.bus.specification import payload_of
 from trellis.bus.streams import Epoch
 from trellis.events.envelope import FactData, RawCloudEvent
 from trellis.events.subjects import STREAM_EVENTS, escape, fact_filter, spec_of
@@ -105,27 +106,42 @@ class Subscription(Generic[M]):
         Raises:
             nats.errors.Error: NATS or JetStream did not answer, or refused.
         """
-        config = self._config(epoch)
+        config = self.config(epoch)
         # Created or updated here: FastStream leaves the filters of a consumer that exists as they were.
         jetstream = broker.config.connection_state.stream
         existed = await self._exists(jetstream, epoch)
         await jetstream.add_consumer(STREAM_EVENTS, config)
-        subscriber = broker.subscriber(
-            durable=config.durable_name,
-            config=config,
-            stream=JStream(STREAM_EVENTS, declare=False),
-            pull_sub=PullSub(batch_size=_BATCH, timeout=_FETCH_SECONDS),
-            inbox_prefix=bytes(client_of(broker)._inbox_prefix) + b".",  # noqa: SLF001 (FastStream does not pass it on)
-            ack_policy=FastStreamAckPolicy.MANUAL,
-            decoder=_undecoded,
-            persistent=False,
-        )
-        subscriber(self._receive)
+        # FastStream does not pass the client's prefix on.
+        subscriber = self.register(broker, config, inbox_prefix=bytes(client_of(broker)._inbox_prefix) + b".")  # noqa: SLF001
         self._epoch = epoch
         await subscriber.start()
         self._subscriber = subscriber
         again, self._began = self._began, True
         return again and not existed
+
+    def register(
+        self, broker: NatsBroker, config: ConsumerConfig, *, inbox_prefix: bytes = b"_INBOX."
+    ) -> PullStreamSubscriber:
+        """Return the subscription as FastStream has it; it does nothing, and the broker may be one without a server."""
+        subscriber = broker.subscriber(
+            durable=config.durable_name,
+            config=config,
+            stream=JStream(STREAM_EVENTS, declare=False),
+            pull_sub=PullSub(batch_size=_BATCH, timeout=_FETCH_SECONDS),
+            inbox_prefix=inbox_prefix,
+            ack_policy=FastStreamAckPolicy.MANUAL,
+            decoder=_undecoded,
+            persistent=False,
+            title=self.name,
+        )
+
+        async def receive(message: StreamMessage[Msg]) -> None:
+            await self._receive(message)
+
+        # For FastStream's AsyncAPI document alone: with ``apply_types`` off nothing is made of it when a message comes.
+        receive.__annotations__["message"] = payload_of(self._models.values())
+        subscriber(receive)
+        return subscriber
 
     async def consumer_exists(self, jetstream: JetStreamContext) -> bool:
         """Return whether the consumer is still there; raises nats.errors.Error if that cannot be known."""
@@ -160,7 +176,8 @@ class Subscription(Generic[M]):
             else:
                 self._open.discard(ack)
 
-    def _config(self, epoch: Epoch) -> ConsumerConfig:
+    def config(self, epoch: Epoch) -> ConsumerConfig:
+        """Return the consumer as it is to be in this life of the stream."""
         durable = self.durable(epoch)
         return ConsumerConfig(
             name=durable,

@@ -1,18 +1,26 @@
 """Does a new schema keep the promise that a type only ever gains optional fields?
 
-Pure. In: two JSON Schemas of one type, as pydantic makes them. Out: what breaks, in words. Called by ``generate`` and
-tests. Invariant: whatever is no new optional field counts as a break: a reader may be older or newer than the writer,
-so neither looser nor stricter is safe. Texts (title, description, default, examples) may change.
+Pure. In: two JSON Schemas of one type, as pydantic makes them, or two AsyncAPI documents of ours. Out: what breaks, in
+words. Called by ``generate`` and tests. Invariant: whatever is no new optional field counts as a break: a reader may
+be older or newer than the writer, so neither looser nor stricter is safe, and a new value of an enumeration is one
+that old readers refuse. Texts (title, description, default, examples) and the order of alternatives may change.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any, Final
 
 Schema = dict[str, Any]
 
 _TEXTS: Final = frozenset({"title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated"})
 _DEFINITIONS: Final = "#/$defs/"
+_UNORDERED: Final = frozenset({"enum", "required", "anyOf", "oneOf", "allOf", "type"})
+"""Lists in which the order says nothing."""
+_NESTED: Final = {"items": "[]", "additionalProperties": ".*"}
+"""Keywords that hold one schema, and how people would write the way to it."""
+_PARAMETER: Final = re.compile(r"\{\w+\}")
 
 
 def breaking_changes(old: Schema, new: Schema) -> list[str]:
@@ -20,19 +28,56 @@ def breaking_changes(old: Schema, new: Schema) -> list[str]:
     return list(dict.fromkeys(_compare("", _resolved(old, old), _resolved(new, new))))
 
 
-def _compare(path: str, old: Schema, new: Schema) -> list[str]:
-    where = path or "the data"
-    if "properties" not in old or "properties" not in new:
-        return [] if old == new else [f"{where}: was {_words(old)}, is {_words(new)}"]
+def moved_channels(old: Schema, new: Schema) -> list[str]:
+    """Return what breaks between two AsyncAPI documents for whoever subscribes: by subject, stream or type."""
     breaks = []
-    outside = {key for key in old.keys() | new.keys() if key not in {"properties", "required"}}
-    breaks += [
-        f"{where}: {key} was {old.get(key)}, is {new.get(key)}"
-        for key in sorted(outside)
-        if old.get(key) != new.get(key)
-    ]
+    for name, channel in old.get("channels", {}).items():
+        if name not in new.get("channels", {}):
+            breaks.append(f"{name}: removed")
+            continue
+        for what, before, after in zip(
+            ("subject", "stream", "messages"), _route(channel), _route(new["channels"][name]), strict=True
+        ):
+            if before != after:
+                breaks.append(f"{name}: {what} was {before}, is {after}")
+    return breaks
+
+
+def _route(channel: Schema) -> tuple[str, str, list[str]]:
+    # What a parameter is called is a text; how many there are, and where, is what filters go by.
+    subject = _PARAMETER.sub("*", str(channel.get("address")))
+    return subject, str(channel.get("x-stream")), sorted(channel.get("messages", ()))
+
+
+def _compare(path: str, old: Any, new: Any) -> list[str]:  # noqa: ANN401 (a schema may be true or false)
+    where = path or "the data"
+    if not _comparable(old, new):
+        return [] if old == new else [f"{where}: was {_words(old)}, is {_words(new)}"]
+    handled = {"properties", "required", "anyOf", *_NESTED}
+    plain_old, plain_new = ({key: value for key, value in side.items() if key not in handled} for side in (old, new))
+    breaks = [] if plain_old == plain_new else [f"{where}: was {_words(plain_old)}, is {_words(plain_new)}"]
+    breaks += _compare_properties(path, old, new)
+    for keyword, step in _NESTED.items():
+        if keyword in old:
+            breaks += _compare(f"{path}{step}".lstrip("."), old[keyword], new[keyword])
+    for before, after in zip(old.get("anyOf", ()), new.get("anyOf", ()), strict=True):
+        breaks += _compare(path, before, after)
+    return breaks
+
+
+def _comparable(old: Any, new: Any) -> bool:  # noqa: ANN401 (as above)
+    """Whether two schemas are of one shape, so that their parts can be compared one by one."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return False
+    parts = ("properties", "anyOf", *_NESTED)
+    same = all((part in old) == (part in new) for part in parts)
+    return same and len(old.get("anyOf", ())) == len(new.get("anyOf", ())) and any(part in old for part in parts)
+
+
+def _compare_properties(path: str, old: Schema, new: Schema) -> list[str]:
+    breaks = []
     before, after = set(old.get("required", ())), set(new.get("required", ()))
-    for name, schema in old["properties"].items():
+    for name, schema in old.get("properties", {}).items():
         field = f"{path}.{name}".lstrip(".")
         if name not in new["properties"]:
             breaks.append(f"{field}: removed")
@@ -42,9 +87,8 @@ def _compare(path: str, old: Schema, new: Schema) -> list[str]:
         if name in before - after:
             breaks.append(f"{field}: optional now, was required")
         breaks += _compare(field, schema, new["properties"][name])
-    added = [name for name in new["properties"] if name not in old["properties"]]
-    breaks += [f"{path}.{name}".lstrip(".") + ": new and required" for name in added if name in after]
-    return breaks
+    added = [name for name in new.get("properties", {}) if name not in old["properties"]]
+    return breaks + [f"{path}.{name}".lstrip(".") + ": new and required" for name in added if name in after]
 
 
 def _resolved(node: Any, root: Schema, seen: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 (any part of a schema)
@@ -56,7 +100,7 @@ def _resolved(node: Any, root: Schema, seen: tuple[str, ...] = ()) -> Any:  # no
             return _resolved({**target, **beside}, root, (*seen, reference))
         case dict():
             return {
-                key: _properties(value, root, seen) if key == "properties" else _resolved(value, root, seen)
+                key: _part(key, value, root, seen)
                 for key, value in node.items()
                 if key not in _TEXTS and key != "$defs"
             }
@@ -66,13 +110,24 @@ def _resolved(node: Any, root: Schema, seen: tuple[str, ...] = ()) -> Any:  # no
             return node
 
 
-def _properties(node: dict[str, Any], root: Schema, seen: tuple[str, ...]) -> dict[str, Any]:
-    # Their names are no keywords: a field may well be called "title".
-    return {name: _resolved(schema, root, seen) for name, schema in node.items()}
+def _part(key: str, value: Any, root: Schema, seen: tuple[str, ...]) -> Any:  # noqa: ANN401 (as above)
+    if key == "properties":
+        # Their names are no keywords: a field may well be called "title".
+        return {name: _resolved(schema, root, seen) for name, schema in value.items()}
+    if key in {"enum", "const"}:
+        return sorted(value, key=_canonical) if isinstance(value, list) else value
+    resolved = _resolved(value, root, seen)
+    return sorted(resolved, key=_canonical) if key in _UNORDERED and isinstance(resolved, list) else resolved
 
 
-def _words(schema: Schema) -> str:
+def _canonical(value: Any) -> str:  # noqa: ANN401 (any part of a schema)
+    return json.dumps(value, sort_keys=True)
+
+
+def _words(schema: Any) -> str:  # noqa: ANN401 (as above)
     """Return a schema as short as people would say it."""
+    if not isinstance(schema, dict):
+        return "anything" if schema is True else str(schema)
     kind = schema.get("type")
     rest = {key: value for key, value in schema.items() if key != "type"}
     return " ".join(filter(None, (str(kind) if kind else "", str(rest) if rest else ""))) or "anything"

@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from trellis.events.compatibility import breaking_changes
+from trellis.events.compatibility import breaking_changes, moved_channels
 from trellis.events.schemas import ASYNCAPI_FILE, Document, documents
 
 
@@ -38,6 +38,10 @@ def breaks(directory: Path, wanted: dict[str, Document]) -> list[str]:
     problems = []
     for path in sorted(directory.glob("*.json")):
         if path.name == ASYNCAPI_FILE:
+            problems += [
+                f"{path}: {change}; readers filter on it: say the fact under another name beside it"
+                for change in moved_channels(json.loads(path.read_text()), wanted[ASYNCAPI_FILE])
+            ]
             continue
         if path.name not in wanted:
             problems.append(f"{path}: the type is gone; keep it, or delete the file if nobody ever heard it")

@@ -19,6 +19,16 @@ Document = dict[str, Any]
 ENVELOPE_FILE: Final = "cloudevent.json"
 ASYNCAPI_FILE: Final = "asyncapi.json"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_HEADERS: Final = {
+    "type": "object",
+    "properties": {
+        "Nats-Msg-Id": {"type": "string", "description": "The event's id: JetStream stores it once within 120 s"},
+        "Content-Type": {"const": CONTENT_TYPE},
+        "traceparent": {"type": "string", "description": "W3C trace context, as in the event"},
+        "tracestate": {"type": "string", "description": "W3C trace context, as in the event"},
+    },
+    "required": ["Nats-Msg-Id", "Content-Type"],
+}
 
 
 def schema_file(spec: FactSpec) -> str:
@@ -64,6 +74,7 @@ def asyncapi(facts: Sequence[FactSpec] = FACTS) -> Document:
         "defaultContentType": CONTENT_TYPE,
         "channels": {spec.tokens: _channel(spec) for spec in facts},
         "operations": {f"{spec.owner}.{spec.tokens}": _operation(spec) for spec in facts},
+        "components": {"schemas": {"headers": _HEADERS}},
     }
 
 
@@ -74,17 +85,30 @@ def _channel(spec: FactSpec) -> Document:
             {"properties": {"type": {"const": spec.type}, "data": {"$ref": f"./{schema_file(spec)}"}}},
         ]
     }
+    message = {
+        "name": spec.type,
+        "contentType": CONTENT_TYPE,
+        "headers": {"$ref": "#/components/schemas/headers"},
+        "payload": payload,
+    }
     return {
-        "address": f"{ROOT_EVENTS}.{{cluster}}.{spec.tokens}.{{key}}",
+        "address": address(spec),
         "description": _summary(spec.model),
         "parameters": {
             "cluster": {"description": "Name of the cluster, escaped to one token"},
-            "key": {"description": "What the fact is about: names, each escaped to one token"},
+            **{
+                name: {"description": f"{spec.model.model_fields[name].description}, escaped to one token"}
+                for name in spec.key_fields
+            },
         },
-        "messages": {spec.type: {"name": spec.type, "contentType": CONTENT_TYPE, "payload": payload}},
-        "bindings": {"nats": {"bindingVersion": "0.1.0"}},
+        "messages": {spec.type: message},
         "x-stream": spec.stream,
     }
+
+
+def address(spec: FactSpec) -> str:
+    """Return the subject of a fact with its parameters: ``trellis.evt.{cluster}.node.gone.{name}``."""
+    return ".".join((ROOT_EVENTS, "{cluster}", spec.tokens, *(f"{{{name}}}" for name in spec.key_fields)))
 
 
 def _operation(spec: FactSpec) -> Document:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from trellis.events.envelope import FactData, event_type
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
@@ -49,8 +49,20 @@ class FactSpec:
 
     @property
     def tokens(self) -> str:
-        """The two subject tokens that name the fact: ``<noun>.<fact>``."""
-        return f"{self.model.noun}.{self.model.fact}"
+        """The two subject tokens that name the fact: ``<noun>.<fact>``, from the second version on ``…-v2``.
+
+        Each version has subjects of its own, so that readers of the first, who take a type they do not know for a
+        mistake, are not given the second while both are said.
+        """
+        version = "" if self.model.version == 1 else f"-v{self.model.version}"
+        return f"{self.model.noun}.{self.model.fact}{version}"
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The fields of the data that end the subject, one token each."""
+        # Each field holds its own name, so the key tells which fields it is made of.
+        names: dict[str, Any] = {name: name for name in self.model.model_fields}
+        return self.model.model_construct(**names).key()
 
 
 FACTS: Final[tuple[FactSpec, ...]] = (

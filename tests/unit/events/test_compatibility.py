@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from copy import deepcopy
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from trellis.events.compatibility import breaking_changes
+from trellis.events.compatibility import breaking_changes, moved_channels
+from trellis.events.schemas import asyncapi
 
 
 class Inner(BaseModel):
@@ -19,6 +21,10 @@ class Base(BaseModel):
     labels: dict[str, str] = {}
     inner: Inner
     title: str | None = None
+    state: Literal["up", "down"] = "up"
+    zones: list[Inner] = []
+    by_name: dict[str, Inner] = {}
+    last: Inner | None = None
 
 
 def schema(**changes: Any) -> dict[str, Any]:
@@ -50,6 +56,11 @@ InnerRenamed = create_model("Renamed", zone=(str, ...))
         pytest.param({"attempt": (int, 2)}, id="a default changes"),
         pytest.param({"inner": (InnerWithMore, ...)}, id="a nested optional field is added"),
         pytest.param({"inner": (InnerRenamed, ...)}, id="a nested model is only renamed"),
+        pytest.param({"zones": (list[InnerWithMore], [])}, id="the members of a list gain an optional field"),
+        pytest.param({"by_name": (dict[str, InnerWithMore], {})}, id="the values of a map gain an optional field"),
+        pytest.param({"last": (InnerWithMore | None, None)}, id="an object that may be missing gains a field"),
+        pytest.param({"state": (Literal["down", "up"], "up")}, id="the values of an enumeration change places"),
+        pytest.param({"last": (None | Inner, None)}, id="alternatives change places"),
     ],
 )
 def test_a_compatible_change_is_accepted(changed: dict[str, Any]) -> None:
@@ -67,7 +78,25 @@ def test_a_compatible_change_is_accepted(changed: dict[str, Any]) -> None:
         pytest.param({"added": (str, ...)}, "added: new and required", id="a required field is added"),
         pytest.param({"name": (str, Field(max_length=63))}, "name: was string", id="a limit becomes tighter"),
         pytest.param({"name": (str, ...)}, "name: was string", id="a limit is lifted"),
-        pytest.param({"labels": (dict[str, int], {})}, "labels: was object", id="the values of a map are retyped"),
+        pytest.param(
+            {"labels": (dict[str, int], {})}, "labels.*: was string, is integer", id="the values of a map are retyped"
+        ),
+        pytest.param({"state": (Literal["up"], "up")}, "state: was string", id="a value of an enumeration is removed"),
+        pytest.param(
+            {"state": (Literal["up", "down", "odd"], "up")},
+            "state: was string",
+            id="a value of an enumeration is added",
+        ),
+        pytest.param({"state": (str, "up")}, "state: was string", id="an enumeration becomes any string"),
+        pytest.param({"name": (str | None, ...)}, "name: was string", id="a field may be null now"),
+        pytest.param({"last": (Inner, ...)}, "last: required now", id="a field may not be null any more"),
+        pytest.param({"attempt": (float, 1)}, "attempt: was integer, is number", id="a type becomes wider"),
+        pytest.param({"attempt": (int, Field(1, ge=1))}, "attempt: was integer", id="a lower bound is set"),
+        pytest.param({"zones": (list[InnerRetyped], [])}, "zones[].zone: was string", id="members of a list retyped"),
+        pytest.param({"zones": (list[Inner], Field([], max_length=5))}, "zones: was array", id="a list is limited"),
+        pytest.param({"zones": (Inner, ...)}, "zones: required now", id="a list becomes one"),
+        pytest.param({"last": (InnerRetyped | None, None)}, "last.zone: was string", id="a field that may be null"),
+        pytest.param({"labels": (dict[str, Any], {})}, "labels.*: was string", id="the values of a map are anything"),
         pytest.param({"title": None}, "title: removed", id="a field that is called like a keyword is removed"),
         pytest.param(
             {"inner": (InnerRetyped, ...)}, "inner.zone: was string, is integer", id="a nested field is retyped"
@@ -92,3 +121,43 @@ def test_a_type_that_becomes_anything_breaks(edit: Callable[[dict[str, Any]], ob
     new = schema()
     edit(new["properties"]["attempt"])
     assert breaking_changes(schema(), new)
+
+
+def without(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda channels: channels.pop(name)
+
+
+def put(name: str, key: str, value: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda channels: channels[name].update({key: value})
+
+
+@pytest.mark.parametrize(
+    ("edit", "complaint"),
+    [
+        pytest.param(without("node.gone"), "node.gone: removed", id="a fact is not said any more"),
+        pytest.param(
+            put("node.gone", "address", "trellis.evt.{cluster}.nodes.gone.{name}"),
+            "node.gone: subject was trellis.evt.*.node.gone.*, is trellis.evt.*.nodes.gone.*",
+            id="a subject changes",
+        ),
+        pytest.param(
+            put("node.gone", "address", "trellis.evt.{cluster}.node.gone.{zone}.{name}"),
+            "node.gone: subject was trellis.evt.*.node.gone.*, is trellis.evt.*.node.gone.*.*",
+            id="a key gets longer",
+        ),
+        pytest.param(put("node.gone", "x-stream", "OTHER"), "node.gone: stream was TRELLIS_EVENTS", id="a stream"),
+        pytest.param(put("node.gone", "messages", {"dev.x": {}}), "node.gone: messages was ['dev.trellis", id="a type"),
+    ],
+)
+def test_a_channel_that_moves_is_named(edit: Callable[[dict[str, Any]], object], complaint: str) -> None:
+    new = deepcopy(asyncapi())
+    edit(new["channels"])
+    (said,) = moved_channels(asyncapi(), new)
+    assert said.startswith(complaint)
+
+
+def test_a_new_channel_and_another_name_of_a_parameter_break_nothing() -> None:
+    new = deepcopy(asyncapi())
+    new["channels"]["node.moved"] = dict(new["channels"]["node.gone"])
+    new["channels"]["node.gone"]["address"] = "trellis.evt.{cluster}.node.gone.{node}"
+    assert moved_channels(asyncapi(), new) == []

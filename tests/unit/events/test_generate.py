@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from trellis.events.generate import main, render
 from trellis.events.schemas import ASYNCAPI_FILE, ENVELOPE_FILE, asyncapi, documents, schema_file
-from trellis.events.subjects import FACTS, fact_filter
+from trellis.events.subjects import FACTS, FactSpec, fact_subject
 
 FILE = "dev.trellis.node.opted_in.v1.json"
 
@@ -30,10 +31,13 @@ def test_every_fact_has_a_schema_and_a_channel() -> None:
     assert set(wanted[ASYNCAPI_FILE]["channels"]) == {spec.tokens for spec in FACTS}
 
 
-def test_a_channel_has_the_subject_that_readers_filter_on() -> None:
-    for spec in FACTS:
-        address = asyncapi()["channels"][spec.tokens]["address"]
-        assert address.replace("{cluster}", "c1").replace("{key}", ">") == fact_filter("c1", spec.model)
+@pytest.mark.parametrize("spec", FACTS, ids=lambda spec: spec.type)
+def test_a_channel_has_the_subject_that_is_published_on(spec: FactSpec) -> None:
+    fields = {name: name for name in spec.model.model_fields}
+    channel = asyncapi()["channels"][spec.tokens]
+    assert channel["address"].format(cluster="c1", **fields) == fact_subject("c1", spec.model.model_construct(**fields))
+    assert set(channel["parameters"]) == set(re.findall(r"{(\w+)}", channel["address"]))
+    assert all(parameter["description"] for parameter in channel["parameters"].values())
 
 
 def test_what_was_written_passes_the_check(tmp_path: Path) -> None:
@@ -76,3 +80,13 @@ def test_a_type_is_not_taken_away(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "dev.trellis.node.vanished.v1.json").write_text("{}\n")
     assert main([str(tmp_path)]) == 1
     assert "dev.trellis.node.vanished.v1.json: the type is gone" in capsys.readouterr().err
+
+
+def test_a_subject_that_readers_filter_on_is_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(tmp_path)])
+    document = json.loads((tmp_path / ASYNCAPI_FILE).read_text())
+    document["channels"]["node.gone"]["address"] = "trellis.evt.{cluster}.node.gone.{zone}.{name}"
+    (tmp_path / ASYNCAPI_FILE).write_text(render(document))
+    assert main([str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "node.gone: subject was trellis.evt.*.node.gone.*.*, is trellis.evt.*.node.gone.*;" in said

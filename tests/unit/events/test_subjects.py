@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -94,6 +95,16 @@ def test_each_row_is_found_by_model_and_by_type(spec: FactSpec) -> None:
 def test_no_two_rows_share_type_or_subject() -> None:
     assert len({spec.type for spec in FACTS}) == len(FACTS)
     assert len({spec.tokens for spec in FACTS}) == len(FACTS)
+
+
+class NodeOptedOutAnew(NodeOptedOut):
+    version: ClassVar[int] = 2
+
+
+def test_a_second_version_has_subjects_of_its_own_that_readers_of_the_first_do_not_hear() -> None:
+    spec = FactSpec(NodeOptedOutAnew, "node_watcher")
+    assert (spec.type, spec.tokens) == ("dev.trellis.node.opted_out.v2", "node.opted_out-v2")
+    assert not matches(f"trellis.evt.c1.{spec.tokens}.n1", fact_filter("c1", NodeOptedOut))
 
 
 @given(cluster=st.text(), name=st.text(min_size=1, max_size=253))

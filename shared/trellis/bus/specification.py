@@ -1,0 +1,41 @@
+"""What a service hears, as FastStream's AsyncAPI generator tells it.
+
+In: the models of a subscription, and a broker that subscriptions are registered with. Out: an annotation for the
+handler FastStream calls, and its document. Called by ``subscriber`` and by the test that holds the document against
+the subject table. Invariant: a message is named by its CloudEvents type, and its payload is the envelope of that very
+type: without the annotation FastStream's generator fails, because a handler of ours takes the message as it came.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any, Final, Literal, Union, cast
+
+from faststream.nats import NatsBroker
+from faststream.specification import AsyncAPI
+from pydantic import create_model
+
+from trellis.events.envelope import CloudEvent, FactData
+from trellis.events.subjects import spec_of
+
+_ASYNCAPI: Final = "3.0.0"
+
+
+def payload_of(models: Iterable[type[FactData]]) -> Any:  # noqa: ANN401 (a type made at run time)
+    """Return the type of the messages that carry facts of these models."""
+    return Union[tuple(_message(model) for model in models)]  # noqa: UP007 (of a tuple)
+
+
+def asyncapi_of(broker: NatsBroker) -> dict[str, Any]:
+    """Return FastStream's AsyncAPI document of what is registered with a broker; needs no connection."""
+    document: dict[str, Any] = AsyncAPI(broker, schema_version=_ASYNCAPI).to_specification().to_jsonable()
+    return document
+
+
+@functools.cache
+def _message(model: type[FactData]) -> type[CloudEvent[Any]]:
+    ce_type = spec_of(model).type
+    base = cast("type[CloudEvent[Any]]", CloudEvent.__class_getitem__(model))
+    made: type[CloudEvent[Any]] = create_model(ce_type, __base__=base, type=cast("Any", (Literal[ce_type], ...)))
+    return made

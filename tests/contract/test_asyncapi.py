@@ -1,0 +1,125 @@
+"""What FastStream says of the services' own subscriptions is what deploy/events and the subject table say."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from faststream.nats import NatsBroker
+from faststream.specification.asyncapi.v3_0_0.schema import ApplicationSchema
+
+from trellis.bus.bus import Bus
+from trellis.bus.specification import asyncapi_of
+from trellis.bus.streams import Epoch
+from trellis.events.compatibility import breaking_changes
+from trellis.events.schemas import ASYNCAPI_FILE, asyncapi, schema_file
+from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS, FactSpec, fact_filter, spec_of
+from trellis.health import Health
+from trellis.kube.fake import FakeKube
+from trellis.runtime import Base
+from trellis.telemetry import Metrics, setup
+
+ROOT = Path(__file__).parents[2]
+COMMITTED = ROOT / "deploy" / "events"
+CLUSTER = "c1"
+NOWHERE = "nats://127.0.0.1:1"
+LISTENERS = sorted(path.parent.name for path in (ROOT / "services").glob("*/handlers.py"))
+
+
+def document_of(service: str) -> dict[str, Any]:
+    """FastStream's document of the subscriptions that the service's own wiring makes; nothing is connected."""
+    telemetry = setup(service, metrics=Metrics())
+    health = Health(service)
+    bus = Bus(NOWHERE, cluster=CLUSTER, service=service, telemetry=telemetry, health=health)
+    kube = FakeKube(telemetry=telemetry, health=health)
+    settings = importlib.import_module(f"{service}.settings").Settings()
+    importlib.import_module(f"{service}.app").compose(settings, Base(telemetry, health, kube, bus, CLUSTER))
+    broker = NatsBroker(NOWHERE, apply_types=False, logger=None)
+    kept = [subscription.register(broker, subscription.config(Epoch(0))) for subscription in bus._keeper.subscriptions]
+    assert kept, f"{service} has handlers.py and subscribes to nothing"
+    return asyncapi_of(broker)
+
+
+def consumed(service: str) -> list[FactSpec]:
+    """The rows of the table that the service says it consumes."""
+    return [spec_of(model) for model in importlib.import_module(f"{service}.handlers").CONSUMED]
+
+
+def resolved(document: dict[str, Any], reference: str) -> dict[str, Any]:
+    found = document
+    for part in reference.removeprefix("#/").split("/"):
+        found = found[unquote(part).replace("~1", "/")]
+    return found
+
+
+def schemas(document: dict[str, Any], channel: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The schemas of a channel's messages, by CloudEvents type; schemas of data are put in their place."""
+    (message,) = channel["messages"].values()
+    payload = resolved(document, resolved(document, message["$ref"])["payload"]["$ref"])
+    alternatives = [resolved(document, part["$ref"]) for part in payload["anyOf"]] if "anyOf" in payload else [payload]
+    return {schema["properties"]["type"]["const"]: schema for schema in alternatives}
+
+
+@pytest.mark.parametrize("service", LISTENERS)
+def test_a_service_listens_on_the_subjects_of_the_facts_it_consumes(service: str) -> None:
+    channels = document_of(service)["channels"].values()
+    assert {channel["address"] for channel in channels} == {
+        fact_filter(CLUSTER, spec.model) for spec in consumed(service)
+    }
+
+
+@pytest.mark.parametrize("service", LISTENERS)
+def test_every_channel_a_service_listens_on_is_one_of_ours(service: str) -> None:
+    ours = json.loads((COMMITTED / ASYNCAPI_FILE).read_text())["channels"]
+    by_address = {channel["address"].replace("{cluster}", CLUSTER): channel for channel in ours.values()}
+    for channel in document_of(service)["channels"].values():
+        heard = re.compile(re.escape(channel["address"]).replace(">", r"\{\w+\}"))
+        (address,) = [address for address in by_address if heard.fullmatch(address)]
+        assert by_address[address]["x-stream"] == STREAM_EVENTS
+
+
+@pytest.mark.parametrize("service", LISTENERS)
+def test_the_messages_a_service_understands_are_those_of_the_table_with_the_committed_schemas(service: str) -> None:
+    document = document_of(service)
+    for channel in document["channels"].values():
+        understood = schemas(document, channel)
+        assert set(understood) == {spec.type for spec in consumed(service)}
+        for ce_type, schema in understood.items():
+            data = resolved(document, schema["properties"]["data"]["$ref"])
+            committed = json.loads((COMMITTED / f"{ce_type}.json").read_text())
+            assert breaking_changes(committed, data) == []
+            assert set(committed["properties"]) == set(data["properties"])
+
+
+def test_no_service_consumes_what_nobody_says() -> None:
+    said = {operation.partition(".")[2] for operation in asyncapi()["operations"]}
+    assert {spec.tokens for service in LISTENERS for spec in consumed(service)} <= said
+
+
+def test_our_document_is_an_asyncapi_document_and_has_every_row_of_the_table() -> None:
+    document = json.loads((COMMITTED / ASYNCAPI_FILE).read_text())
+    ApplicationSchema.model_validate(document)
+    assert set(document["channels"]) == {spec.tokens for spec in FACTS}
+    assert set(document["operations"]) == {f"{spec.owner}.{spec.tokens}" for spec in FACTS}
+    for spec in FACTS:
+        channel = document["channels"][spec.tokens]
+        assert list(channel["messages"]) == [spec.type]
+        assert channel["x-stream"] == spec.stream
+        assert channel["address"].startswith(STREAM_SUBJECTS[spec.stream].removesuffix(">"))
+        _, specific = channel["messages"][spec.type]["payload"]["allOf"]
+        assert specific["properties"]["data"] == {"$ref": f"./{schema_file(spec)}"}
+
+
+def test_every_reference_in_our_document_leads_somewhere() -> None:
+    text = (COMMITTED / ASYNCAPI_FILE).read_text()
+    document = json.loads(text)
+    for reference in set(re.findall(r'"\$ref": "([^"]+)"', text)):
+        if reference.startswith("#/"):
+            assert resolved(document, reference), reference
+        else:
+            assert (COMMITTED / reference).is_file(), reference
