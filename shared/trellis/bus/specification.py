@@ -37,5 +37,5 @@ def asyncapi_of(broker: NatsBroker) -> dict[str, Any]:
 def _message(model: type[FactData]) -> type[CloudEvent[Any]]:
     ce_type = spec_of(model).type
     base = cast("type[CloudEvent[Any]]", CloudEvent.__class_getitem__(model))
-    made: type[CloudEvent[Any]] = create_model(ce_type, __base__=base, type=cast("Any", (Literal[ce_type], ...)))
-    return made
+    fields: dict[str, Any] = {"type": (Literal[ce_type], ...)}
+    return create_model(ce_type, __base__=base, **fields)
