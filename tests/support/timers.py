@@ -18,6 +18,10 @@ class FakeAlarm:
     def cancel(self) -> None:
         self.cancelled = True
 
+    def ring(self) -> None:
+        if not self.cancelled:
+            self.call()
+
 
 @dataclass
 class FakeTimers:
@@ -40,12 +44,15 @@ class FakeTimers:
         """When the alarms ring that still count."""
         return sorted(when for when, _, alarm in self.alarms if not alarm.cancelled)
 
+    def ring(self) -> None:
+        """Ring the next alarm, whatever the clock says: one turn of the event loop."""
+        heapq.heappop(self.alarms)[2].ring()
+
     def advance(self, seconds: float) -> None:
         """Move the clock on, ringing what is due on the way."""
         end = self.time + seconds
         while self.alarms and self.alarms[0][0] <= end:
             when, _, alarm = heapq.heappop(self.alarms)
             self.time = max(self.time, when)
-            if not alarm.cancelled:
-                alarm.call()
+            alarm.ring()
         self.time = end

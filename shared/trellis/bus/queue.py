@@ -4,19 +4,20 @@ In: keys, each with the acknowledgement of the message that named it. Out: runs,
 Called by handlers, informers and timers of a service. It knows nothing of NATS or Kubernetes.
 Invariants, as in client-go's workqueue: a key added while it runs runs again; a key is never in two runs; nothing that
 was added is forgotten. A message is acknowledged only after a run of its key that started after the message came.
+Failing keys, however many, do not hold up healthy ones: see ``lanes``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from trellis.bus.backoff import Backoff
+from trellis.bus.lanes import Lanes
 from trellis.bus.timers import LoopTimers, TimerHeap, Timers
 from trellis.telemetry import Telemetry, TraceContext, get_logger
 
@@ -78,11 +79,13 @@ class KeyedQueue(Generic[K]):
         self._telemetry = telemetry
         self._backoff = backoff or Backoff()
         self._timers = timers or LoopTimers()
-        self._retries = TimerHeap[K](self._timers, self.add)
+        # When a run said it wants the next one: any run that starts earlier takes its place.
+        self._retries = TimerHeap[K](self._timers, self._retry)
+        self._later = TimerHeap[K](self._timers, self.add)  # asked for from outside: kept, whatever runs before
         self._entries: dict[K, _Entry] = {}  # keys that are owed a run: client-go's dirty set
         self._running: dict[K, asyncio.Task[None]] = {}
         self._current: dict[K, _Entry] = {}  # what the runs under way will have covered
-        self._ready: deque[K] = deque()  # owed a run and not running, first come first served
+        self._ready = Lanes[K]()  # owed a run and not running
         self._failures: dict[K, int] = {}
         self._blamed: dict[K, _Entry] = {}  # what the failed runs of a key still owe; joins its next run
         self._context: contextvars.Context | None = None  # set while working
@@ -96,8 +99,8 @@ class KeyedQueue(Generic[K]):
 
     @property
     def backing_off(self) -> int:
-        """Keys that wait for their time: failed ones and those that asked to run again."""
-        return len(self._retries)
+        """Timers that are pending: of keys that failed, that asked to run again, and those of ``add_after``."""
+        return len(self._retries) + len(self._later)
 
     @property
     def oldest_seconds(self) -> float:
@@ -112,20 +115,17 @@ class KeyedQueue(Generic[K]):
         """
         if ack is not None and self._is_owed(key, ack):
             return
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = _Entry(self._timers.now())
-            if key not in self._running:
-                self._ready.append(key)
+        entry = self._owe(key)
         if ack is not None:
             entry.acks[ack.token] = ack
         entry.trace = trace or entry.trace
-        self._idle.clear()
+        if key not in self._running:
+            self._ready.add(key)
         self._pump()
 
     def add_after(self, key: K, delay: float) -> None:
         """Add the key in ``delay`` seconds; of several pending delays only the shortest counts."""
-        self._retries.set(key, delay)
+        self._later.set(key, delay)
 
     def forget(self, key: K) -> None:
         """Let the key's next failure wait as short as a first one: what it failed on has changed."""
@@ -158,12 +158,28 @@ class KeyedQueue(Generic[K]):
             await asyncio.wait(self._running.values(), timeout=timeout)
         await self._cancel_running()
         self._retries.clear()
+        self._later.clear()
 
     async def _cancel_running(self) -> None:
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _owe(self, key: K) -> _Entry:
+        """Return what is owed to the key, from now on if nothing was."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(self._timers.now())
+            self._idle.clear()
+        return entry
+
+    def _retry(self, key: K) -> None:
+        """Have a key run whose time has come."""
+        self._owe(key)
+        if key not in self._running:
+            self._ready.add(key, retry=key in self._failures)
+        self._pump()
 
     def _is_owed(self, key: K, ack: Acknowledgement) -> bool:
         """Return whether a run under way or a pending retry covers this message already, and keep the newer ack."""
@@ -176,7 +192,7 @@ class KeyedQueue(Generic[K]):
     def _pump(self) -> None:
         """Start runs while there are keys and workers."""
         while self._context is not None and self._ready and len(self._running) < self._workers:
-            key = self._ready.popleft()
+            key = self._ready.take()
             # Not the adder's context: its span must not become the parent of the run.
             task = asyncio.get_running_loop().create_task(self._attempt(key), context=self._context.copy())
             self._running[key] = task
@@ -186,10 +202,9 @@ class KeyedQueue(Generic[K]):
         del self._running[key]
         entry = self._current.pop(key, None)
         if task.cancelled() and entry is not None:
-            self._blamed[key] = entry
-            self._entries.setdefault(key, _Entry(entry.since))
+            self._blamed[key] = entry  # run when work goes on
         if key in self._entries:
-            self._ready.append(key)
+            self._ready.add(key)
         self._pump()
         if not self.depth:
             self._idle.set()
@@ -197,6 +212,7 @@ class KeyedQueue(Generic[K]):
     def _take(self, key: K) -> _Entry:
         """Return all that is owed to the key: what came since its last run began, and what failed runs left."""
         entry = self._entries.pop(key)
+        self._retries.discard(key)
         if (owed := self._blamed.pop(key, None)) is not None:
             owed.absorb(entry)
             entry = owed
@@ -218,7 +234,7 @@ class KeyedQueue(Generic[K]):
             metrics.handler_seconds.labels(service, self.name).observe(self._timers.now() - began)
         self._failures.pop(key, None)
         if again is not None:
-            self.add_after(key, again)
+            self._retries.set(key, again)
         await self._acknowledge(key, entry)
 
     async def _acknowledge(self, key: K, entry: _Entry) -> None:
@@ -247,4 +263,4 @@ class KeyedQueue(Generic[K]):
             except Exception:  # noqa: BLE001 (a reporter that fails must not end the retries)
                 _log.exception("the failure could not be reported", queue=self.name, key=str(key))
         self._blamed[key] = entry
-        self.add_after(key, delay)
+        self._retries.set(key, delay)

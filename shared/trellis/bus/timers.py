@@ -1,7 +1,8 @@
 """One timer per key, all on one handle of the event loop.
 
 In: keys and when they are due. Out: a call per key when its time has come. Called by the keyed queue.
-Invariant: a key has at most one timer, the earliest asked for; thousands of keys cost one handle, not a task each.
+Invariants: a key has at most one timer, the earliest asked for; a hundred thousand keys cost one handle, not a task
+each; memory is bounded by the keys that have a timer, however often timers are moved or taken away.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
+
+_STALE_AT_LEAST: Final = 64
+# After a long pause of the process every timer is due at once: the event loop must get its turn in between.
+_AT_ONCE: Final = 1000
 
 
 class Cancellable(Protocol):
@@ -69,17 +74,26 @@ class TimerHeap(Generic[K]):
             return
         self._when[key] = when
         heapq.heappush(self._heap, (when, next(self._order), key))
+        self._compact()
         self._arm()
 
     def discard(self, key: K) -> None:
         """Take the key's timer away, if there is one."""
         if self._when.pop(key, None) is not None:
+            self._compact()
             self._arm()
 
     def clear(self) -> None:
         """Take all timers away."""
         self._when.clear()
+        self._heap.clear()
         self._arm()
+
+    def _compact(self) -> None:
+        """Drop the entries that count no more once they are most of the heap."""
+        if len(self._heap) > 2 * len(self._when) + _STALE_AT_LEAST:
+            self._heap = [entry for entry in self._heap if self._when.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
 
     def _arm(self) -> None:
         """Point the one handle at the earliest timer that still counts."""
@@ -99,7 +113,7 @@ class TimerHeap(Generic[K]):
         self._armed = None
         now = self._timers.now()
         due: list[K] = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and len(due) < _AT_ONCE:
             when, _, key = heapq.heappop(self._heap)
             if self._when.get(key) == when:
                 del self._when[key]

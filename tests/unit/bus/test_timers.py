@@ -41,6 +41,32 @@ def test_a_discarded_key_is_not_called_and_leaves_no_alarm() -> None:
     assert due == []
 
 
+def test_timers_that_were_moved_or_taken_away_ten_thousand_times_leave_nothing_behind() -> None:
+    timers, due = FakeTimers(), list[str]()
+    heap = TimerHeap[str](timers, due.append)
+    for round_ in range(10_000):
+        heap.set("moved", 20_000 - round_)
+        heap.set("taken away", 5000)
+        heap.discard("taken away")
+    assert len(heap._heap) < 200
+    timers.advance(20_000)
+    assert due == ["moved"]
+
+
+def test_a_hundred_thousand_timers_due_at_once_give_the_event_loop_its_turn_in_between() -> None:
+    timers, due, turns = FakeTimers(), list[int](), list[int]()
+    heap = TimerHeap[int](timers, due.append)
+    for key in range(100_000):
+        heap.set(key, 1)
+    timers.time += 60  # the process was paused
+    while len(heap):
+        before = len(due)
+        timers.ring()
+        turns.append(len(due) - before)
+    assert max(turns) <= 1000
+    assert sorted(due) == list(range(100_000))
+
+
 def test_a_key_may_be_set_again_while_it_is_called() -> None:
     timers, due = FakeTimers(), list[float]()
 

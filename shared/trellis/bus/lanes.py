@@ -1,0 +1,41 @@
+"""The order in which waiting keys get a worker: news and retries in two lanes, taken in turn.
+
+In: keys that are owed a run. Out: the next key. Called by the keyed queue. Pure.
+Invariants: a key waits in one lane; each lane is first come, first served; neither lane waits for the other to be
+empty, so any number of failing keys costs a healthy one at most one run of theirs before its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Lanes(Generic[K]):
+    """Keys that wait for a worker."""
+
+    def __init__(self) -> None:
+        # Ordered dictionaries, not deques: a key must be found and moved in constant time.
+        self._news: OrderedDict[K, None] = OrderedDict()
+        self._retries: OrderedDict[K, None] = OrderedDict()
+        self._turn_of_retries = False
+
+    def __len__(self) -> int:
+        return len(self._news) + len(self._retries)
+
+    def add(self, key: K, *, retry: bool = False) -> None:
+        """Let the key wait; one that waits keeps its place, but news of a retry takes it out of the retries' lane."""
+        if not retry:
+            self._retries.pop(key, None)
+            self._news.setdefault(key)
+        elif key not in self._news:
+            self._retries.setdefault(key)
+
+    def take(self) -> K:
+        """Return the next key, which waits no more; KeyError if there is none."""
+        lane = self._retries if self._retries and (self._turn_of_retries or not self._news) else self._news
+        self._turn_of_retries = lane is self._news
+        return lane.popitem(last=False)[0]
