@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
+from support.buses import eventually
 from support.timers import FakeTimers
 from trellis.bus.backoff import Backoff
 from trellis.bus.queue import KeyedQueue
@@ -103,14 +104,12 @@ async def test_a_key_that_is_added_over_and_over_starves_nobody_and_failing_keys
     async with working(queue):
         for key in ("busy", "failing", "quiet"):
             queue.add(key)
-        while order.count("quiet") < 1 or order.count("failing") < 1:
-            await asyncio.sleep(0)
-        assert len(order) <= 4
-        timers.advance(300)
+        await eventually(lambda: {"quiet", "failing"} <= set(order))
+        assert order.index("quiet") <= 3
         mark = len(order)
-        while "failing" not in order[mark:]:
-            await asyncio.sleep(0)
-        assert len(order) - mark <= 3
+        timers.advance(300)
+        await eventually(lambda: "failing" in order[mark:])
+        assert order.index("failing", mark) - mark <= 3
 
 
 @contextmanager
