@@ -75,7 +75,7 @@ class Bus:
         self._limits = limits
         timing = timing or Timing()
         self._availability = Availability(url, health)
-        self._connection = Connection(Address(url, service, credentials), self._availability, self._wake)
+        self._connection = Connection(Address(url, service, cluster, credentials), self._availability, self._wake)
         self._publisher = Publisher(
             self._availability, lambda: self._connection.broker, self._wake, timing.publish_budget
         )
@@ -178,7 +178,7 @@ class Bus:
             cancellation.check()
             await self.connected.wait()
             try:
-                facts = await last_facts(self._jetstream(), self._origin.cluster, models)
+                facts = await last_facts(self._jetstream(), self._origin, models)
             except (BusUnavailable, nats.errors.Error):
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue

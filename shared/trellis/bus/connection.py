@@ -24,6 +24,7 @@ from nats.aio.client import Client, Server
 
 from trellis.bus.backoff import Backoff
 from trellis.bus.errors import BusError
+from trellis.bus.naming import inbox_prefix
 from trellis.health import Health
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
@@ -89,6 +90,7 @@ class Address:
 
     url: str
     service: str
+    cluster: str
     credentials: Path | None = None
 
     @property
@@ -99,7 +101,7 @@ class Address:
     @property
     def inbox_prefix(self) -> str:
         """Prefix of every inbox, so that a NATS user may be allowed its own answers only."""
-        return f"_INBOX_{self.service}"
+        return inbox_prefix(self.service, self.cluster)
 
 
 class _Broker(NatsBroker):

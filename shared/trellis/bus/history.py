@@ -13,8 +13,10 @@ from typing import Final, TypeVar
 import nats.errors
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import NotFoundError
 
-from trellis.bus.message import UnreadableMessage, read
+from trellis.bus.message import Origin, UnreadableMessage, read
+from trellis.bus.naming import LAST_FACTS, consumer_name
 from trellis.events.envelope import FactData
 from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
 
@@ -26,21 +28,30 @@ _INACTIVE_SECONDS: Final = 30.0
 M = TypeVar("M", bound=FactData)
 
 
-async def last_facts(jetstream: JetStreamContext, cluster: str, models: Sequence[type[M]]) -> list[M]:
-    """Return the last fact of these models on each subject, oldest first.
+async def last_facts(jetstream: JetStreamContext, origin: Origin, models: Sequence[type[M]]) -> list[M]:
+    """Return the last fact of these models on each subject of a cluster, oldest first.
+
+    The consumer has a fixed name, which the service's NATS user is allowed; two readers at once would share what there
+    is. Only the leader reads, so that happens where a former leader still believes to lead: facts are hints, and what
+    is missed here is said again.
 
     Raises:
         nats.errors.Error: NATS or JetStream did not answer, or went away in between.
     """
+    name = consumer_name(origin.service, LAST_FACTS, origin.cluster)
+    with contextlib.suppress(NotFoundError):
+        await jetstream.delete_consumer(STREAM_EVENTS, name)  # of a reader that was cut off: it would go on there
     config = ConsumerConfig(
-        filter_subjects=[fact_filter(cluster, model) for model in models],
+        name=name,
+        filter_subjects=[fact_filter(origin.cluster, model) for model in models],
         deliver_policy=DeliverPolicy.LAST_PER_SUBJECT,
         ack_policy=AckPolicy.NONE,
         inactive_threshold=_INACTIVE_SECONDS,
         mem_storage=True,
     )
     by_type = {spec_of(model).type: model for model in models}
-    subscription = await jetstream.pull_subscribe("", stream=STREAM_EVENTS, config=config)
+    await jetstream.add_consumer(STREAM_EVENTS, config)
+    subscription = await jetstream.pull_subscribe_bind(stream=STREAM_EVENTS, name=name)
     facts: list[M] = []
     try:
         left = (await subscription.consumer_info()).num_pending or 0

@@ -160,11 +160,11 @@ class Keeper:
             for subject in _ADVISORIES:
                 await client_of(broker).subscribe(subject, cb=self._advised)
             self._watched = broker
-        created = await ensure_streams(jetstream_of(broker), self._limits)
+        epoch = await ensure_streams(jetstream_of(broker), self._limits)
         former = self._epoch
-        if former is not None and former.created == created:
+        if former is not None and former.created == epoch.created:
             return False
-        self._epoch = Epoch(created)
+        self._epoch = epoch
         if former is None:
             return False
         former.over = True

@@ -2,11 +2,14 @@
 
 In: JetStream. Out: the streams of the subject table, and the epoch of the facts' stream. Called by ``trellis.bus.bus``.
 Invariants: limits that a person changed are left alone; a stream that does not take our subjects is refused, not
-changed. Two streams of one name are told apart by their creation time: sequences begin again in the new one.
+changed. Two streams of one name are told apart by their creation time. A stream that we make counts its messages from
+that time on, in microseconds, so that no sequence of one life is ever one of the next: a late acknowledgement of a
+message that is gone reaches nobody (ADR 0012).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,6 +27,11 @@ DUPLICATE_WINDOW_SECONDS: Final = 120.0
 _DAY: Final = 86_400.0
 _MIB: Final = 1024 * 1024
 _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Sequences from here on are times: no stream that counts from 1 gets this far.
+_COUNTED_FROM_TIME: Final = 1 << 48
+# A dead letter is taken out by its number, which people type, and has no durable consumer.
+_COUNT_FROM_ONE: Final = frozenset({STREAM_DEAD})
 
 # Error codes of JetStream's API: server/errors.json of nats-server.
 _NAME_IN_USE: Final = 10058
@@ -54,27 +62,25 @@ class Epoch:
 
     created: int
     """Creation time of the stream in microseconds since 1970."""
+    distinct: bool = True
+    """Whether the stream's sequences are of this life alone; those of a stream made by hand begin at 1 each time."""
     over: bool = field(default=False)
 
     @property
     def token(self) -> str:
-        """Creation time as it stands in the names of durables."""
+        """Creation time as it stands in ids of dead letters."""
         return f"{self.created:x}"
 
 
-async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS) -> int:
-    """Make the streams that are missing and return when the facts' stream was created, in microseconds since 1970.
+async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS) -> Epoch:
+    """Make the streams that are missing and return the life of the facts' stream.
 
     Raises:
         StreamError: a stream cannot be made, or does not take our subjects; a person has to act.
         nats.errors.Error: NATS or JetStream did not answer.
     """
-    created = 0
-    for name, subject in STREAM_SUBJECTS.items():
-        info = await _ensure(jetstream, name, subject, limits[name])
-        if name == STREAM_EVENTS:
-            created = _created(info)
-    return created
+    infos = {name: await _ensure(jetstream, name, subject, limits[name]) for name, subject in STREAM_SUBJECTS.items()}
+    return _epoch(infos[STREAM_EVENTS])
 
 
 async def _ensure(jetstream: JetStreamContext, name: str, subject: str, limits: StreamLimits) -> StreamInfo:
@@ -101,6 +107,7 @@ async def _make(jetstream: JetStreamContext, name: str, subject: str, limits: St
         max_bytes=limits.max_bytes,
         duplicate_window=DUPLICATE_WINDOW_SECONDS,
         allow_direct=True,
+        first_seq=None if name in _COUNT_FROM_ONE else time.time_ns() // 1000,
     )
     try:
         info = await jetstream.add_stream(config)
@@ -122,7 +129,8 @@ async def _make(jetstream: JetStreamContext, name: str, subject: str, limits: St
     return info
 
 
-def _created(info: StreamInfo) -> int:
+def _epoch(info: StreamInfo) -> Epoch:
     if info.created is None:
         raise StreamError(f"stream {STREAM_EVENTS} has no creation time: the NATS server is too old, 2.10 is needed")
-    return (info.created - _UNIX_EPOCH) // timedelta(microseconds=1)
+    created = (info.created - _UNIX_EPOCH) // timedelta(microseconds=1)
+    return Epoch(created, distinct=(info.config.first_seq or 0) >= _COUNTED_FROM_TIME)

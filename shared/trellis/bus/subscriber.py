@@ -29,10 +29,11 @@ from trellis.bus.connection import client_of
 from trellis.bus.dead import Delivered, Letter, letter
 from trellis.bus.errors import BusError
 from trellis.bus.message import Origin, Reason, UnreadableMessage, read, trace_of
+from trellis.bus.naming import consumer_name
 from trellis.bus.specification import payload_of
 from trellis.bus.streams import Epoch
 from trellis.events.envelope import FactData, RawCloudEvent
-from trellis.events.subjects import STREAM_EVENTS, escape, fact_filter, spec_of
+from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, get_logger
 
 ACK_WAIT_SECONDS: Final = 60.0
@@ -93,9 +94,9 @@ class Subscription(Generic[M]):
         return self._subscriber is not None
 
     def durable(self, epoch: Epoch) -> str:
-        """Return the consumer's name: in another life of the stream it is another consumer."""
-        origin = self._reader.origin
-        return f"{origin.service}-{self.name}-{escape(origin.cluster)}-{epoch.token}"
+        """Return the consumer's name; where sequences begin again it is another one in another life of the stream."""
+        name = consumer_name(self._reader.origin.service, self.name, self._reader.origin.cluster)
+        return name if epoch.distinct else f"{name}-{epoch.token}"
 
     async def start(self, broker: NatsBroker, epoch: Epoch) -> bool:
         """Make the consumer if it is missing, and fetch from it.

@@ -25,7 +25,7 @@ TYPE = "dev.trellis.node.opted_out.v1"
 
 
 async def consumer_of(jetstream: JetStreamContext, cluster: str) -> ConsumerInfo:
-    (info,) = [info for info in await jetstream.consumers_info(STREAM_EVENTS) if f"-{cluster}-" in info.name]
+    (info,) = [info for info in await jetstream.consumers_info(STREAM_EVENTS) if info.name.endswith(f"-{cluster}")]
     return info
 
 

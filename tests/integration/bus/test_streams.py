@@ -9,10 +9,10 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.api import StreamConfig
 
-from support.buses import Buses, eventually, opted_out
+from support.buses import Buses, Listener, eventually, opted_out
 from trellis.bus.errors import StreamError
 from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
-from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS, fact_subject
 
 pytestmark = [pytest.mark.nats]
 
@@ -53,9 +53,29 @@ async def test_streams_have_the_documented_limits(empty: JetStreamContext) -> No
 
 async def test_making_them_twice_changes_nothing_and_tells_the_same_creation_time(empty: JetStreamContext) -> None:
     first = await ensure_streams(empty)
-    assert await ensure_streams(empty) == first
+    assert (await ensure_streams(empty)).created == first.created
     await empty.delete_stream(STREAM_EVENTS)
-    assert await ensure_streams(empty) > first
+    assert (await ensure_streams(empty)).created > first.created
+
+
+async def test_no_sequence_of_one_life_of_a_stream_is_one_of_the_next(empty: JetStreamContext) -> None:
+    assert (await ensure_streams(empty)).distinct
+    subject = fact_subject("c", opted_out("a"))
+    former = [(await empty.publish(subject, b"x")).seq for _ in range(100)]
+    await empty.delete_stream(STREAM_EVENTS)
+    await ensure_streams(empty)
+    assert (await empty.publish(subject, b"x")).seq > max(former)
+    assert (await empty.publish("trellis.dead.c.provisioner.node.a", b"x")).seq == 1, "people type this number"
+
+
+async def test_a_stream_made_by_hand_is_known_by_its_creation_time(buses: Buses, empty: JetStreamContext) -> None:
+    """Its sequences begin at 1 in each life, so the durable of one life must not be that of another."""
+    await empty.add_stream(StreamConfig(name=STREAM_EVENTS, subjects=["trellis.evt.>"]))
+    epoch = await ensure_streams(empty)
+    assert not epoch.distinct
+    await buses.consuming(Listener())
+    (info,) = await empty.consumers_info(STREAM_EVENTS)
+    assert info.name == f"provisioner-nodes-{buses.cluster}-{epoch.token}"
 
 
 async def test_limits_that_a_person_changed_are_left_alone(empty: JetStreamContext) -> None:

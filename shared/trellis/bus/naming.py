@@ -1,0 +1,25 @@
+"""Names on the NATS server that permissions are given for: consumers, inboxes.
+
+Pure. In: service, cluster, purpose. Out: names. Called by what makes them and by ``permissions``, so that both agree.
+Invariant: each can be known before anything runs. A NATS permission names whole tokens, never the beginning of one, and
+a consumer's name is one token: so it holds nothing that only the running bus knows, such as when a stream was made.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trellis.events.subjects import escape
+
+LAST_FACTS: Final = "last_facts"
+"""Purpose of the consumer that reads back what was said."""
+
+
+def consumer_name(service: str, purpose: str, cluster: str) -> str:
+    """Return the name of a service's consumer; the purpose is a subscription's name or ``LAST_FACTS``."""
+    return f"{service}-{purpose}-{escape(cluster)}"
+
+
+def inbox_prefix(service: str, cluster: str) -> str:
+    """Return what every inbox of a service begins with, so that its user may be allowed its own answers only."""
+    return f"_INBOX_{service}.{escape(cluster)}"
