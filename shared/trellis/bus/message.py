@@ -7,7 +7,7 @@ Invariant: what cannot be read is told apart by why (dead letters are listed by 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from pydantic import ValidationError
 
-from trellis.events.envelope import CONTENT_TYPE, CloudEvent, FactData, RawCloudEvent, event_source
+from trellis.events.envelope import CONTENT_TYPE, CloudEvent, FactData, RawCloudEvent, event_source, version_of
 from trellis.events.subjects import spec_of
 from trellis.telemetry import TraceContext, trace_from
 
@@ -44,6 +44,14 @@ class UnreadableMessage(Exception):  # noqa: N818 (it is a verdict on the messag
         self.reason = reason
 
 
+class NewerVersion(UnreadableMessage):
+    """A message for readers that are newer: a later version of a type that is read here. Nothing is wrong with it."""
+
+    def __init__(self, ce_type: str, known: str) -> None:
+        super().__init__(Reason.UNKNOWN_TYPE, f"type {ce_type} is newer than {known}, the latest that is read here")
+        self.known = known
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Who says facts: they stand in the envelope's ``source``."""
@@ -52,10 +60,16 @@ class Origin:
     service: str
 
 
+def message_id(fact: FactData, dedup: str) -> str:
+    """Return the id of a fact's message: two versions that say one thing side by side are two messages."""
+    return dedup if fact.version == 1 else f"{dedup}.v{fact.version}"
+
+
 def compose(
     fact: FactData, *, origin: Origin, dedup: str, time: datetime, trace: TraceContext | None
 ) -> tuple[bytes, dict[str, str]]:
-    """Return body and headers of a fact: a CloudEvent in JSON, structured mode; ``dedup`` is id and Nats-Msg-Id."""
+    """Return body and headers of a fact: a CloudEvent in JSON, structured mode; ``dedup`` makes id and Nats-Msg-Id."""
+    dedup = message_id(fact, dedup)
     absent = {"traceparent", "tracestate"} if trace is None else set() if trace.tracestate else {"tracestate"}
     event = _envelope(type(fact))(
         id=dedup,
@@ -89,6 +103,7 @@ def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
         models: the models that are read, by CloudEvents type.
 
     Raises:
+        NewerVersion: it is a later version of one of these types.
         UnreadableMessage: it is no CloudEvent, of another type, or its data does not fit.
     """
     try:
@@ -97,11 +112,20 @@ def read(body: bytes, models: Mapping[str, type[M]]) -> tuple[RawCloudEvent, M]:
         raise UnreadableMessage(Reason.UNPARSEABLE, f"no CloudEvent: {_first_errors(error)}") from None
     model = models.get(event.type)
     if model is None:
+        if (known := _latest_known(event.type, models)) is not None:
+            raise NewerVersion(event.type, known)
         raise UnreadableMessage(Reason.UNKNOWN_TYPE, f"type {event.type} is none of {', '.join(sorted(models))}")
     try:
         return event, model.model_validate(event.data)
     except ValidationError as error:
         raise UnreadableMessage(Reason.WRONG_DATA, f"data of {event.type}: {_first_errors(error)}") from None
+
+
+def _latest_known(ce_type: str, known: Iterable[str]) -> str | None:
+    """Return the latest of the known types that a type is a later version of."""
+    base, version = version_of(ce_type)
+    earlier = {found[1]: one for one in known if (found := version_of(one))[0] == base}
+    return earlier[max(earlier)] if earlier and version > max(earlier) else None
 
 
 def trace_of(headers: Mapping[str, str] | None, event: RawCloudEvent) -> TraceContext | None:

@@ -28,7 +28,7 @@ from trellis.bus.ack import Ack
 from trellis.bus.connection import client_of
 from trellis.bus.dead import Delivered, Letter, letter
 from trellis.bus.errors import BusError
-from trellis.bus.message import Origin, Reason, UnreadableMessage, read, trace_of
+from trellis.bus.message import NewerVersion, Origin, Reason, UnreadableMessage, read, trace_of
 from trellis.bus.naming import consumer_name
 from trellis.bus.specification import payload_of
 from trellis.bus.streams import Epoch
@@ -85,6 +85,7 @@ class Subscription(Generic[M]):
         self._subscriber: PullStreamSubscriber | None = None
         self._epoch: Epoch | None = None
         self._began = False
+        self._told: set[str] = set()
         # Weak: what nobody holds any more is nobody's work, and is to come again.
         self._open: weakref.WeakSet[Ack] = weakref.WeakSet()
 
@@ -220,6 +221,9 @@ class Subscription(Generic[M]):
             return
         try:
             event, fact = read(raw.data, self._models)
+        except NewerVersion as newer:
+            await self._leave_alone(newer, ack)
+            return
         except UnreadableMessage as unreadable:
             await self._give_up(delivered, ack, unreadable.reason, str(unreadable))
             return
@@ -250,6 +254,15 @@ class Subscription(Generic[M]):
                 _log.error("a fact could not be handled", type=spec.type, error=repr(error), exc_info=error)
                 return
         self._open.add(ack)
+
+    async def _leave_alone(self, newer: NewerVersion, ack: Ack) -> None:
+        """What it says is said in the version read here too, beside it: there is nothing to do, nor to keep."""
+        telemetry = self._reader.telemetry
+        telemetry.metrics.facts_too_new_total.labels(telemetry.service, newer.known).inc()
+        if newer.known not in self._told:
+            self._told.add(newer.known)
+            _log.info("facts of a newer version are left to newer readers", subscription=self.name, reason=str(newer))
+        await ack()
 
     async def _give_up(self, delivered: Delivered, ack: Ack, reason: Reason, error: str) -> None:
         origin, metrics = self._reader.origin, self._reader.telemetry.metrics

@@ -7,6 +7,7 @@ Source: CloudEvents specification 1.0.2, sections 3 and 3.1; the distributed tra
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 CONTENT_TYPE = "application/cloudevents+json"
+_TYPE = re.compile(r"(.+)\.v([1-9][0-9]*)")
 
 
 class FactData(BaseModel, ABC):
@@ -59,6 +61,12 @@ RawCloudEvent = CloudEvent[Any]
 def event_type(model: type[FactData]) -> str:
     """Return the CloudEvents type of a fact: ``dev.trellis.<noun>.<fact>.v<version>``."""
     return f"dev.trellis.{model.noun}.{model.fact}.v{model.version}"
+
+
+def version_of(ce_type: str) -> tuple[str, int]:
+    """Return a CloudEvents type without its version, and the version; 0 if it has none."""
+    match = _TYPE.fullmatch(ce_type)
+    return (match[1], int(match[2])) if match else (ce_type, 0)
 
 
 def event_source(cluster: str, service: str) -> str:

@@ -58,6 +58,9 @@ class Metrics:
         self.dead_letters_total: Final = self._counter("dead_letters", "Messages given up on", "reason")
         self.facts_published_total: Final = self._counter("facts_published", "Facts said on the bus", "type")
         self.facts_received_total: Final = self._counter("facts_received", "Facts heard on the bus", "type")
+        self.facts_too_new_total: Final = self._counter(
+            "facts_too_new", "Facts left alone, as they are of a later version than the type read here", "type"
+        )
         self.kube_requests_total: Final = self._counter(
             "kube_requests",
             "Requests to the Kubernetes API; code is the HTTP status or 'error'",
