@@ -48,11 +48,13 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/provision.py $(ARGS)
 	@$(BIN)/python bench/bus.py
 
-generate: install ## Write the generated files (event schemas)
+generate: install ## Write the generated files (event schemas, the table of facts)
 	@$(BIN)/python -m trellis.events.generate deploy/events
+	@$(BIN)/python -m trellis.events.table docs/bus.md
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(BIN)/python -m trellis.events.generate --check deploy/events
+	@$(BIN)/python -m trellis.events.table --check docs/bus.md
 
 format: install ## Format and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -67,7 +67,8 @@ def test_every_command_the_readme_shows_exists(line: str) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_to_a_file_leads_somewhere(document: Path) -> None:
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)", document.read_text()):
+    prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", prose):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 

@@ -49,7 +49,7 @@ def envelope_schema() -> Document:
     """Return the schema of the envelope; ``data`` is anything."""
     schema = RawCloudEvent.model_json_schema()
     title = "CloudEvent 1.0 in JSON, structured mode, with the distributed tracing extension"
-    return {"$schema": _DIALECT, **schema, "title": title, "description": _summary(CloudEvent)}
+    return {"$schema": _DIALECT, **schema, "title": title, "description": summary(CloudEvent)}
 
 
 def fact_schema(spec: FactSpec) -> Document:
@@ -58,7 +58,7 @@ def fact_schema(spec: FactSpec) -> Document:
         "$schema": _DIALECT,
         **spec.model.model_json_schema(),
         "title": spec.type,
-        "description": _summary(spec.model),
+        "description": summary(spec.model),
     }
 
 
@@ -93,7 +93,7 @@ def _channel(spec: FactSpec) -> Document:
     }
     return {
         "address": address(spec),
-        "description": _summary(spec.model),
+        "description": summary(spec.model),
         "parameters": {
             "cluster": {"description": "Name of the cluster, escaped to one token"},
             **{
@@ -115,5 +115,6 @@ def _operation(spec: FactSpec) -> Document:
     return {"action": "send", "channel": {"$ref": f"#/channels/{spec.tokens}"}, "tags": [{"name": spec.owner}]}
 
 
-def _summary(model: type) -> str:
+def summary(model: type) -> str:
+    """Return the first paragraph of a model's docstring on one line."""
     return inspect.cleandoc(model.__doc__ or "").split("\n\n")[0].replace("\n", " ")
