@@ -212,18 +212,23 @@ async def test_the_nats_command_line_hears_the_same(
     await jetstream.delete_consumer(STREAM_EVENTS, "my-cli")
 
 
+def noting(prefix: str, subjects: list[str]) -> Callable[[Msg], Awaitable[None]]:
+    """A callback that notes the subjects of a prefix, without what they all begin with."""
+
+    async def note(message: Msg) -> None:
+        if message.subject.startswith(prefix):
+            subjects.append(message.subject.removeprefix("trellis.evt."))
+
+    return note
+
+
 async def test_each_filter_hears_what_the_page_says(buses: Buses, client: Client) -> None:
     heard: dict[str, list[str]] = {}
     cluster, node = "e7127c5b", "ip-10-0-0-1.ec2.internal"
     elsewhere = [Buses(buses.url, name) for name in (cluster, f"{cluster}x")]
     filters = [row[0].strip("`") for row in table(BUS_PAGE, "filter")]
     for wanted in filters:
-
-        async def note(message: Msg, subjects: list[str] = heard.setdefault(wanted, [])) -> None:
-            if message.subject.startswith(f"trellis.evt.{cluster}"):
-                subjects.append(message.subject.removeprefix("trellis.evt."))
-
-        await client.subscribe(wanted, cb=note)
+        await client.subscribe(wanted, cb=noting(f"trellis.evt.{cluster}", heard.setdefault(wanted, [])))
     await client.flush()
     for place in elsewhere:
         bus = place.new("provisioner")
