@@ -19,6 +19,7 @@ from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.events.node import NodeReady
 from trellis.events.subjects import NODE_WATCHER
+from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
@@ -48,7 +49,10 @@ def compose(settings: Settings, base: Base) -> Work:
     kube, bus = base.kube, base.bus
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
     world = World(nodes.objects, settings.auto_provision)
-    effects = Effects(kube, bus, EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER), world)
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
+    ready = {deciding.NODES: lambda: sum(map(deciding.labelled_ready, nodes.objects.values()))}
+    breaker = Breaker(kube, recorder, Scope(NODE_WATCHER, settings.namespace, ready), lambda: list_all())  # noqa: PLW0108 - as above
+    effects = Effects(kube, bus, recorder, world, breaker)
     reconcile = Reconcile(world, effects, base.telemetry)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="nodes", telemetry=base.telemetry)
     node_changed = on_node(world, queue.add)
@@ -66,7 +70,14 @@ def compose(settings: Settings, base: Base) -> Work:
         for name in world.names():
             queue.add(name)
 
-    return Work([nodes, jobs], [queue], list_all, world.forget_said, prepare=partial(recall, world, bus))
+    return Work(
+        [nodes, jobs],
+        [queue],
+        list_all,
+        world.forget_said,
+        prepare=partial(recall, world, bus),
+        background=[breaker.run],
+    )
 
 
 @dataclass(frozen=True, slots=True)

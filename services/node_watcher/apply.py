@@ -1,8 +1,8 @@
 """Node_watcher's side effects: patches of Nodes, Events, facts.
 
 In: actions of ``decide``. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: a Node is patched only if it still has the uid that was read; a lost bus never keeps a Kubernetes write
-from being made, the fact is said when the bus is back.
+Invariants: a Node is patched only if it still has the uid that was read; nothing is destroyed without leave of the
+breaker; a lost bus never keeps a Kubernetes write from being made, the fact is said when the bus is back.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from node_watcher.decide import Action, PatchNode, RecordEvent, SayFact
+from node_watcher.decide import Action, Destroy, PatchNode, RecordEvent, SayFact
 from node_watcher.gather import World
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
+from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import NODES
@@ -31,30 +32,40 @@ class Effects:
     bus: Bus
     recorder: EventRecorder
     world: World
+    breaker: Breaker
 
     async def apply(self, name: str, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order.
 
-        Returns the seconds after which a fact that could not be said is to be tried again; None if all is done.
+        Returns the seconds after which a fact that could not be said, or a destruction that is held, is to be tried
+        again; None if all is done.
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
             FactRefused: the bus will not take a fact as it is; everything else was done.
         """
-        unsaid, refused = False, None
+        again: list[float] = []
+        refused = None
         for action in actions:
             try:
-                await self._one(name, action)
+                if (wait := await self._one(name, action)) is not None:
+                    again.append(wait)
             except BusUnavailable:
-                unsaid = True  # the bus itself warns of its outage, once
+                again.append(BUS_RETRY_SECONDS)  # the bus itself warns of its outage, once
             except FactRefused as error:
                 refused = error
         if refused is not None:
             raise refused
-        return BUS_RETRY_SECONDS if unsaid else None
+        return min(again, default=None)
 
-    async def _one(self, name: str, action: Action) -> None:
+    async def _one(self, name: str, action: Action) -> float | None:
+        """Carry out one action; returns the seconds for which a destruction is held."""
         match action:
+            case Destroy():
+                if (wait := await self.breaker.hold(action.target)) is not None:
+                    return wait
+                for step in action.steps:
+                    await self._one(name, step)
             case SayFact():
                 await self.bus.publish(action.fact, dedup=action.dedup)
                 self.world.remember(name, action.then)
@@ -74,3 +85,4 @@ class Effects:
                     self.world.remember(name, action.then)
             case _:
                 assert_never(action)
+        return None

@@ -14,11 +14,14 @@ from enum import StrEnum
 from typing import Any
 
 from trellis import names
+from trellis.breaker import Destruction
 from trellis.events.envelope import FactData
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.provisioning import FailedAttempt, JobView, NodeView, Proof, Wish, proof_of, wish_of
 
 PatchOp = dict[str, Any]
+NODES = "nodes"
+"""Kind of the breaker that guards the labels of ready nodes."""
 
 
 class Reason(StrEnum):
@@ -84,7 +87,15 @@ class RecordEvent:
     then: Said | None = None
 
 
-Action = SayFact | PatchNode | RecordEvent
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    """Take these steps only if the breaker lets this node go; all of them or none."""
+
+    target: Destruction
+    steps: tuple[PatchNode | RecordEvent, ...]
+
+
+Action = SayFact | PatchNode | RecordEvent | Destroy
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -98,7 +109,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         said = None
     if node.marked_uid is not None and node.marked_uid != node.uid:
         message = f"marks of a former Node {node.name} (uid {node.marked_uid}) removed"
-        return [*actions, PatchNode(node.uid, _remove_marks(node), Reason.REPLACED, message)]
+        return [*actions, *_unmark(node, PatchNode(node.uid, _remove_marks(node), Reason.REPLACED, message))]
     match wish_of(node, auto_provision=snapshot.auto_provision):
         case Wish.IN:
             actions += _opted_in(node, said, snapshot.job)
@@ -235,10 +246,25 @@ def _opted_out(node: NodeView, said: Said | None) -> list[Action]:
         then = Said(node.uid, opted_in=False)
         actions.append(SayFact(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
     if node.bears_marks:
+        steps: list[PatchNode | RecordEvent] = []
         if node.marked_digest:
-            actions.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
-        actions.append(PatchNode(node.uid, _remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
+            steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
+        steps.append(PatchNode(node.uid, _remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
+        actions += _unmark(node, *steps)
     return actions
+
+
+def labelled_ready(node: NodeView) -> bool:
+    """Say whether pods may be scheduled to the node because of labels of ours: a mass of these is not taken away."""
+    return node.bears_marks and (node.provisioned is not None or node.wasm is not None)
+
+
+def _unmark(node: NodeView, *steps: PatchNode | RecordEvent) -> list[Action]:
+    """Return the steps that take a node's marks away, under the breaker if it is labelled as ready."""
+    if not labelled_ready(node):
+        return list(steps)
+    target = Destruction(NODES, node.name, node.uid, "taking the labels of a ready node away", "v1", "Node")
+    return [Destroy(target, steps)]
 
 
 def _left_in_place(node: NodeView) -> str:

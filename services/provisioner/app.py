@@ -20,6 +20,7 @@ from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.events.subjects import PROVISIONER
+from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
@@ -54,7 +55,10 @@ def compose(settings: Settings, base: Base) -> Work:
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node_unlabelled, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
     known = Known(kube, bus, settings, nodes.objects)
-    effects = Effects(kube, bus, EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER), known, telemetry)
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
+    running = {deciding.JOBS: known.jobs.running}
+    breaker = Breaker(kube, recorder, Scope(PROVISIONER, settings.namespace, running), lambda: list_all())  # noqa: PLW0108 - bound below
+    effects = Effects(kube, bus, recorder, known, telemetry, breaker)
     queue = KeyedQueue(Reconcile(known, effects, telemetry).run, workers=WORKERS, name="nodes", telemetry=telemetry)
     planner = Planner(known, effects, telemetry, queue)
     plans = KeyedQueue(planner.run, workers=1, name="plans", telemetry=telemetry)
@@ -82,7 +86,7 @@ def compose(settings: Settings, base: Base) -> Work:
         label_selector=INSTALLER_JOBS,
     )
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
-    return Work([nodes, jobs], [queue, plans], list_all, known.said.clear)
+    return Work([nodes, jobs], [queue, plans], list_all, known.said.clear, background=[breaker.run])
 
 
 @dataclass(frozen=True, slots=True)

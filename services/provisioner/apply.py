@@ -2,7 +2,8 @@
 
 In: plans and actions. Out: writes to Kubernetes and the bus. Called by ``app``.
 Invariants: the ledger is written by compare-and-swap before a Job of it exists; a Job whose facts could not be said
-is not deleted, so that they are said later; a lost bus keeps nothing else from being done.
+is not deleted, so that they are said later; nothing is destroyed without leave of the breaker; a lost bus keeps
+nothing else from being done.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from provisioner.decide import Action, CreateJob, DeleteJob, JudgeFailed, LookAgain, SayFact, WarnNode
+from provisioner.decide import Action, CreateJob, DeleteJob, Destroy, JudgeFailed, LookAgain, SayFact, WarnNode
 from provisioner.gather import Known
 from provisioner.plan import Plan
 from provisioner.resources import make_installer_job, make_ledger
@@ -21,12 +22,16 @@ from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusError, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
+from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, KubeError, NotFound
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS, JOBS
 from trellis.provisioning import JobView
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, trace_from
+
+Step = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode
+"""What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
 
 _log = get_logger(__name__)
 
@@ -40,6 +45,7 @@ class Effects:
     recorder: EventRecorder
     known: Known
     telemetry: Telemetry
+    breaker: Breaker
 
     async def write_ledger(self, plan: Plan) -> None:
         """Write the plan's ledger over the one it was made from.
@@ -97,9 +103,9 @@ class Effects:
             KubeError: a write was refused or not answered; what follows it was not done.
             FactRefused: the bus will not take a fact as it is; everything but deleting its Job was done.
         """
-        again = [action.seconds for action in actions if isinstance(action, LookAgain)]
+        steps, again = await self._with_leave(actions)
         unsaid, refused = False, None
-        for action in actions:
+        for action in steps:
             if isinstance(action, DeleteJob) and (unsaid or refused):
                 continue
             try:
@@ -114,7 +120,24 @@ class Effects:
             again.append(BUS_RETRY_SECONDS)
         return min(again, default=None)
 
-    async def _one(self, action: Action) -> None:
+    async def _with_leave(self, actions: Sequence[Action]) -> tuple[list[Step], list[float]]:
+        """Return the steps that may be taken, and the seconds after which each of the others is worth a look."""
+        steps: list[Step] = []
+        again: list[float] = []
+        for action in actions:
+            match action:
+                case Destroy():
+                    if (wait := await self.breaker.hold(action.target)) is None:
+                        steps += action.steps
+                    else:
+                        again.append(wait)
+                case LookAgain():
+                    again.append(action.seconds)
+                case _:
+                    steps.append(action)
+        return steps, again
+
+    async def _one(self, action: Step) -> None:
         match action:
             case CreateJob():
                 await self._create(action)
@@ -126,8 +149,6 @@ class Effects:
                 await self._say(action)
             case WarnNode():
                 await self._warn(action)
-            case LookAgain():
-                pass  # for the queue: apply returns it
             case _:
                 assert_never(action)
 

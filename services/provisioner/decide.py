@@ -13,9 +13,13 @@ from enum import StrEnum
 from typing import Any
 
 from provisioner.plan import Entry
+from trellis.breaker import Destruction
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
 from trellis.provisioning import JobState, JobView, NodeView, Wish, newest, proof_of, wish_of
+
+JOBS = "jobs"
+"""Kind of the breaker that guards running installer Jobs."""
 
 
 class Reason(StrEnum):
@@ -110,7 +114,15 @@ class LookAgain:
     seconds: float
 
 
-Action = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode | LookAgain
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    """Take these steps only if the breaker lets this Job go; all of them or none."""
+
+    target: Destruction
+    steps: tuple[SayFact | DeleteJob, ...]
+
+
+Action = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode | LookAgain | Destroy
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -227,10 +239,19 @@ def _opted_out(jobs: tuple[JobView, ...]) -> list[Action]:
     """The node no longer wants a runtime: nothing of ours works on it any more."""
     actions: list[Action] = []
     for job in jobs:
-        if not job.deleting:
-            actions.append(SayFact(ProvisionRemoved(**_about(job)), f"{job.uid}.removed", job))
-            actions.append(DeleteJob(job, Reason.OPTED_OUT, foreground=job.state is JobState.ACTIVE))
+        if job.deleting:
+            continue
+        running = job.state is JobState.ACTIVE
+        said = SayFact(ProvisionRemoved(**_about(job)), f"{job.uid}.removed", job)
+        steps = (said, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
+        # A Job that ended is only cleared away: what it did stays done.
+        actions += [Destroy(_interruption(job), steps)] if running else steps
     return actions
+
+
+def _interruption(job: JobView) -> Destruction:
+    what = f"stopping the installer on node {job.node}"
+    return Destruction(JOBS, job.name, job.uid, what, "batch/v1", "Job", job.namespace)
 
 
 def _about(job: JobView) -> dict[str, Any]:

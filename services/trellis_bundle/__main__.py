@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from trellis.settings import exit_on_settings_error
+from trellis_bundle.breaker import app as breaker_app
 from trellis_bundle.events import app as events_app
 from trellis_bundle.local_commands import register as register_local_commands
 from trellis_bundle.nodes import nodes
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(nodes)
 app.command()(status)
 app.add_typer(events_app, name="events")
+app.add_typer(breaker_app, name="breaker")
 
 
 @app.command()

@@ -20,6 +20,8 @@ from trellis.bus.survey import StreamCount, survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound, Unavailable
+from trellis_bundle.breaker import read_rows
+from trellis_bundle.breaker_model import BreakerRow, Position
 from trellis_bundle.cli_errors import EXIT_FAILED, exit_on_error, explain
 from trellis_bundle.gather import Leadership, Rollout, connected, read_leadership, read_rollout, read_version
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
@@ -53,12 +55,13 @@ class Status:
     kubernetes: Part
     services: tuple[Part, ...]
     rollout: Part
+    breakers: Part
     bus: Part
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Every row."""
-        return (self.kubernetes, *self.services, self.rollout, self.bus)
+        return (self.kubernetes, *self.services, self.rollout, self.breakers, self.bus)
 
     @property
     def ok(self) -> bool:
@@ -72,6 +75,7 @@ class Status:
             "kubernetes": self.kubernetes.document(),
             "services": [part.document() for part in self.services],
             "rollout": self.rollout.document(),
+            "breakers": self.breakers.document(),
             "bus": self.bus.document(),
         }
 
@@ -85,8 +89,9 @@ def status(
     """Show who leads each service, how the rollout stands, and whether the API server and the bus are there.
 
     Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok,
-    problem, name, holder, renewed_seconds_ago}]`; `rollout {ok, problem, in_work, halted, counts}`; `bus {ok, problem,
-    streams [{name, messages, bytes}], dead_letters}`. What could not be read is null.
+    problem, name, holder, renewed_seconds_ago}]`; `rollout {ok, problem, in_work, halted, counts}`; `breakers {ok,
+    problem, open [rows of breaker status]}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. What
+    could not be read is null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
@@ -100,13 +105,14 @@ async def _look(settings: ClientSettings) -> Status:
     """Ask all parts at once."""
     async with connected(settings) as kube:
         now = datetime.now(UTC)
-        kubernetes, rollout, bus, *services = await asyncio.gather(
+        kubernetes, rollout, breakers, bus, *services = await asyncio.gather(
             _kubernetes(kube),
             _rollout(kube, settings),
+            _breakers(kube, settings.namespace),
             _bus(settings.nats_url),
             *(_service(kube, name, settings.namespace, now) for name in LED),
         )
-    return Status(kubernetes, tuple(services), rollout, bus)
+    return Status(kubernetes, tuple(services), rollout, breakers, bus)
 
 
 async def _kubernetes(kube: Kube) -> Part:
@@ -173,6 +179,22 @@ def rollout_part(rollout: Rollout) -> Part:
         "counts": {state.value: count for state, count in counts.items()},
     }
     return Part("rollout", text, "; ".join(problems), facts)
+
+
+async def _breakers(kube: Kube, namespace: str) -> Part:
+    try:
+        return breakers_part(await read_rows(kube, namespace))
+    except KubeError as error:
+        problem = AWAY if isinstance(error, Unavailable) else explain(error)
+        return Part("breakers", "not known", problem, {"open": None})
+
+
+def breakers_part(rows: list[BreakerRow]) -> Part:
+    """Return the row of the breakers; one that holds destructions is a problem."""
+    shown = [row for row in rows if row.position is not Position.CLOSED]
+    problems = [f"{row.service} holds {row.held} {row.kind}: see `trellis breaker status`" for row in shown]
+    text = f"{len(shown)} of {len(rows)} open" if shown else "closed"
+    return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
 
 
 async def _bus(url: str) -> Part:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trellis.provisioning import JobView
+from trellis.provisioning import JobState, JobView
 
 
 class JobIndex:
@@ -38,6 +38,11 @@ class JobIndex:
     def by_uid(self) -> dict[str, tuple[JobView, ...]]:
         """Return all Jobs by the uid of their Node."""
         return {uid: tuple(jobs.values()) for uid, jobs in self._by_uid.items()}
+
+    def running(self) -> int:
+        """Return how many Jobs are neither ended nor being deleted."""
+        jobs = (job for of_node in self._by_uid.values() for job in of_node.values())
+        return sum(job.state is JobState.ACTIVE and not job.deleting for job in jobs)
 
     def names(self) -> Iterator[str]:
         """Return the node names that have Jobs."""

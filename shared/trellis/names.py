@@ -57,6 +57,9 @@ LEDGER: Final = "trellis-rollout-ledger"
 ANNOTATION_HALTED: Final = "trellis.dev/halted"
 """On the ledger: the digest whose rollout is halted because too many nodes failed."""
 LEASE_PREFIX: Final = "trellis-"
+LABEL_BREAKER: Final = "trellis.dev/breaker"
+"""On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""
+_BREAKER_PREFIX: Final = "trellis-breaker-"
 
 _LABEL_VALUE_MAX: Final = 63
 _NODE_PART_MAX: Final = 30
@@ -66,6 +69,11 @@ _HASH_LENGTH: Final = 10
 def short_hash(*parts: str) -> str:
     """Return the first 10 hex digits of the SHA-256 over the parts, which are kept apart by a zero byte."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def breaker_name(service: str) -> str:
+    """Return the name of the ConfigMap that holds the breakers of a service (``node_watcher``)."""
+    return _BREAKER_PREFIX + service.replace("_", "-")
 
 
 def provisioned_label_value(node: str) -> str:

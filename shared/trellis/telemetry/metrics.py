@@ -69,6 +69,8 @@ class Metrics:
             "code",
         )
         self.leader: Final = self._gauge("leader", "1 while this process leads the service")
+        self.breaker_open: Final = self._gauge("breaker_open", "1 while destructions of a kind are held", "kind")
+        self.breaker_held_total: Final = self._counter("breaker_held", "Destructions that an open breaker held", "kind")
         self.queue_depth: Final = self._gauge("queue_depth", "Keys that wait or run", "queue")
         self.queue_oldest_seconds: Final = self._gauge("queue_oldest_seconds", "Age of the oldest waiting key", "queue")
         self.watch_staleness_seconds: Final = self._gauge(

@@ -3,69 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import os
-import socket
 import sys
-import urllib.error
-import urllib.request
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from asyncio.subprocess import PIPE
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from support.fleet import Fleet, eventually
+from support.service_process import ask, free_port, lines, running, until_status
 
 pytestmark = pytest.mark.cluster
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    """Return status and body, (0, "") while nobody listens."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-    except OSError:
-        return 0, ""
-
-
-async def ask(port: int, path: str) -> tuple[int, str]:
-    return await asyncio.to_thread(get, port, path)
-
-
-async def until_status(port: int, path: str, status: int) -> str:
-    async with asyncio.timeout(40):
-        while True:
-            found, body = await ask(port, path)
-            if found == status:
-                return body
-            await asyncio.sleep(0.1)
-
-
-@contextlib.asynccontextmanager
-async def running(log: Path, *services: str, **environment: str) -> AsyncIterator[Process]:
-    """Run `trellis run` with its log in a file."""
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "trellis_bundle", "run", *services,
-            env={**os.environ, "TRELLIS_LOG_FORMAT": "json", **environment}, stdout=output, stderr=output,
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await asyncio.wait_for(process.wait(), 40)
 
 
 def pointed_elsewhere(kubeconfig: Path, target: Path, port: int) -> Path:
@@ -74,10 +22,6 @@ def pointed_elsewhere(kubeconfig: Path, target: Path, port: int) -> Path:
     server = next(line for line in text.splitlines() if "server:" in line).split("server:")[1].strip()
     target.write_text(text.replace(server, f"https://127.0.0.1:{port}"))
     return target
-
-
-def lines(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 async def test_a_running_process_tells_its_health_and_counts_its_work(fleet: Fleet, tmp_path: Path) -> None:

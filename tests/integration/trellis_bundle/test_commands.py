@@ -10,6 +10,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ import pytest
 from provisioner.plan import Entry, Ledger
 from provisioner.resources import Installer, make_installer_job, make_ledger
 from trellis import names
+from trellis.breaker import Destruction, Limits, State, ask
+from trellis.breaker_record import make_breakers
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeGone
 from trellis.health import Health
@@ -177,6 +180,87 @@ async def test_status_is_fine_when_everything_is(world: World, tmp_path: Path) -
     rows = {line.split()[0]: line for line in done.stdout.splitlines()}
     assert "led by provisioner-7" in rows["provisioner"]
     assert "TRELLIS_EVENTS" in rows["bus"]
+
+
+def held_world(world: World) -> None:
+    held = [Destruction("nodes", f"node-{n}", f"uid-{n}", "it", "v1", "Node") for n in range(30)]
+    state, _ = ask(State(), held, 40, time.time(), Limits())
+    path = f"/api/v1/namespaces/{world.namespace}/configmaps"
+    world.post(path, make_breakers("node_watcher", world.namespace, {"nodes": state}, None))
+
+
+def breakers(world: World) -> tuple[int, dict[str, dict[str, Any]]]:
+    done = world.run("breaker", "status", "-o", "json")
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert found["ok"] == (done.returncode == 0)
+    return done.returncode, {row["service"]: row for row in found["breakers"]}
+
+
+def test_no_record_means_every_breaker_is_closed_and_there_is_nothing_to_close(world: World) -> None:
+    code, rows = breakers(world)
+    assert code == 0
+    assert {(row["service"], row["kind"], row["state"]) for row in rows.values()} == {
+        ("node-watcher", "nodes", "Closed"),
+        ("provisioner", "jobs", "Closed"),
+    }
+    done = world.run("breaker", "close", "node-watcher")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing to close" in done.stdout
+
+
+def test_an_open_breaker_is_shown_closed_once_and_signed(world: World) -> None:
+    held_world(world)
+    code, rows = breakers(world)
+    row = rows["node-watcher"]
+    assert (code, row["state"], row["held"]) == (1, "Open", 25)
+    assert "more than 5 of 40 nodes" in row["why"]
+    table = world.run("breaker", "status").stdout
+    assert "trellis breaker close node-watcher nodes" in table
+    status = json.loads(world.run("status", "-o", "json").stdout)
+    assert "node-watcher holds 25 nodes" in status["breakers"]["problem"]
+    done = world.run("breaker", "close", "node-watcher", "nodes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "closed node-watcher nodes as admin: 25 held may go on until" in done.stdout
+    code, rows = breakers(world)
+    row = rows["node-watcher"]
+    assert (code, row["state"], row["closed"]["by"], row["leave"]["what"]) == (0, "Closed", "admin", "Held")
+    assert "nothing to close" in world.run("breaker", "close", "node-watcher").stdout
+
+
+def test_a_planned_mass_can_be_announced(world: World) -> None:
+    done = world.run("breaker", "close", "provisioner", "--for", "15m", "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    [row] = json.loads(done.stdout)["closed"]
+    assert (row["kind"], row["leave"]["what"]) == ("jobs", "Everything")
+
+
+def test_a_record_that_makes_no_sense_is_shown_and_can_be_closed(world: World) -> None:
+    path = f"/api/v1/namespaces/{world.namespace}/configmaps"
+    manifest = make_breakers("node_watcher", world.namespace, {}, None)
+    world.post(path, manifest | {"data": {"nodes": "{oops"}})
+    code, rows = breakers(world)
+    assert (code, rows["node-watcher"]["state"]) == (1, "Unreadable")
+    assert world.run("breaker", "close", "node-watcher").returncode == 0
+    assert breakers(world)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needs"),
+    [
+        (("nobody",), "needs one of: node-watcher, provisioner"),
+        (("node-watcher", "jobs"), "needs one of: nodes"),
+        (("node-watcher", "--for", "soon"), "needs a duration"),
+        (("node-watcher", "--for", "2d"), "at most 1d"),
+    ],
+)
+def test_a_wrong_word_to_close_is_one_line_that_says_what_is_needed(
+    world: World, arguments: tuple[str, ...], needs: str
+) -> None:
+    done = world.run("breaker", "close", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert needs in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from node_watcher.decide import Action, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot, decide
+from node_watcher.decide import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot, decide
 from trellis import names
 from trellis.provisioning import JobState, JobView, NodeView
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
@@ -27,8 +27,13 @@ def facts(actions: list[Action]) -> list[str]:
     return [f"{action.fact.noun}.{action.fact.fact}" for action in actions if isinstance(action, SayFact)]
 
 
+def steps(actions: list[Action]) -> list[Action]:
+    """Return the actions with what the breaker guards laid open."""
+    return [step for action in actions for step in (action.steps if isinstance(action, Destroy) else (action,))]
+
+
 def patch(actions: list[Action]) -> PatchNode:
-    [found] = [action for action in actions if isinstance(action, PatchNode)]
+    [found] = [action for action in steps(actions) if isinstance(action, PatchNode)]
     return found
 
 
@@ -165,8 +170,25 @@ def test_opting_out_is_said_and_takes_every_mark_away() -> None:
     actions = deciding(node, said=IN)
     assert facts(actions) == ["node.opted_out"]
     assert set(written(actions).values()) == {None}
-    [event] = [action for action in actions if isinstance(action, RecordEvent)]
+    [event] = [action for action in steps(actions) if isinstance(action, RecordEvent)]
     assert event.reason is Reason.RUNTIME_LEFT
+
+
+def test_labels_of_a_ready_node_are_only_taken_with_leave_of_the_breaker() -> None:
+    guarded = [
+        deciding(proved(a_node()), said=IN),
+        deciding(proved(a_node(opt_in="maybe"), verified="handler"), said=IN),
+        deciding(replace(proved(opted_in(a_node())), uid="uid-new")),
+    ]
+    for actions in guarded:
+        assert not [action for action in actions if isinstance(action, PatchNode)]
+        [destroy] = [action for action in actions if isinstance(action, Destroy)]
+        assert (destroy.target.kind, destroy.target.name) == ("nodes", "node-1")
+
+
+def test_taking_away_the_record_of_a_failure_destroys_nothing() -> None:
+    actions = deciding(failed(a_node()), said=IN)
+    assert [type(action) for action in actions] == [SayFact, PatchNode]
 
 
 def test_opting_out_while_nobody_watched_is_found_by_the_marks() -> None:

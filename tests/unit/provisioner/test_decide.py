@@ -10,6 +10,7 @@ from provisioner.decide import (
     Action,
     CreateJob,
     DeleteJob,
+    Destroy,
     InstallerState,
     JudgeFailed,
     LookAgain,
@@ -164,9 +165,17 @@ def test_the_pod_is_read_only_when_it_has_something_to_say() -> None:
 
 def test_opting_out_takes_the_job_away_and_says_so() -> None:
     job = a_job(NODE)
-    said, delete = deciding(a_node(), job, entry=SLOT)
+    [destroy] = deciding(a_node(), job, entry=SLOT)
+    assert isinstance(destroy, Destroy)
+    assert (destroy.target.kind, destroy.target.uid) == ("jobs", job.uid)
+    said, delete = destroy.steps
     assert kinds([said]) == ["removed"]
     assert delete == DeleteJob(job, Reason.OPTED_OUT, foreground=True)
+
+
+def test_clearing_a_finished_job_away_is_no_destruction() -> None:
+    job = a_job(NODE, JobState.COMPLETE)
+    assert kinds(deciding(a_node(), job)) == ["removed", "DeleteJob"]
 
 
 def test_jobs_of_a_former_node_go_and_the_new_node_gets_its_own() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.app import PLAN, Planner
 from provisioner.apply import Effects
-from provisioner.decide import DeleteJob, InstallerState, JudgeFailed, Reason, SayFact
+from provisioner.decide import Action, DeleteJob, InstallerState, JudgeFailed, Reason, SayFact, Snapshot, decide
 from provisioner.gather import Known
 from provisioner.plan import Entry, Ledger, Plan
 from provisioner.resources import make_ledger
@@ -19,6 +19,7 @@ from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusError, BusUnavailable, Fa
 from trellis.bus.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
+from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.errors import Conflict
 from trellis.kube.fake import FakeKube
 from trellis.kube.recorder import EventRecorder
@@ -35,10 +36,11 @@ class SilentBus:
 
     def __init__(self) -> None:
         self.connected = asyncio.Event()
-        self.trouble: type[BusError] = BusUnavailable
+        self.trouble: type[BusError] | None = BusUnavailable
 
     async def publish(self, fact: FactData, *, dedup: str) -> None:
-        raise self.trouble(f"{type(fact).__name__} {dedup}")
+        if self.trouble is not None:
+            raise self.trouble(f"{type(fact).__name__} {dedup}")
 
 
 @pytest.fixture
@@ -57,7 +59,9 @@ def known(kube: FakeKube) -> Known:
 @pytest.fixture
 def effects(kube: FakeKube, known: Known) -> Effects:
     recorder = EventRecorder(kube, component="test")
-    return Effects(kube, known.bus, recorder, known, setup("test", metrics=Metrics()))
+    scope = Scope("provisioner", "trellis-system", {"jobs": lambda: 1})
+    breaker = Breaker(kube, recorder, scope, lambda: None)
+    return Effects(kube, known.bus, recorder, known, setup("test", metrics=Metrics()), breaker)
 
 
 def pod(job: str, **status: object) -> dict[str, object]:
@@ -65,11 +69,17 @@ def pod(job: str, **status: object) -> dict[str, object]:
     return {"metadata": {"name": f"{job}-x", "namespace": NS, "labels": labels}, "status": status}
 
 
-def job_in(kube: FakeKube) -> JobView:
-    labels = {names.LABEL_NODE_UID: "uid-node-1", names.LABEL_DIGEST: DIGEST}
-    annotations = {names.ANNOTATION_NODE: "node-1"}
-    metadata = {"name": "node-1-job", "namespace": NS, "labels": labels, "annotations": annotations}
+def job_in(kube: FakeKube, n: int = 1) -> JobView:
+    labels = {names.LABEL_NODE_UID: f"uid-node-{n}", names.LABEL_DIGEST: DIGEST}
+    annotations = {names.ANNOTATION_NODE: f"node-{n}"}
+    metadata = {"name": f"node-{n}-job", "namespace": NS, "labels": labels, "annotations": annotations}
     return view_job(kube.put(JOBS, {"metadata": metadata}))
+
+
+def decide_out(job: JobView) -> list[Action]:
+    """Return what is decided about the Job of a node that opted out."""
+    node = a_node(job.node)
+    return decide(Snapshot(node.name, node, (job,), None, DIGEST, False, frozenset(), None, 120, 20, 2000))
 
 
 FAILED = {"containerStatuses": [{"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}
@@ -140,6 +150,18 @@ async def test_a_job_that_is_gone_already_needs_no_deleting(kube: FakeKube, effe
     job = job_in(kube)
     kube.remove(JOBS, job.name, NS)
     assert await effects.apply([DeleteJob(job, Reason.PROVED, foreground=False)]) is None
+
+
+async def test_what_the_breaker_holds_is_neither_said_nor_done(kube: FakeKube, effects: Effects) -> None:
+    jobs = [job_in(kube, n) for n in range(7)]
+    waits = [await effects.apply(decide_out(job)) for job in jobs]
+    assert [wait is not None and wait > 500 for wait in waits] == [False] * 5 + [True] * 2
+    assert len(kube.objects(JOBS)) == 7, "the bus is away: no Job goes unsaid"
+    cast("SilentBus", effects.bus).trouble = None
+    for job in jobs:
+        await effects.apply(decide_out(job))
+    assert [view_job(left).uid for left in kube.objects(JOBS)] == [job.uid for job in jobs[5:]]
+    assert len(effects.known.said) == 5
 
 
 class Keys:

@@ -21,6 +21,8 @@ def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
     metrics.facts_received_total.labels("s", "t").inc()
     metrics.kube_requests_total.labels("s", "PATCH", "nodes", "200").inc()
     metrics.leader.labels("s").set(1)
+    metrics.breaker_open.labels("s", "nodes").set(1)
+    metrics.breaker_held_total.labels("s", "nodes").inc()
     metrics.queue("s", "q", lambda: 2, lambda: 3)
     metrics.watch_staleness("s", "nodes", lambda: 4)
     assert sample(metrics, "trellis_handler_seconds_count", service="s", queue="q") == 1
@@ -30,6 +32,8 @@ def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
     assert sample(metrics, "trellis_facts_received_total", service="s", type="t") == 1
     assert sample(metrics, "trellis_kube_requests_total", service="s", verb="PATCH", resource="nodes", code="200") == 1
     assert sample(metrics, "trellis_leader", service="s") == 1
+    assert sample(metrics, "trellis_breaker_open", service="s", kind="nodes") == 1
+    assert sample(metrics, "trellis_breaker_held_total", service="s", kind="nodes") == 1
     assert sample(metrics, "trellis_queue_depth", service="s", queue="q") == 2
     assert sample(metrics, "trellis_queue_oldest_seconds", service="s", queue="q") == 3
     assert sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="nodes") == 4

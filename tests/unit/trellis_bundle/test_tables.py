@@ -126,7 +126,7 @@ def test_dead_letters_and_missing_streams_are_problems() -> None:
 
 def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
     fine = Part("part", "text")
-    good = Status(fine, (fine,), fine, fine)
+    good = Status(fine, (fine,), fine, fine, fine)
     assert good.ok
     assert good.document()["ok"] is True
     for bad in (

@@ -1,0 +1,220 @@
+"""When a mass of destructions is stopped: the breaker of one kind of one service, without its IO.
+
+Pure. In: what was let through lately, what is to be destroyed now, how many objects there are, the time (Unix
+seconds). Out: who may go, and the breaker's next state. Called by ``trellis.kube.breaker`` and the command line.
+Invariant: in any 60 s no more than 5 objects, or 10 % of the kind if that is more, are let through, unless a person
+closed the breaker; a state from a clock that was ahead never holds for longer than it was meant to.
+Source: design section 3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from trellis.names import short_hash
+
+EXAMPLES: Final = 10
+"""Names of held objects a state keeps for people; the others are counted."""
+UNREADABLE: Final = "what this breaker knew could not be read"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The breaker opens at more than ``objects`` and more than ``percent`` of a kind within ``window`` seconds.
+
+    ``open`` is how many seconds it stays so, ``pending`` how long what was held may go on after a person closed it.
+    """
+
+    objects: int = 5
+    percent: int = 10
+    window: float = 60.0
+    open: float = 600.0
+    pending: float = 600.0
+
+    def allowed(self, population: int) -> int:
+        """Return how many of so many objects may be destroyed in one window."""
+        return max(self.objects, population * self.percent // 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Destruction:
+    """One object and what is to be done to it, in words: ``removal of the labels of a ready node``."""
+
+    kind: str
+    name: str
+    uid: str
+    what: str
+    api_version: str
+    object_kind: str
+    namespace: str | None = None
+
+    @property
+    def token(self) -> str:
+        """What a state remembers of the object: short, as thousands may be held at once."""
+        return short_hash(self.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Objects let through at one moment, and how many there were of their kind then."""
+
+    at: float
+    population: int
+    tokens: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The breaker is open ``until`` then; ``held`` are the objects whose destruction waits."""
+
+    since: float
+    until: float
+    why: str
+    held: frozenset[str] = frozenset()
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A person closed the breaker: what was held may go ``until`` then, with ``everything`` all else too."""
+
+    at: float
+    until: float
+    by: str
+    everything: bool = False
+    permitted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The breaker of one kind. The last closing is kept to tell who it was; its permission ends by itself."""
+
+    admissions: tuple[Admission, ...] = ()
+    opening: Opening | None = None
+    closing: Closing | None = None
+
+
+def settled(state: State, now: float, limits: Limits) -> State:
+    """Return the state as it is now: what is over is gone.
+
+    What lies in the future was written by a clock that was ahead: it counts as of now, and keeps its length.
+    """
+    admissions = tuple(replace(one, at=min(one.at, now)) for one in state.admissions if now - one.at < limits.window)
+    opening, closing = state.opening, state.closing
+    if opening is not None:
+        since, until = _not_ahead(opening.since, opening.until, now)
+        opening = replace(opening, since=since, until=until)
+        opening = opening if now < opening.until else None
+    if closing is not None:
+        at, until = _not_ahead(closing.at, closing.until, now)
+        closing = replace(closing, at=at, until=until)
+        if now >= closing.until:
+            closing = replace(closing, permitted=frozenset(), everything=False)
+    return State(admissions, opening, closing)
+
+
+def _not_ahead(begin: float, end: float, now: float) -> tuple[float, float]:
+    """Return the span, from now on if it would begin later."""
+    return (begin, end) if begin <= now else (now, now + (end - begin))
+
+
+def ask(
+    state: State, asked: Sequence[Destruction], population: int, now: float, limits: Limits
+) -> tuple[State, list[bool]]:
+    """Say of each destruction, in order, whether it may go.
+
+    Args:
+        state: as ``settled`` returned it for ``now``.
+        asked: destructions of this breaker's kind.
+        population: how many objects there are that could be destroyed, those asked for included.
+        now: Unix seconds.
+        limits: what may go.
+
+    Returns:
+        The next state, which must be stored before anything is destroyed, and an answer each.
+    """
+    answers = []
+    for target in asked:
+        state, may_go = _ask_one(state, target, population, now, limits)
+        answers.append(may_go)
+    return state, answers
+
+
+def _ask_one(state: State, target: Destruction, population: int, now: float, limits: Limits) -> tuple[State, bool]:
+    token = target.token
+    if _is_permitted(state.closing, token):
+        return state, True
+    if any(token in one.tokens for one in state.admissions):
+        # Counted already, a write that failed is tried again. It counts from now on: only now may it really go.
+        rest = _without(state.admissions, token)
+        return replace(state, admissions=_admitting(rest, token, population, now)), True
+    if state.opening is not None:
+        return replace(state, opening=_holding(state.opening, target)), False
+    gone = sum(len(one.tokens) for one in state.admissions)
+    size = max([population, *(one.population for one in state.admissions)])
+    if gone < limits.allowed(size):
+        return replace(state, admissions=_admitting(state.admissions, token, population, now)), True
+    why = f"more than {limits.allowed(size)} of {size} {target.kind} were to go within {limits.window:.0f} s"
+    opening = _holding(Opening(now, now + limits.open, why), target)
+    return replace(state, opening=opening), False
+
+
+def _is_permitted(closing: Closing | None, token: str) -> bool:
+    return closing is not None and (closing.everything or token in closing.permitted)
+
+
+def _admitting(former: tuple[Admission, ...], token: str, population: int, now: float) -> tuple[Admission, ...]:
+    """Add one object, to the last admission if that was at this moment."""
+    if former and former[-1].at == now and former[-1].population == population:
+        last = former[-1]
+        return (*former[:-1], replace(last, tokens=last.tokens | {token}))
+    return (*former, Admission(now, population, frozenset({token})))
+
+
+def _without(admissions: tuple[Admission, ...], token: str) -> tuple[Admission, ...]:
+    rest = (replace(one, tokens=one.tokens - {token}) for one in admissions)
+    return tuple(one for one in rest if one.tokens)
+
+
+def _holding(opening: Opening, target: Destruction) -> Opening:
+    if target.token in opening.held:
+        return opening
+    examples = opening.examples
+    if len(examples) < EXAMPLES:
+        examples = (*examples, target.name)
+    return replace(opening, held=opening.held | {target.token}, examples=examples)
+
+
+def close(state: State, *, by: str, now: float, everything_for: float | None, limits: Limits) -> State:
+    """Return the state after a person closed the breaker.
+
+    What is held, and only that, may go within the next ``limits.pending`` seconds; it counts towards no later opening.
+    With ``everything_for`` (seconds) everything of the kind may, which can be said before the mass begins.
+    """
+    held = state.opening.held if state.opening else frozenset()
+    former = state.closing.permitted if state.closing else frozenset()
+    until = now + (limits.pending if everything_for is None else everything_for)
+    closing = Closing(now, until, by, everything_for is not None, held | former)
+    return replace(state, opening=None, closing=closing)
+
+
+def unreadable(now: float, limits: Limits) -> State:
+    """Return the state to begin with where the stored one makes no sense: open, for nobody knows what went before."""
+    return State(opening=Opening(now, now + limits.open, UNREADABLE))
+
+
+def moment(at: float) -> str:
+    """Return a time for people: ``2026-01-31T12:00:00Z``."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def held_message(target: Destruction, opening: Opening, service: str) -> str:
+    """Return what the Event on a held object says."""
+    return (
+        f"{target.what} is held until {moment(opening.until)}: {opening.why}. "
+        f"If it is meant, let it go on: trellis breaker close {service.replace('_', '-')} {target.kind}. "
+        "If it is not, undo what caused it: nothing was done to this object"
+    )

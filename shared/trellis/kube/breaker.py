@@ -1,0 +1,279 @@
+"""Asks before anything is destroyed, and remembers the answer in Kubernetes.
+
+In: destructions a service has decided on. Out: leave, or how long to wait. Called by each ``apply``; made anew for each
+term of leadership. Invariants: leave is stored before it is given, by compare-and-swap, so it survives a crash and a
+change of leader; without an answer of the API server nothing is destroyed; a record that vanishes or breaks while
+this process knows it is written again, one that nobody knows and nobody can read counts as open. While nothing is
+destroyed and nothing is held it costs one read a term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from trellis.breaker import Destruction, Limits, State, ask, held_message, settled, unreadable
+from trellis.breaker_record import make_breakers, read_breakers
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.resources import CONFIGMAPS
+from trellis.names import breaker_name
+from trellis.telemetry import get_logger
+
+HELD: Final = "DestructionHeld"
+"""Reason of the Event on an object whose destruction is held."""
+POLL_SECONDS: Final = 5.0
+"""How soon a closing by command is noticed; nothing is read while no breaker is open."""
+_TRIES: Final = 5
+_LEAST_WAIT: Final = 1.0
+_SOMEONE_WROTE: Final = (AlreadyExists, Conflict, NotFound)
+_FAILED: Final = (KubeError, NotLeading)
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose breakers these are. ``populations``: by kind, how many objects there are that could be destroyed."""
+
+    service: str
+    namespace: str
+    populations: Mapping[str, Callable[[], int]]
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    """One destruction that waits for its answer."""
+
+    target: Destruction
+    may_go: bool | None = None
+    error: KubeError | NotLeading | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.may_go is None and self.error is None
+
+
+@dataclass(eq=False)
+class Breaker:
+    """The breakers of one service. ``released`` is called when one is open no more: it enqueues what was held."""
+
+    kube: Kube
+    recorder: EventRecorder
+    scope: Scope
+    released: Callable[[], None]
+    limits: Limits = field(default_factory=Limits)
+    clock: Callable[[], float] = time.time
+    poll_seconds: float = POLL_SECONDS
+
+    def __post_init__(self) -> None:
+        self._states: dict[str, State] = {}  # as stored
+        self._version: str | None = None
+        self._known = False  # whether the states are those of the API server, as far as this process can tell
+        self._repair = False  # whether what is stored is worse than what is known here
+        self._lock = asyncio.Lock()
+        self._requests: list[_Request] = []
+        self._told: set[tuple[str, float]] = set()
+        self._changed = asyncio.Event()
+        self._complained = ""
+
+    async def hold(self, target: Destruction) -> float | None:
+        """Return None if the object may be destroyed now, else the seconds after which it is worth asking again.
+
+        Raises:
+            KubeError: no certain answer, so nothing may be destroyed; the queue tries again.
+            NotLeading: the lease was lost.
+        """
+        request = _Request(target)
+        if not (self._known and self._answer([request])):
+            await self._store_answer(request)
+        if request.error is not None:
+            raise request.error
+        return None if request.may_go else await self._tell(target)
+
+    async def run(self) -> None:
+        """Learn what a former leader left open, and notice when a person closes it; until cancelled."""
+        gauges = [(self.kube.telemetry.service, kind) for kind in self.scope.populations]
+        try:
+            while True:
+                self._changed.clear()
+                await self._look()
+                if self._known and not self._open_kinds():
+                    await self._changed.wait()
+                await asyncio.sleep(self.poll_seconds)
+        finally:
+            for labels in gauges:
+                self.kube.telemetry.metrics.breaker_open.remove(*labels)
+
+    # --- answers ---
+
+    async def _store_answer(self, request: _Request) -> None:
+        """Have the request answered together with all that wait: one write for a burst."""
+        self._requests.append(request)
+        try:
+            async with self._lock:
+                if request.waits:
+                    await self._answer_waiting()
+        finally:
+            self._requests.remove(request)
+
+    async def _answer_waiting(self) -> None:
+        requests = [request for request in self._requests if request.waits]
+        try:
+            await self._agree(requests)
+        except _FAILED as error:
+            self._known = False  # the write may have happened all the same
+            for request in requests:
+                request.error = error
+
+    async def _agree(self, requests: Sequence[_Request]) -> None:
+        """Answer so that the answer stands in Kubernetes; whoever wrote meanwhile is heard first."""
+        for left in reversed(range(_TRIES)):
+            if not self._known:
+                await self._read()
+            try:
+                states, answers = self._next(requests)
+                if self._repair or states != self._settled():
+                    await self._save(states)
+            except _SOMEONE_WROTE:
+                self._known = False
+                if not left:
+                    raise
+                continue
+            self._accept(states)
+            for request, answer in zip(requests, answers, strict=True):
+                request.may_go = answer
+            return
+
+    def _answer(self, requests: Sequence[_Request]) -> bool:
+        """Answer if that changes nothing that is stored: what is held, permitted, or counted already."""
+        states, answers = self._next(requests)
+        if states != self._settled():
+            return False
+        for request, answer in zip(requests, answers, strict=True):
+            request.may_go = answer
+        return True
+
+    def _next(self, requests: Sequence[_Request]) -> tuple[dict[str, State], list[bool]]:
+        """Return the states after these requests, and the answers in their order."""
+        now = self.clock()
+        states, answers = self._settled(), dict[int, bool]()
+        for kind in sorted({request.target.kind for request in requests}):
+            mine = [request for request in requests if request.target.kind == kind]
+            state, said = ask(
+                states.get(kind, State()),
+                [request.target for request in mine],
+                self.scope.populations[kind](),
+                now,
+                self.limits,
+            )
+            if state != State() or kind in states:
+                states[kind] = state
+            answers |= {id(request): answer for request, answer in zip(mine, said, strict=True)}
+        return states, [answers[id(request)] for request in requests]
+
+    def _settled(self) -> dict[str, State]:
+        now = self.clock()
+        return {kind: settled(state, now, self.limits) for kind, state in self._states.items()}
+
+    # --- the record in Kubernetes ---
+
+    async def _read(self) -> None:
+        """Read the record. What this process knows wins over a record that is gone or makes no sense."""
+        try:
+            found = await self.kube.get(CONFIGMAPS, breaker_name(self.scope.service), self.scope.namespace)
+        except NotFound:
+            self._version, stored = None, dict[str, State | None]()
+        else:
+            self._version, stored = found["metadata"]["resourceVersion"], read_breakers(found)
+        known = self._states
+        self._states = {kind: state for kind, state in stored.items() if state is not None}
+        for kind in (set(known) | {kind for kind, state in stored.items() if state is None}) - set(self._states):
+            if kind not in known:
+                _log.error("the breaker's record cannot be read: destructions are held", kind=kind)
+            self._states[kind] = known.get(kind) or unreadable(self.clock(), self.limits)
+            self._repair = True
+        self._known = True
+
+    async def _save(self, states: Mapping[str, State]) -> None:
+        manifest = make_breakers(self.scope.service, self.scope.namespace, states, self._version)
+        if self._version is None:
+            written = await self.kube.create(CONFIGMAPS, manifest)
+        else:
+            written = await self.kube.replace(CONFIGMAPS, manifest)
+        self._version, self._repair = written["metadata"]["resourceVersion"], False
+
+    async def _look(self) -> None:
+        """Read the record anew; an outage is only a reason to look again."""
+        before = self._open_kinds()
+        try:
+            async with self._lock:
+                await self._read()
+                if self._repair:
+                    await self._save(self._states)
+        except _FAILED as error:
+            self._known = False
+            if self._complained != (why := type(error).__name__):
+                self._complained = why
+                _log.warning("breakers cannot be read: until then nothing is destroyed", error=str(error))
+            return
+        self._complained = ""
+        self._show()
+        self._say_closed(before - self._open_kinds())
+
+    # --- what others see ---
+
+    def _accept(self, states: Mapping[str, State]) -> None:
+        """Take what was stored; one line when a breaker opens."""
+        before = self._open_kinds()
+        self._states = dict(states)
+        for kind in self._open_kinds() - before:
+            opening = states[kind].opening
+            assert opening is not None
+            _log.error(
+                "breaker opened: destructions are held",
+                kind=kind,
+                why=opening.why,
+                seconds=round(opening.until - opening.since),
+                close=f"trellis breaker close {self.scope.service.replace('_', '-')} {kind}",
+            )
+            self._changed.set()
+        self._show()
+
+    def _say_closed(self, kinds: set[str]) -> None:
+        for kind in sorted(kinds):
+            closing = self._states.get(kind, State()).closing
+            by = closing.by if closing and closing.until > self.clock() else "time"
+            _log.warning("breaker closed: what was held is tried again", kind=kind, by=by)
+        if kinds:
+            self._told.clear()
+            self.released()
+
+    def _open_kinds(self) -> set[str]:
+        return {kind for kind, state in self._settled().items() if state.opening is not None}
+
+    def _show(self) -> None:
+        telemetry, open_kinds = self.kube.telemetry, self._open_kinds()
+        for kind in self.scope.populations:
+            telemetry.metrics.breaker_open.labels(telemetry.service, kind).set(kind in open_kinds)
+
+    async def _tell(self, target: Destruction) -> float:
+        """Say on the object, once an opening, that its destruction is held; return how long it will be."""
+        opening = self._settled().get(target.kind, State()).opening
+        if opening is None:
+            return _LEAST_WAIT  # closed in this very moment
+        if (mark := (target.token, opening.since)) not in self._told:
+            self._told.add(mark)
+            telemetry = self.kube.telemetry
+            telemetry.metrics.breaker_held_total.labels(telemetry.service, target.kind).inc()
+            await self.recorder.record(
+                regarding=ObjectRef(target.api_version, target.object_kind, target.name, target.uid, target.namespace),
+                type="Warning",
+                reason=HELD,
+                message=held_message(target, opening, self.scope.service),
+            )
+        return max(_LEAST_WAIT, opening.until - self.clock())

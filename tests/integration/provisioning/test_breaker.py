@@ -1,0 +1,145 @@
+"""A mass of destructions is stopped, by whoever leads, until a person lets it go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fleet import Fleet, eventually
+from support.service_process import ask, free_port, running
+from trellis.breaker_record import read_breakers
+from trellis.kube.breaker import HELD
+from trellis.names import breaker_name
+
+pytestmark = pytest.mark.cluster
+
+
+async def trellis(fleet: Fleet, *arguments: str) -> tuple[int, Any]:
+    """Run a command with `-o json` and return its exit status and document."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "trellis_bundle", *arguments, "-o", "json",
+        env={**os.environ, **fleet.environment()}, stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+    output, errors = await process.communicate()
+    assert errors == b""
+    assert process.returncode is not None
+    return process.returncode, json.loads(output)
+
+
+async def breaker_of(fleet: Fleet, service: str) -> dict[str, Any]:
+    _, document = await trellis(fleet, "breaker", "status")
+    return next(row for row in document["breakers"] if row["service"] == service)
+
+
+def events_of(fleet: Fleet, reason: str) -> dict[str, int]:
+    """Return how often an Event of a reason was recorded, by the object's name."""
+    _, found = fleet.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector=reason%3D{reason}")
+    return {
+        event["involvedObject"]["name"]: event["count"]
+        for event in found.get("items", [])
+        if fleet.id in event["involvedObject"]["name"]
+    }
+
+
+def still_labelled(fleet: Fleet, nodes: list[str]) -> list[str]:
+    return [name for name in nodes if fleet.provisioned(name)]
+
+
+async def test_a_mass_of_nodes_that_opt_out_is_held_whoever_leads_until_a_person_lets_it_go(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    nodes = fleet.add(*["node"] * 40)
+    port, log = free_port(), tmp_path / "log"
+    async with running(log, **fleet.environment(max_unavailable="100%", health_port=port)) as first:
+        await fleet.all_provisioned(nodes, seconds=90)
+        await fleet.quiet()
+        out = nodes[:30]
+        for name in out:
+            fleet.annotate(name, None)
+        await eventually(lambda: len(events_of(fleet, HELD)) == 25, "an Event on each held node", seconds=60)
+        held = set(events_of(fleet, HELD))
+        assert held == set(still_labelled(fleet, out))
+        row = await breaker_of(fleet, "node-watcher")
+        assert (row["state"], row["held"]) == ("Open", 25)
+        assert "more than 5 of 40 nodes" in row["why"]
+        assert (await trellis(fleet, "breaker", "status"))[0] == 1
+        _, metrics = await ask(port, "/metrics")
+        assert 'trellis_breaker_open{kind="nodes",service="node_watcher"} 1.0' in metrics
+        assert 'trellis_breaker_held_total{kind="nodes",service="node_watcher"} 25.0' in metrics
+        assert (await ask(port, "/readyz"))[0] == 200
+        assert log.read_text().count("breaker opened") == 1
+        assert '"event":"failed' not in log.read_text()
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+    async with running(log, **fleet.environment(max_unavailable="100%")):
+        # The successor says it again on each, so it has tried each of them.
+        await eventually(lambda: list(events_of(fleet, HELD).values()) == [2] * 25, "the successor holds", seconds=60)
+        assert len(still_labelled(fleet, nodes)) == 35
+        assert (await trellis(fleet, "breaker", "close", "node-watcher"))[0] == 0
+        await eventually(lambda: not still_labelled(fleet, out), "those that were held go on", seconds=60)
+        assert len(still_labelled(fleet, nodes)) == 10
+        row = await breaker_of(fleet, "node-watcher")
+        assert (row["state"], row["closed"]["by"]) == ("Closed", "admin")
+
+
+async def test_a_mass_that_was_announced_meets_no_breaker(fleet: Fleet, tmp_path: Path) -> None:
+    nodes = fleet.add(*["node"] * 12)
+    async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):
+        await fleet.all_provisioned(nodes, seconds=60)
+        await fleet.quiet()
+        assert (await trellis(fleet, "breaker", "close", "node-watcher", "--for", "10m"))[0] == 0
+        for name in nodes:
+            fleet.annotate(name, "false")
+        await eventually(lambda: not still_labelled(fleet, nodes), "all went", seconds=60)
+        assert events_of(fleet, HELD) == {}
+
+
+async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp_path: Path) -> None:
+    nodes = fleet.add(*["node"] * 8)
+    async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):
+        await fleet.all_provisioned(nodes, seconds=60)
+        await fleet.quiet()
+        for name in nodes:
+            fleet.annotate(name, "maybe")
+        await eventually(lambda: len(events_of(fleet, HELD)) == 3, "three are held", seconds=60)
+        kept = still_labelled(fleet, nodes)
+        assert len(kept) == 3
+        mark = fleet.mark()
+        for name in nodes:
+            fleet.annotate(name, "true")
+        await fleet.all_provisioned(nodes, seconds=60)
+        await fleet.quiet()
+        patched = {
+            write["objectRef"]["name"]
+            for write in fleet.writes(mark)
+            if write["objectRef"].get("resource") == "nodes" and "trellis-node-watcher" in write.get("userAgent", "")
+        }
+        assert patched == set(nodes) - set(kept), "nothing was done to those that were held"
+
+
+async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet, tmp_path: Path) -> None:
+    nodes = fleet.add(*["hangs"] * 9)
+    async with running(tmp_path / "log", **fleet.environment(max_unavailable="100%")):
+        await eventually(lambda: len(fleet.jobs()) == 9, "an installer each", seconds=60)
+        for name in nodes:
+            fleet.annotate(name, None)
+
+        def counted() -> bool:
+            path = f"/api/v1/namespaces/{fleet.system}/configmaps/{breaker_name('provisioner')}"
+            state = read_breakers(fleet.api.call("GET", path)[1]).get("jobs")
+            return state is not None and state.opening is not None and len(state.opening.held) == 4
+
+        await eventually(counted, "four are held", seconds=60)
+        await eventually(lambda: len(fleet.jobs()) == 4, "five are stopped", seconds=60)
+        removed = [fact for fact in await fleet.facts(200, seconds=3) if fact.fact == "removed"]
+        assert len(removed) == 5, "nothing is said of those that run on"
+        assert (await trellis(fleet, "breaker", "close", "provisioner", "jobs"))[0] == 0
+        await eventually(lambda: not fleet.jobs(), "the others are stopped too", seconds=60)

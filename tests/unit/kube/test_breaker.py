@@ -1,0 +1,241 @@
+"""The breaker's record in Kubernetes: what it survives, what it costs, what people see."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from support.kube_world import until
+from trellis.breaker import Destruction, Limits, State, close
+from trellis.breaker_record import decode, encode, make_breakers
+from trellis.kube.breaker import HELD, Breaker, Scope
+from trellis.kube.errors import Forbidden, NotLeading, Unavailable
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, Manifest
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import Metrics, setup
+
+NS = "trellis-system"
+NAME = "trellis-breaker-node-watcher"
+
+
+class World:
+    """One cluster and a clock; ``breaker`` is what each leader makes anew."""
+
+    def __init__(self) -> None:
+        self.kube = FakeKube(telemetry=setup("node_watcher", metrics=Metrics()))
+        self.kube.put(NAMESPACES, {"metadata": {"name": NS}})
+        self.now = 1_000_000.0
+        self.population = 40
+        self.released = 0
+
+    def breaker(self, **changes: Any) -> Breaker:
+        scope = Scope("node_watcher", NS, {"nodes": lambda: self.population})
+        recorder = EventRecorder(self.kube, component="test")
+        return Breaker(self.kube, recorder, scope, self.release, clock=lambda: self.now, poll_seconds=0.02, **changes)
+
+    def release(self) -> None:
+        self.released += 1
+
+    def record(self) -> Manifest | None:
+        return next((one for one in self.kube.objects(CONFIGMAPS) if one["metadata"]["name"] == NAME), None)
+
+    def state(self) -> State:
+        record = self.record()
+        assert record is not None
+        state = decode(record["data"]["nodes"])
+        assert state is not None
+        return state
+
+    def put(self, text: str) -> None:
+        record = make_breakers("node_watcher", NS, {}, None)
+        self.kube.put(CONFIGMAPS, record | {"data": {"nodes": text}})
+
+    def close(self, **options: Any) -> None:
+        closing = {"by": "ada", "now": self.now, "everything_for": None, "limits": Limits()} | options
+        self.put(encode(close(self.state(), **closing)))
+
+    def sample(self, name: str) -> float | None:
+        registry = self.kube.telemetry.metrics.registry
+        return registry.get_sample_value(name, {"service": "node_watcher", "kind": "nodes"})
+
+
+def target(n: int) -> Destruction:
+    return Destruction("nodes", f"node-{n}", f"uid-{n}", "taking labels away", "v1", "Node")
+
+
+async def gone(breaker: Breaker, numbers: range) -> int:
+    """Return how many of these may go, all asked at once."""
+    waits = await asyncio.gather(*(breaker.hold(target(n)) for n in numbers))
+    return sum(wait is None for wait in waits)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def test_leave_is_stored_before_it_is_given_and_a_burst_costs_few_writes(world: World) -> None:
+    world.population = 1000
+    assert await gone(world.breaker(), range(16)) == 16
+    assert sum(len(one.tokens) for one in world.state().admissions) == 16
+    assert len(world.kube.writes) == 2, "one for the first, one for all that came meanwhile"
+
+
+async def test_more_than_the_limit_is_held_with_one_event_an_object(world: World) -> None:
+    breaker = world.breaker()
+    assert await gone(breaker, range(30)) == 5
+    for _ in range(3):
+        assert await gone(breaker, range(5, 30)) == 0
+    events = [event for event in world.kube.objects(EVENTS) if event["reason"] == HELD]
+    assert len(events) == 25
+    assert {event["count"] for event in events} == {1}
+    assert events[0]["type"] == "Warning"
+    assert "trellis breaker close node-watcher nodes" in events[0]["message"]
+    assert world.sample("trellis_breaker_held_total") == 25
+    assert world.sample("trellis_breaker_open") == 1
+
+
+async def test_what_is_held_knows_how_long_and_asking_again_costs_nothing(world: World) -> None:
+    breaker = world.breaker()
+    await gone(breaker, range(6))
+    before = len(world.kube.api.requests)
+    world.now += 100
+    assert [await breaker.hold(target(n)) for n in (5, 5)] == [500, 500]
+    assert len(world.kube.api.requests) == before
+    world.now += 500
+    assert await breaker.hold(target(5)) is None
+
+
+async def test_a_new_leader_goes_by_what_the_former_let_through(world: World) -> None:
+    assert await gone(world.breaker(), range(5)) == 5
+    assert await gone(world.breaker(), range(5, 8)) == 0
+    assert await gone(world.breaker(), range(8, 20)) == 0
+    world.now += 600
+    assert await gone(world.breaker(), range(5, 20)) == 5
+
+
+async def test_a_lost_answer_is_no_leave_and_is_not_counted_twice(world: World) -> None:
+    breaker = world.breaker()
+    await gone(breaker, range(4))
+    world.kube.fail_next(1, when=lambda request: request.method == "PUT")
+    with pytest.raises(Unavailable):
+        await breaker.hold(target(4))
+    assert await breaker.hold(target(4)) is None
+    assert await breaker.hold(target(5)) is not None
+
+
+async def test_an_api_server_that_refuses_means_that_nothing_goes(world: World) -> None:
+    world.kube.answer_next(
+        99, lambda _: status_reply(403, "Forbidden", "no"), when=lambda request: NAME in request.path
+    )
+    with pytest.raises(Forbidden):
+        await world.breaker().hold(target(1))
+
+
+async def test_a_former_leader_gets_no_leave(world: World) -> None:
+    def lost() -> None:
+        raise NotLeading("lost")
+
+    breaker = replace(world.breaker(), kube=world.kube.guarded(lost))
+    with pytest.raises(NotLeading):
+        await breaker.hold(target(1))
+
+
+async def test_another_writer_is_heard_first(world: World) -> None:
+    breaker = world.breaker()
+    await gone(breaker, range(1))
+    other = world.breaker()
+    await gone(other, range(1, 5))
+    assert await gone(breaker, range(5, 6)) == 0
+
+
+async def test_a_record_deleted_under_a_leader_is_written_again(world: World) -> None:
+    breaker = world.breaker()
+    await gone(breaker, range(7))
+    world.kube.remove(CONFIGMAPS, NAME, NS)
+    running = asyncio.create_task(breaker.run())
+    await until(lambda: world.record() is not None, "written again")
+    assert await gone(breaker, range(7)) == 5, "only those it let through before"
+    assert world.state().opening is not None
+    running.cancel()
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "null", '{"admissions":1}', "\x00"])
+async def test_garbage_counts_as_open_and_is_mended(world: World, garbage: str) -> None:
+    world.put(garbage)
+    breaker = world.breaker()
+    assert await gone(breaker, range(3)) == 0
+    assert world.state().opening is not None
+    world.now += 600
+    assert await gone(breaker, range(3)) == 3
+
+
+async def test_garbage_under_a_leader_changes_nothing(world: World) -> None:
+    breaker = world.breaker()
+    await gone(breaker, range(3))
+    world.put("oops")
+    assert await gone(breaker, range(3, 9)) == 2
+
+
+async def test_a_record_with_broken_data_is_no_crash(world: World) -> None:
+    world.kube.put(CONFIGMAPS, {"metadata": {"name": NAME, "namespace": NS}, "data": None})
+    assert await gone(world.breaker(), range(7)) == 5
+
+
+async def test_closing_by_command_is_noticed_and_lets_what_was_held_go(world: World) -> None:
+    breaker = world.breaker()
+    running = asyncio.create_task(breaker.run())
+    assert await gone(breaker, range(30)) == 5
+    world.close()
+    await until(lambda: world.released == 1, "noticed")
+    assert world.sample("trellis_breaker_open") == 0
+    before = len(world.kube.writes)
+    assert await gone(breaker, range(5, 30)) == 25
+    assert len(world.kube.writes) == before, "leave was given by the person"
+    assert await gone(breaker, range(30, 31)) == 0, "what is new has the usual limit"
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert world.sample("trellis_breaker_open") is None
+
+
+async def test_a_quiet_breaker_reads_once_a_term(world: World) -> None:
+    running = asyncio.create_task(world.breaker().run())
+    await until(lambda: len(world.kube.api.requests) > 0, "the one read")
+    await asyncio.sleep(0.2)  # ten times the time between two looks at an open one
+    assert len(world.kube.api.requests) == 1
+    assert world.sample("trellis_breaker_open") == 0
+    running.cancel()
+
+
+async def test_a_new_leader_shows_what_is_open_before_anything_is_destroyed(world: World) -> None:
+    await gone(world.breaker(), range(6))
+    successor = world.breaker()
+    running = asyncio.create_task(successor.run())
+    world.kube.telemetry.metrics.breaker_open.labels("node_watcher", "nodes").set(0)
+    await until(lambda: world.sample("trellis_breaker_open") == 1, "shown")
+    running.cancel()
+
+
+async def test_a_cancelled_asker_leaves_the_others_their_answer(world: World) -> None:
+    breaker = world.breaker()
+    held = asyncio.Event()
+
+    original = world.kube.api.send
+
+    async def send(request: HttpRequest) -> Any:
+        if request.method == "POST" and not held.is_set():
+            held.set()
+            await asyncio.sleep(0.05)
+        return await original(request)
+
+    world.kube.api.send = send  # type: ignore[method-assign]
+    first = asyncio.create_task(breaker.hold(target(1)))
+    second = asyncio.create_task(breaker.hold(target(2)))
+    await held.wait()
+    first.cancel()
+    assert await second is None

@@ -1,0 +1,208 @@
+"""How many may go, for how long a breaker stays open, what a person's closing lets through."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellis.breaker import (
+    EXAMPLES,
+    Admission,
+    Closing,
+    Destruction,
+    Limits,
+    Opening,
+    State,
+    ask,
+    close,
+    held_message,
+    moment,
+    settled,
+    unreadable,
+)
+
+LIMITS = Limits()
+NOW = 1_000_000.0
+
+
+def targets(number: int, first: int = 0) -> list[Destruction]:
+    return [
+        Destruction("nodes", f"node-{n}", f"uid-{n}", "taking labels away", "v1", "Node")
+        for n in range(first, first + number)
+    ]
+
+
+def asking(state: State, number: int, population: int, now: float = NOW, first: int = 0) -> tuple[State, int]:
+    """Return the next state, and how many of ``number`` objects may go."""
+    state, answers = ask(settled(state, now, LIMITS), targets(number, first), population, now, LIMITS)
+    return state, sum(answers)
+
+
+@pytest.mark.parametrize(
+    ("population", "allowed"),
+    [
+        *((population, 5) for population in range(1, 60)),
+        (60, 6),
+        (69, 6),
+        (70, 7),
+        (1000, 100),
+        (5000, 500),
+    ],
+)
+def test_five_may_go_or_ten_percent_and_the_next_one_opens_it(population: int, allowed: int) -> None:
+    wanted = min(population, allowed)
+    state, gone = asking(State(), wanted, population)
+    assert (gone, state.opening) == (wanted, None)
+    if population > allowed:
+        state, gone = asking(state, 1, population - wanted, first=wanted)
+        assert gone == 0
+        assert state.opening is not None
+        assert (state.opening.since, state.opening.until) == (NOW, NOW + 600)
+        assert f"more than {allowed} of {population} nodes" in state.opening.why
+
+
+def test_a_mass_that_goes_one_by_one_is_measured_by_the_number_there_was_at_first() -> None:
+    state, gone = State(), 0
+    for n in range(100):
+        state, went = asking(state, 1, 100 - gone, NOW + n * 0.1, first=n)
+        gone += went
+    assert gone == 10
+
+
+def test_the_window_slides() -> None:
+    state, _ = asking(State(), 3, 20)
+    state, _ = asking(state, 2, 20, NOW + 30, first=3)
+    assert asking(state, 1, 20, NOW + 59.9, first=5)[1] == 0
+    state, gone = asking(state, 3, 20, NOW + 60, first=5)  # the first three are a window ago
+    assert gone == 3
+    assert asking(state, 1, 20, NOW + 60, first=8)[1] == 0
+
+
+def test_one_object_tried_again_is_one_object() -> None:
+    state = State()
+    for n in range(20):
+        state, gone = asking(state, 1, 20, NOW + n)
+        assert gone == 1
+    assert asking(state, 4, 20, NOW + 20, first=1)[1] == 4
+
+
+def test_an_object_tried_again_counts_from_its_last_try() -> None:
+    state, _ = asking(State(), 1, 20)
+    state, _ = asking(state, 1, 20, NOW + 59)
+    assert asking(state, 5, 20, NOW + 61, first=1)[1] == 4
+
+
+def test_an_open_breaker_holds_everything_for_ten_minutes_and_then_begins_anew() -> None:
+    state, gone = asking(State(), 30, 40)
+    assert gone == 5
+    assert state.opening is not None
+    assert len(state.opening.held) == 25
+    assert len(state.opening.examples) == EXAMPLES
+    assert asking(state, 1, 40, NOW + 599, first=99)[1] == 0
+    again, gone = asking(state, 25, 35, NOW + 600, first=5)
+    assert gone == 5, "at most so many in each ten minutes"
+    assert again.opening is not None
+    assert again.opening.since == NOW + 600
+
+
+def test_closing_lets_what_is_held_go_and_nothing_else() -> None:
+    state, _ = asking(State(), 30, 40)
+    state = close(state, by="ada", now=NOW + 10, everything_for=None, limits=LIMITS)
+    assert state.opening is None
+    assert state.closing is not None
+    assert (state.closing.by, state.closing.at) == ("ada", NOW + 10)
+    state, gone = asking(state, 25, 35, NOW + 11, first=5)
+    assert (gone, state.opening) == (25, None)
+    # what is new has the usual limit: the first five are still within their 60 s
+    state, gone = asking(state, 1, 10, NOW + 12, first=90)
+    assert gone == 0
+    assert asking(state, 25, 35, NOW + 13, first=5)[1] == 25, "a new opening does not take the leave back"
+    assert asking(state, 25, 35, NOW + 611, first=5)[1] < 25, "the leave ends"
+
+
+def test_closing_twice_keeps_the_first_leave() -> None:
+    state, _ = asking(State(), 30, 40)
+    for n in range(2):
+        state = close(state, by="ada", now=NOW + n, everything_for=None, limits=LIMITS)
+    assert asking(state, 25, 35, NOW + 2, first=5)[1] == 25
+
+
+def test_everything_may_go_for_a_time_that_was_asked_for() -> None:
+    state = close(State(), by="ada", now=NOW, everything_for=900, limits=LIMITS)
+    state, gone = asking(state, 500, 500, NOW + 899)
+    assert (gone, state.admissions) == (500, ())
+    state, gone = asking(state, 10, 20, NOW + 900, first=600)
+    assert gone == 5
+    assert state.closing is not None
+    assert state.closing.by == "ada"
+
+
+def test_a_clock_that_was_ahead_holds_and_permits_no_longer_than_meant() -> None:
+    ahead = NOW + 86_400
+    state, _ = asking(State(), 30, 40, ahead)
+    state = close(state, by="ada", now=ahead, everything_for=60, limits=LIMITS)
+    state = replace(state, opening=Opening(ahead, ahead + 600, "why"))
+    now = settled(state, NOW, LIMITS)
+    assert now.opening is not None
+    assert now.opening.until == NOW + 600
+    assert now.closing is not None
+    assert now.closing.until == NOW + 60
+    assert [one.at for one in now.admissions] == [NOW]
+    assert settled(now, NOW + 600, LIMITS).admissions == ()
+
+
+def test_what_cannot_be_read_is_open_for_ten_minutes() -> None:
+    state = unreadable(NOW, LIMITS)
+    assert asking(state, 1, 100)[1] == 0
+    assert asking(state, 1, 100, NOW + 600)[1] == 1
+
+
+def test_the_event_says_what_how_long_why_and_what_to_do() -> None:
+    [target] = targets(1)
+    message = held_message(target, Opening(0, 600, "more than 5 of 40 nodes were to go within 60 s"), "node_watcher")
+    assert moment(600) == "1970-01-01T00:10:00Z"
+    for part in ("taking labels away", moment(600), "more than 5 of 40", "trellis breaker close node-watcher nodes"):
+        assert part in message
+
+
+steps = st.tuples(
+    st.one_of(st.sampled_from([0.0, 0.1, 1.0, 30.0, 59.9, 60.0, 60.1, 600.0]), st.floats(0, 700)),
+    st.lists(st.integers(0, 300), min_size=1, max_size=40),
+    st.integers(1, 300),
+)
+
+
+@given(st.lists(steps, max_size=40))
+def test_in_no_sixty_seconds_do_more_go_than_five_or_ten_percent(history: list[tuple[float, list[int], int]]) -> None:
+    state, now = State(), NOW
+    went: list[tuple[float, str, int]] = []
+    for wait, wanted, population in history:
+        now += wait
+        asked = [target for n in wanted for target in targets(1, n)]
+        state, answers = ask(settled(state, now, LIMITS), asked, population, now, LIMITS)
+        went += [(now, target.uid, population) for target, may_go in zip(asked, answers, strict=True) if may_go]
+        assert state.opening is None or now < state.opening.until
+    for end, _, _ in went:
+        within = [one for one in went if end - 60 < one[0] <= end]
+        # An object that is tried again within a minute goes once, however often it is let through.
+        assert len({uid for _, uid, _ in within}) <= LIMITS.allowed(max(population for *_, population in within))
+
+
+@given(st.lists(steps, max_size=10), st.floats(0, 2e6))
+def test_settling_is_idempotent_and_only_forgets(history: list[tuple[float, list[int], int]], at: float) -> None:
+    state, now = State(), NOW
+    for wait, wanted, population in history:
+        now += wait
+        state, _ = ask(settled(state, now, LIMITS), targets(len(wanted)), population, now, LIMITS)
+    state = close(state, by="x", now=now, everything_for=None, limits=LIMITS)
+    once = settled(state, at, LIMITS)
+    assert settled(once, at, LIMITS) == once
+    assert {t for one in once.admissions for t in one.tokens} <= {t for one in state.admissions for t in one.tokens}
+
+
+def test_a_state_is_a_value() -> None:
+    state = State((Admission(1, 2, frozenset({"a"})),), closing=Closing(1, 2, "ada"))
+    assert state == replace(state)

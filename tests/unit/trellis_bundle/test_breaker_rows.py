@@ -1,0 +1,57 @@
+"""What the breaker commands say of a record: where it stands, why, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trellis.breaker import Closing, Opening, State
+from trellis_bundle.breaker_model import Position, row_of, rows_of
+from trellis_bundle.status import breakers_part
+
+NOW = 1_000_000.0
+OPENING = Opening(NOW, NOW + 600, "more than 5 of 40 nodes were to go within 60 s", frozenset("abcd"), tuple("wxyz"))
+OPEN = row_of("node-watcher", "nodes", State(opening=OPENING), NOW + 1)
+
+
+def test_every_known_breaker_has_a_row_and_so_has_what_else_a_record_holds() -> None:
+    kinds = {"node-watcher": ("nodes",), "provisioner": ("jobs",)}
+    rows = rows_of(kinds, {"node-watcher": {"nodes": State(opening=OPENING), "later": State()}}, NOW)
+    assert [(row.service, row.kind, row.position) for row in rows] == [
+        ("node-watcher", "nodes", Position.OPEN),
+        ("node-watcher", "later", Position.CLOSED),
+        ("provisioner", "jobs", Position.CLOSED),
+    ]
+
+
+def test_an_open_one_says_since_when_until_when_how_many_why_and_what_to_do() -> None:
+    document = OPEN.document()
+    assert (document["since"], document["until"]) == ("1970-01-12T13:46:40Z", "1970-01-12T13:56:40Z")
+    assert (document["state"], document["held"], document["why"]) == ("Open", 4, OPENING.why)
+    assert "trellis breaker close node-watcher nodes" in OPEN.advice()
+    assert "w, x, y, …" in OPEN.advice()
+
+
+def test_one_whose_time_is_over_is_closed() -> None:
+    assert row_of("node-watcher", "nodes", State(opening=OPENING), NOW + 600).position is Position.CLOSED
+
+
+def test_a_record_that_makes_no_sense_is_not_shown_as_closed() -> None:
+    row = row_of("node-watcher", "nodes", None, NOW)
+    assert row.position is Position.UNREADABLE
+    assert "trellis breaker close node-watcher nodes" in row.advice()
+    assert row.document()["since"] is None
+
+
+def test_who_closed_it_stays_when_the_leave_is_over() -> None:
+    state = State(closing=Closing(NOW, NOW + 600, "ada", permitted=frozenset("a")))
+    assert row_of("s", "k", state, NOW + 1).document()["leave"] == {"what": "Held", "until": "1970-01-12T13:56:40Z"}
+    later = row_of("s", "k", state, NOW + 600).document()
+    assert (later["leave"], later["closed"]["by"]) == (None, "ada")
+
+
+def test_the_status_has_a_problem_while_one_is_open() -> None:
+    assert breakers_part([replace(OPEN, position=Position.CLOSED, opening=None)]).problem == ""
+    part = breakers_part([OPEN])
+    assert "node-watcher holds 4 nodes" in part.problem
+    assert "trellis breaker status" in part.problem
+    assert part.facts["open"][0]["held"] == 4
