@@ -52,7 +52,7 @@ def compose(settings: Settings, base: Base) -> Work:
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
     ready = {deciding.NODES: lambda: sum(map(deciding.labelled_ready, nodes.objects.values()))}
     breaker = Breaker(kube, recorder, Scope(NODE_WATCHER, settings.namespace, ready), lambda: list_all())  # noqa: PLW0108 - as above
-    effects = Effects(kube, bus, recorder, world, breaker)
+    effects = Effects(kube, bus, recorder, world, breaker, nodes.wrote)
     reconcile = Reconcile(world, effects, base.telemetry)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="nodes", telemetry=base.telemetry)
     node_changed = on_node(world, queue.add)
@@ -63,6 +63,7 @@ def compose(settings: Settings, base: Base) -> Work:
         on_job(world, queue.add),
         namespace=settings.installer_namespace,
         label_selector=INSTALLER_JOBS,
+        on_refresh=world.jobs.refresh,
     )
     bus.subscribe("provision", CONSUMED, on_provision(queue))
 

@@ -1,13 +1,13 @@
 """Node_watcher's side effects: patches of Nodes, Events, facts.
 
 In: actions of ``decide``. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: a Node is patched only if it still has the uid that was read; nothing is destroyed without leave of the
+Invariants: a Node is patched only if it still is as it was read; nothing is destroyed without leave of the
 breaker; a lost bus never keeps a Kubernetes write from being made, the fact is said when the bus is back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -18,7 +18,8 @@ from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder, ObjectRef
-from trellis.kube.resources import NODES
+from trellis.kube.resources import NODES, Manifest
+from trellis.provisioning import NodeView
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -26,13 +27,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Where actions go."""
+    """Where actions go; ``wrote`` takes a Node as a patch returned it, and the view the patch was made from."""
 
     kube: Kube
     bus: Bus
     recorder: EventRecorder
     world: World
     breaker: Breaker
+    wrote: Callable[[Manifest, NodeView], None]
 
     async def apply(self, name: str, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order.
@@ -70,9 +72,10 @@ class Effects:
                 await self.bus.publish(action.fact, dedup=action.dedup)
                 self.world.remember(name, action.then)
             case PatchNode():
-                await self.kube.json_patch(
-                    NODES, name, list(action.ops), field_manager=names.FIELD_MANAGER_NODE_WATCHER
+                patched = await self.kube.json_patch(
+                    NODES, name, action.ops, field_manager=names.FIELD_MANAGER_NODE_WATCHER
                 )
+                self.wrote(patched, action.node)
                 _log.info("node patched", node=name, reason=action.reason.value, message=action.message)
             case RecordEvent():
                 await self.recorder.record(

@@ -17,6 +17,7 @@ from trellis import names
 from trellis.breaker import Destruction
 from trellis.events.envelope import FactData
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.kube.preconditions import only_if
 from trellis.provisioning import FailedAttempt, JobView, NodeView, Proof, Wish, proof_of, wish_of
 
 PatchOp = dict[str, Any]
@@ -68,9 +69,9 @@ class SayFact:
 
 @dataclass(frozen=True, slots=True)
 class PatchNode:
-    """Patch the Node if it still has this uid."""
+    """Patch the Node if it still is the one, and as, it was read: the operations test it."""
 
-    uid: str
+    node: NodeView
     ops: tuple[PatchOp, ...]
     reason: Reason
     message: str
@@ -109,7 +110,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         said = None
     if node.marked_uid is not None and node.marked_uid != node.uid:
         message = f"marks of a former Node {node.name} (uid {node.marked_uid}) removed"
-        return [*actions, *_unmark(node, PatchNode(node.uid, _remove_marks(node), Reason.REPLACED, message))]
+        return [*actions, *_unmark(node, PatchNode(node, _remove_marks(node), Reason.REPLACED, message))]
     match wish_of(node, auto_provision=snapshot.auto_provision):
         case Wish.IN:
             actions += _opted_in(node, said, snapshot.job)
@@ -189,14 +190,14 @@ def _mark(node: NodeView, digest: str, proof: Proof) -> PatchNode:
         names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
     }
     message = f"Wasm runtime {digest} is provisioned (verified: {proof.value})"
-    return PatchNode(node.uid, _ops(node, _proof_labels(node, proof), changes), Reason.PROVED, message)
+    return PatchNode(node, _ops(node, _proof_labels(node, proof), changes), Reason.PROVED, message)
 
 
 def _restore(node: NodeView, digest: str, proof: Proof) -> PatchNode | None:
     """Put back what someone took from a proved Node; None if nothing is missing. Failures of a later try stay."""
     ops = _ops(node, _proof_labels(node, proof), _proof_annotations(node, digest, proof))
     message = f"labels of Wasm runtime {digest} were changed by someone else: restored"
-    return PatchNode(node.uid, ops, Reason.LABELS_RESTORED, message) if ops[1:] else None
+    return PatchNode(node, ops, Reason.LABELS_RESTORED, message) if ops else None
 
 
 def _proof_labels(node: NodeView, proof: Proof) -> Changes:
@@ -232,7 +233,7 @@ def _failed(node: NodeView, job: JobView) -> list[Action]:
         names.ANNOTATION_FAILURE: (node.failure, failure),
         names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark),
     }
-    patch = PatchNode(node.uid, _ops(node, {}, annotations), Reason.FAILED, failure)
+    patch = PatchNode(node, _ops(node, {}, annotations), Reason.FAILED, failure)
     event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; tried again later)")
     return [patch, event]
 
@@ -249,7 +250,7 @@ def _opted_out(node: NodeView, said: Said | None) -> list[Action]:
         steps: list[PatchNode | RecordEvent] = []
         if node.marked_digest:
             steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
-        steps.append(PatchNode(node.uid, _remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
+        steps.append(PatchNode(node, _remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
         actions += _unmark(node, *steps)
     return actions
 
@@ -303,8 +304,8 @@ Changes = Mapping[str, tuple[str | None, str | None]]
 
 
 def _ops(node: NodeView, labels: Changes, annotations: Changes) -> tuple[PatchOp, ...]:
-    """Return the JSON patch from what is to what shall be; its first operation tests the uid (design section 3.3)."""
-    ops: list[PatchOp] = [{"op": "test", "path": "/metadata/uid", "value": node.uid}]
+    """Return the JSON patch from what is to what shall be, on nothing but what was read; () if nothing differs."""
+    ops: list[PatchOp] = []
     for field, present, changes in (
         ("labels", node.has_labels, labels),
         ("annotations", node.has_annotations, annotations),
@@ -317,4 +318,4 @@ def _ops(node: NodeView, labels: Changes, annotations: Changes) -> tuple[PatchOp
                 ops.append({"op": "remove", "path": path})
             elif after is not None and after != before:
                 ops.append({"op": "add", "path": path, "value": after})
-    return tuple(ops)
+    return (*only_if(node.uid, node.resource_version), *ops) if ops else ()

@@ -84,6 +84,7 @@ def compose(settings: Settings, base: Base) -> Work:
         on_job(known, wake),
         namespace=settings.installer_namespace,
         label_selector=INSTALLER_JOBS,
+        on_refresh=known.jobs.refresh,
     )
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
     return Work([nodes, jobs], [queue, plans], list_all, known.said.clear, background=[breaker.run])

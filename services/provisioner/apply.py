@@ -172,7 +172,14 @@ class Effects:
         job = action.job
         propagation = "Foreground" if action.foreground else "Background"
         try:
-            await self.kube.delete(JOBS, job.name, job.namespace, uid=job.uid, propagation=propagation)
+            await self.kube.delete(
+                JOBS,
+                job.name,
+                job.namespace,
+                uid=job.uid,
+                resource_version=job.resource_version,
+                propagation=propagation,
+            )
         except NotFound:
             return
         _log.info("installer job deleted", node=job.node, job=job.name, reason=action.reason.value)
@@ -181,7 +188,8 @@ class Effects:
         job = action.job
         _log.warning("provisioning failed", node=job.node, job=job.name, reason=action.reason.value, why=action.message)
         annotations = {names.ANNOTATION_JOB_FAILURE: f"{action.reason.value}: {action.message}"}
-        patch = {"metadata": {"uid": job.uid, "annotations": annotations}}
+        read = {"uid": job.uid, "resourceVersion": job.resource_version}
+        patch = {"metadata": read | {"annotations": annotations}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
 
     async def _say(self, action: SayFact) -> None:

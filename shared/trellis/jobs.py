@@ -27,6 +27,10 @@ class JobIndex:
             self._by_name.setdefault(new.node, {})[new.uid] = new
             self._by_uid.setdefault(new.node_uid, {})[new.uid] = new
 
+    def refresh(self, job: JobView) -> None:
+        """Hold the newer of two views that are equal: its resource version is what the next write must name."""
+        self.change(job, job)
+
     def of_name(self, node: str) -> tuple[JobView, ...]:
         """Return the Jobs for a node name, those for a former Node of that name included."""
         return tuple(self._by_name.get(node, {}).values())

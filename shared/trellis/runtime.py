@@ -99,7 +99,10 @@ class LedService:
         """Work until ``stop`` is set; returns within the grace period."""
         structlog.contextvars.bind_contextvars(service=self.name)
         kube = self.kube or await Kube.connect(
-            Access(self.settings.kubeconfig, self.settings.context), telemetry=self.telemetry, health=self.health
+            Access(self.settings.kubeconfig, self.settings.context),
+            telemetry=self.telemetry,
+            health=self.health,
+            identity=self.settings.identity,
         )
         try:
             cluster = await _unless(stop, self._cluster(kube))

@@ -30,8 +30,10 @@ async def main(kubeconfig: Path, namespace: str, name: str) -> None:
         count = 0
         while not stopping.is_set():
             count += 1
-            data = {"writer": name, "count": str(count)}
-            await guarded.merge_patch(CONFIGMAPS, WRITTEN, {"data": data}, namespace, field_manager=name)
+            read = await guarded.get(CONFIGMAPS, WRITTEN, namespace)
+            metadata = {key: read["metadata"][key] for key in ("uid", "resourceVersion")}
+            patch = {"metadata": metadata, "data": {"writer": name, "count": str(count)}}
+            await guarded.merge_patch(CONFIGMAPS, WRITTEN, patch, namespace, field_manager=name)
             await asyncio.sleep(SECONDS)
 
     await leader.run(lead, asyncio.Event())

@@ -8,6 +8,7 @@ Invariant: no secret in any message.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import os
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Credentials:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._configuration: Any = None
+        self._files: tuple[str, ...] = ()
 
     @property
     def server(self) -> str:
@@ -60,9 +62,11 @@ class Credentials:
 
     @property
     def tls(self) -> tuple[object, ...]:
-        """What a connection depends on: when it differs after ``load``, a new session is needed."""
-        config = self._configuration
-        return (config.host, config.ssl_ca_cert, config.cert_file, config.key_file, config.verify_ssl)
+        """What a connection depends on: when it differs after ``load``, a new session is needed.
+
+        Files count by what was in them at the last ``load``: certificates are rotated in place.
+        """
+        return (self._configuration.host, self._configuration.verify_ssl, *self._files)
 
     async def load(self) -> None:
         """Read everything (again). Makes no request to the API server.
@@ -85,6 +89,9 @@ class Credentials:
         # the proxy is looked up here, once.
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.proxy = configuration.proxy or _proxy_for(str(configuration.host))
+        self._files = tuple(
+            _digest(path) for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+        )
         self._configuration = configuration
 
     async def authorization(self) -> str | None:
@@ -129,6 +136,14 @@ class Session(RESTClientObject):  # type: ignore[misc]  # the package has no typ
             )
             if value
         }
+
+
+def _digest(path: str | None) -> str:
+    """Return a digest of a file; "" for none, or one that cannot be read: opening the session says why."""
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
+    except OSError:
+        return ""
 
 
 def _source(access: Access) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -37,16 +38,22 @@ class Contact:
     clock: Callable[[], float] = time.monotonic
     _since: float | None = None
     _last: float = 0.0
+    _asked: float = 0.0
 
     def answered(self) -> None:
         """Note an answer, of any status."""
-        self._last = self.clock()
+        self._last = self._asked = self.clock()
         if self._since is None:
             self._since = self._last
 
     def failed(self) -> None:
         """Note that no answer came."""
+        self._asked = self.clock()
         self._since = None
+
+    def unasked_for(self) -> float:
+        """Return for how many seconds no call has ended, answered or not."""
+        return self.clock() - self._asked
 
     def answering_for(self) -> float:
         """Return for how many seconds every call was answered; 0 if the last answer is old or a call failed since."""
@@ -164,7 +171,8 @@ class Caller:
     @staticmethod
     async def _wait_as_told(error: TooManyRequests, deadline: float) -> None:
         """Wait for as long as the server asks; it refused before processing, so a write may be sent again."""
-        wait = error.retry_after or _DEFAULT_RETRY_AFTER
+        # Longer than asked, never shorter, and not all at once: whoever was refused together was told the same.
+        wait = (error.retry_after or _DEFAULT_RETRY_AFTER) * random.uniform(1.0, 1.5)  # noqa: S311
         if asyncio.get_running_loop().time() + wait >= deadline:
             raise error
         await asyncio.sleep(wait)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import orjson
 
@@ -23,6 +24,7 @@ from trellis.kube.access import Access
 from trellis.kube.backoff import Backoff
 from trellis.kube.calls import Caller
 from trellis.kube.errors import AlreadyExists, Call, Invalid, KubeError, NotFound, PatchTestFailed
+from trellis.kube.preconditions import require, require_tests
 from trellis.kube.reader import PAGE, TIMEOUT, Listing, Reader
 from trellis.kube.resources import NAMESPACES, Manifest, Resource
 from trellis.kube.transport import HttpRequest, HttpTransport
@@ -31,11 +33,13 @@ from trellis.telemetry.metrics import trellis_version
 
 __all__ = ["PAGE", "TIMEOUT", "Kube", "Listing", "PatchOps"]
 
+B = TypeVar("B")
 PatchOps: TypeAlias = Sequence[Mapping[str, Any]]
 """Operations of a JSON patch (RFC 6902): ``[{"op": "test", "path": "/metadata/uid", "value": "…"}, …]``."""
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
+_UNFIT_FOR_HEADERS = re.compile(r"[^A-Za-z0-9._:@_-]")
 _TEST_FAILED = "the server rejected our request due to an error in our request"
 
 log = get_logger(__name__)
@@ -63,17 +67,25 @@ class Kube(Reader):
     """A connection to one API server. Make it with ``connect``."""
 
     @classmethod
-    async def connect(cls, access: Access, *, telemetry: Telemetry, health: Health) -> Kube:
+    async def connect(cls, access: Access, *, telemetry: Telemetry, health: Health, identity: str = "") -> Kube:
         """Load credentials; makes no request.
+
+        ``identity`` tells the replicas of a service apart in the cluster's audit log.
 
         Raises:
             AccessError: the kubeconfig or the service account's files cannot be used.
         """
         user_agent = f"trellis-{telemetry.service.replace('_', '-')}/{trellis_version()}"
+        if identity:
+            user_agent += f" ({_UNFIT_FOR_HEADERS.sub('-', identity)})"
         return cls(Caller(await HttpTransport.open(access, user_agent), telemetry), health=health)
 
     def guarded(self, guard: Callable[[], None]) -> Self:
-        """Return a view that shares the connection and calls ``guard`` before each write (it raises NotLeading)."""
+        """Return a view that shares the connection and calls ``guard`` before each write (it raises NotLeading).
+
+        What changes or deletes an object through it has to name the uid and the resourceVersion that were read;
+        ValueError otherwise. A write may reach the server long after the guard let it pass.
+        """
         view = copy.copy(self)
         view._caller = dataclasses.replace(self._caller, guard=guard)  # noqa: SLF001 - a copy of this object
         return view
@@ -117,6 +129,8 @@ class Kube(Reader):
         """
         if not create_if_missing and not manifest["metadata"].get("uid"):
             raise ValueError(f"apply of {res.kind} {manifest['metadata']['name']} needs metadata.uid")
+        if manifest["metadata"].get("uid"):
+            self._expect(require, f"apply of {res.kind}", manifest)
         write = _Write.of("PATCH", res, manifest, fieldManager=field_manager, force="true")
         return await self._write(dataclasses.replace(write, content_type=_APPLY_PATCH), manifest, timeout)
 
@@ -131,6 +145,7 @@ class Kube(Reader):
         timeout: float = TIMEOUT,
     ) -> Manifest:
         """Change an object by operations that all hold or none; raises PatchTestFailed if a ``test`` does not hold."""
+        self._expect(require_tests, f"JSON patch of {res.kind}", ops)
         write = _Write("PATCH", res, name, namespace or "", {"fieldManager": field_manager}, _JSON_PATCH)
         try:
             return await self._write(write, list(ops), timeout)
@@ -151,6 +166,7 @@ class Kube(Reader):
         field_manager: str,
     ) -> Manifest:
         """Merge fields into an object (RFC 7386: null removes); put resourceVersion in to be sure of its state."""
+        self._expect(require, f"merge patch of {res.kind}", patch)
         write = _Write("PATCH", res, name, namespace or "", {"fieldManager": field_manager}, _MERGE_PATCH)
         return await self._write(write, patch, TIMEOUT)
 
@@ -175,6 +191,7 @@ class Kube(Reader):
         ``propagation`` is Background, Foreground (dependents first) or Orphan.
         """
         preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
+        self._expect(require, f"delete of {res.kind}", {"metadata": preconditions})
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -193,6 +210,11 @@ class Kube(Reader):
                 await self.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
             except AlreadyExists:
                 log.debug("namespace was made meanwhile", namespace=name)
+
+    def _expect(self, check: Callable[[str, B], None], what: str, body: B) -> None:
+        """Raise ValueError if this is a leader's view and the body does not name what was read."""
+        if self._caller.guard is not None:
+            check(what, body)
 
     async def _write(self, write: _Write, body: Any, timeout: float) -> Manifest:  # noqa: ANN401 - JSON
         res = write.res

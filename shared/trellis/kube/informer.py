@@ -10,6 +10,7 @@ Source: list and watch of the Kubernetes API concepts, "Efficient detection of c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
 T = TypeVar("T")
+V = TypeVar("V")
 _PAGE = 200
 """Objects per page: listing 1,000 Nodes of 6.7 kB costs 9 MiB at its peak, with pages of 500 it is 19 MiB."""
 _SAME_VERSION_AGAIN = {0, 401, 429}
@@ -64,6 +66,8 @@ class WatchTimings:
     backoff_most: float = 10.0
     deaf: float = 60.0
     """How long the API server must have answered others before a watch without progress counts as deaf."""
+    probe: float = 10.0
+    """After how long without any call of this process the API server is asked whether it is there."""
     lived: float = 5.0
     """A watch that lasted this long was a success, even if nothing happened."""
 
@@ -72,8 +76,9 @@ class WatchTimings:
 class Informer(Generic[T]):
     """One list and watch. ``objects`` is keyed ``namespace/name``, or ``name`` for kinds without namespace.
 
-    ``project`` and ``on_change`` are called in the event loop: they must be quick. An exception from either is logged
-    with the key and costs only that object's update.
+    ``project``, ``on_change`` and ``on_refresh`` are called in the event loop: they must be quick. An exception from
+    one is logged with the key and costs only that object's update. ``on_refresh`` gets what replaces its equal in
+    ``objects``: nothing that compares is new, but the resource version is, which the next write has to name.
     """
 
     kube: Kube
@@ -82,13 +87,14 @@ class Informer(Generic[T]):
     on_change: Callable[[Change[T]], None]
     namespace: str | None = None
     label_selector: str | None = None
+    on_refresh: Callable[[T], None] | None = None
     timings: WatchTimings = field(default_factory=WatchTimings)
 
     def __post_init__(self) -> None:
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
         self._selection = Selection(self.resource, self.namespace, self.label_selector)
-        self._what = f"watch {self.resource.plural}" + (f" in {self.namespace}" if self.namespace else "")
+        self._what = f"watch {self._selection}"
         self._version = ""
         self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
@@ -98,19 +104,41 @@ class Informer(Generic[T]):
         """Return the seconds since the last event, bookmark or complete list."""
         return time.monotonic() - self._heard
 
+    def wrote(self, manifest: Manifest, former: T) -> None:
+        """Take an object as a write returned it, unless ``former``, which the write was made from, is held no more.
+
+        So the next run does not decide on the state before its own write: it would write again, and be refused.
+        """
+        if self.objects.get(key_of(manifest)) is former:
+            self._upsert(manifest)
+
     async def run(self) -> None:
         """List and watch until cancelled; raises nothing else."""
         telemetry = self.kube.telemetry
-        forget = telemetry.metrics.watch_staleness(telemetry.service, self.resource.plural, self.staleness)
+        labels = (telemetry.service, self.resource.plural, str(self._selection))
+        forget = telemetry.metrics.watch_staleness(*labels, self.staleness)
         self._progressed = time.monotonic()
         self.kube.health.expect(self._what)
         self.kube.health.add_liveness(self._what, self._deafness)
         try:
-            while True:
-                await self._list_then_watch()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep_contact(), name=f"probe for {self._what}")
+                while True:
+                    await self._list_then_watch()
         finally:
             forget()
             self.kube.health.forget(self._what)
+
+    async def _keep_contact(self) -> None:
+        """See that somebody asks the API server: liveness must know whether it answers, and a watch alone is silent.
+
+        One informer's question counts for all of the process, and so does any other call.
+        """
+        while True:
+            await asyncio.sleep(max(self.timings.probe - self.kube.unasked_for(), 0.1 * self.timings.probe))
+            if self.kube.unasked_for() >= self.timings.probe:
+                with contextlib.suppress(KubeError):  # the answer is noted where calls are made
+                    await self.kube.probe()
 
     async def _list_then_watch(self) -> None:
         """Bring ``objects`` up to date by a list and keep it so until the next list is due."""
@@ -196,22 +224,23 @@ class Informer(Generic[T]):
             log.exception("object cannot be projected", resource=self.resource.plural, key=key)
             return
         old = self.objects.get(key)
-        if old == new:
-            return
         self.objects[key] = new
-        kind = ChangeKind.ADDED if old is None else ChangeKind.MODIFIED
-        self._notify(Change(kind, key, old, new))
+        if old is None or old != new:
+            kind = ChangeKind.ADDED if old is None else ChangeKind.MODIFIED
+            self._notify(self.on_change, Change(kind, key, old, new), key)
+        elif self.on_refresh is not None:
+            self._notify(self.on_refresh, new, key)
 
     def _remove(self, key: str) -> None:
         old = self.objects.pop(key, None)
         if old is not None:
-            self._notify(Change(ChangeKind.DELETED, key, old, None))
+            self._notify(self.on_change, Change(ChangeKind.DELETED, key, old, None), key)
 
-    def _notify(self, change: Change[T]) -> None:
+    def _notify(self, callback: Callable[[V], None], news: V, key: str) -> None:
         try:
-            self.on_change(change)
+            callback(news)
         except Exception:
-            log.exception("change was not taken", resource=self.resource.plural, key=change.key)
+            log.exception("change was not taken", resource=self.resource.plural, key=key)
 
     async def _refused(self, error: KubeError) -> None:
         """Try the same watch again if no answer came; an answer may mean that the version itself is the trouble.
@@ -230,7 +259,8 @@ class Informer(Generic[T]):
         if not self._failing:
             log.warning("watch is interrupted, trying on", resource=self.resource.plural, error=str(error))
         self._failing = True
-        await asyncio.sleep(self._backoff.next())
+        # A server that is busy says how long; all who were told so must not come back together.
+        await asyncio.sleep((error.retry_after or 0.0) + self._backoff.next())
 
     def _recovered(self) -> None:
         """Note a complete list."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from trellis.kube.resources import LEASES, Manifest
 
@@ -47,8 +47,14 @@ def new_lease(name: str, namespace: str) -> Manifest:
 
 
 def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Manifest:
-    """Return the lease taken or renewed by ``identity``; a change of holder is counted."""
+    """Return the lease taken or renewed by ``identity``; a change of holder is counted.
+
+    No two renewals in a row carry the same time, whatever the holder's clock does: to the others, and to the API
+    server, an unchanged lease is one that nobody renewed.
+    """
     record = read_lease(lease)
+    if _micro_time(now) == record.renewed:
+        now += timedelta(microseconds=1)
     spec: Manifest = dict(lease.get("spec") or {})
     spec |= {
         "holderIdentity": identity,

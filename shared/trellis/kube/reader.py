@@ -53,6 +53,12 @@ class Selection:
     label_selector: str | None = None
     field_selector: str | None = None
 
+    def __str__(self) -> str:
+        """Return ``jobs in trellis-installers with app=x``: for people, and what tells two watches of a kind apart."""
+        place = f" in {self.namespace}" if self.namespace else ""
+        chosen = ",".join(part for part in (self.label_selector, self.field_selector) if part)
+        return f"{self.resource.plural}{place}" + (f" with {chosen}" if chosen else "")
+
     def call(self, verb: str) -> Call:
         """Return what a call on this selection is about."""
         return Call(verb, self.resource.kind, self.resource.plural, self.namespace or "")
@@ -92,6 +98,10 @@ class Reader:
     def answering_for(self) -> float:
         """Return for how many seconds every call was answered; 0 while the server is not known to answer."""
         return self._caller.contact.answering_for()
+
+    def unasked_for(self) -> float:
+        """Return the seconds since a call last ended, with or without an answer; watches do not count."""
+        return self._caller.contact.unasked_for()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -7,6 +7,7 @@ Source: the core/v1 Event; kubectl finds them by ``involvedObject`` name and uid
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from trellis.kube.client import Kube
-from trellis.kube.errors import AlreadyExists, KubeError, NotFound, NotLeading
+from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.resources import EVENTS, Manifest
 from trellis.telemetry import get_logger
 
@@ -128,10 +129,13 @@ class EventRecorder:
             found = await self._kube.get(EVENTS, occurrence.name, occurrence.namespace)
         except NotFound:
             return  # it expired this moment; the next repeat makes a new one
-        patch = {"count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
-        await self._kube.merge_patch(
-            EVENTS, occurrence.name, patch, occurrence.namespace, field_manager=occurrence.component
-        )
+        read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
+        patch = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
+        # Who counted up meanwhile has counted this repeat too, as far as anyone can tell.
+        with contextlib.suppress(Conflict):
+            await self._kube.merge_patch(
+                EVENTS, occurrence.name, patch, occurrence.namespace, field_manager=occurrence.component
+            )
 
 
 def make_event(occurrence: _Occurrence, now: str) -> Manifest:

@@ -143,16 +143,19 @@ class HttpTransport:
         Raises:
             ConnectionFailed: the credentials cannot be read.
         """
-        if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.create_task(self._renew(), name="renew credentials")
         try:
-            await asyncio.shield(self._renewal)
+            await self._renewed()
         except AccessError as error:
             raise ConnectionFailed(str(error)) from None
 
     async def close(self) -> None:
         """Close all connections; streams end with ConnectionFailed."""
         await self._session.close()
+
+    async def _renewed(self) -> None:
+        if self._renewal is None or self._renewal.done():
+            self._renewal = asyncio.create_task(self._renew(), name="renew credentials")
+        await asyncio.shield(self._renewal)
 
     async def _renew(self) -> None:
         await self._credentials.load()
@@ -162,6 +165,21 @@ class HttpTransport:
             await old.close()
 
     async def _open(self, request: HttpRequest, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """Ask; once more with certificates read anew, if those read before do not lead to a connection."""
+        session = self._session
+        try:
+            return await self._ask(session, request, limits)
+        except aiohttp.ClientSSLError:
+            # They may have been rotated in their files. There was no connection, so nothing was sent.
+            if session is self._session:
+                await self._renewed()
+            if session is self._session:
+                raise
+        return await self._ask(self._session, request, limits)
+
+    async def _ask(
+        self, session: Session, request: HttpRequest, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
@@ -169,7 +187,6 @@ class HttpTransport:
             headers["Authorization"] = authorization
         query = f"?{urlencode(request.query)}" if request.query else ""
         url = URL(f"{self.server}{request.path}{query}", encoded=True)
-        session = self._session
         return await session.http.request(
             request.method, url, data=request.body, headers=headers, timeout=limits, **session.options
         )

@@ -74,7 +74,10 @@ class Metrics:
         self.queue_depth: Final = self._gauge("queue_depth", "Keys that wait or run", "queue")
         self.queue_oldest_seconds: Final = self._gauge("queue_oldest_seconds", "Age of the oldest waiting key", "queue")
         self.watch_staleness_seconds: Final = self._gauge(
-            "watch_staleness_seconds", "Time since a watch last heard anything, bookmarks included", "resource"
+            "watch_staleness_seconds",
+            "Time since a watch last heard anything, bookmarks included; watch says which objects of the resource",
+            "resource",
+            "watch",
         )
         self.event_loop_lag_seconds: Final = Gauge(
             "trellis_event_loop_lag_seconds",
@@ -85,20 +88,20 @@ class Metrics:
             trellis_version()
         ).set(1)
 
-    def watch_staleness(self, service: str, resource: str, read: Read) -> Forget:
+    def watch_staleness(self, service: str, resource: str, watch: str, read: Read) -> Forget:
         """Read a watch's staleness in seconds at each scrape; a new callback of the same watch replaces the former.
 
         Returns:
             A function that ends the series, unless another callback has taken it over.
         """
-        return self._observe((self.watch_staleness_seconds,), (service, resource), (read,))
+        return self._observe((self.watch_staleness_seconds,), (service, resource, watch), (read,))
 
     def queue(self, service: str, queue: str, depth: Read, oldest_seconds: Read) -> Forget:
         """Read a queue's depth and the age of its oldest waiting key at each scrape; replaceable as a watch is."""
         gauges = (self.queue_depth, self.queue_oldest_seconds)
         return self._observe(gauges, (service, queue), (depth, oldest_seconds))
 
-    def _observe(self, gauges: tuple[Gauge, ...], labels: tuple[str, str], reads: tuple[Read, ...]) -> Forget:
+    def _observe(self, gauges: tuple[Gauge, ...], labels: tuple[str, ...], reads: tuple[Read, ...]) -> Forget:
         key = (gauges[0]._name, *labels)  # noqa: SLF001 (the name has no public accessor)
         owner = object()
 

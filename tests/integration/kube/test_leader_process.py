@@ -56,7 +56,8 @@ async def test_a_stopped_leader_writes_nothing_after_it_goes_on(
         campaign = asyncio.create_task(successor.run(lead, asyncio.Event()))
         await asyncio.wait_for(began.wait(), 14)
         data = {"data": {"writer": "successor"}}
-        await kube.guarded(successor.check).merge_patch(CONFIGMAPS, WRITTEN, data, namespace, field_manager="successor")
+        successor.check()
+        await kube.merge_patch(CONFIGMAPS, WRITTEN, data, namespace, field_manager="successor")
         leading.send_signal(signal.SIGCONT)
         looks = await renewals(kube, namespace, 3)
         assert looks == {"successor"}

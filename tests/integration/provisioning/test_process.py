@@ -43,7 +43,7 @@ async def test_a_running_process_tells_its_health_and_counts_its_work(fleet: Fle
         ):
             name_and_labels = line.rpartition(" ")[0]
             assert line in [found for found in metrics.splitlines() if found.startswith(name_and_labels)]
-        assert 'trellis_watch_staleness_seconds{resource="nodes",service="provisioner"}' in metrics
+        assert 'trellis_watch_staleness_seconds{resource="nodes",service="provisioner",watch="nodes"}' in metrics
         assert "trellis_queue_depth" in metrics
         process.terminate()
         assert await asyncio.wait_for(process.wait(), 30) == 0

@@ -163,6 +163,16 @@ async def test_the_audit_log_shows_which_service_asked(tmp_path: Path, server: S
     await kube.close()
 
 
+async def test_the_audit_log_shows_which_replica_asked(tmp_path: Path, server: Server) -> None:
+    kubeconfig = write_kubeconfig(tmp_path, str(server.http.make_url("")))
+    kube = await Kube.connect(
+        Access(kubeconfig), telemetry=setup("x"), health=Health("x"), identity="pod-1_7\r\nEvil: (yes)"
+    )
+    await kube.get(NODES, "a")
+    assert server.agents[0].endswith(" (pod-1_7--Evil:--yes-)"), "no line break, no bracket: it is a comment"
+    await kube.close()
+
+
 async def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("s3cret\n")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from support.kube_world import MANAGER, configmap
+from support.kube_world import MANAGER, configmap, reference
 from trellis.kube.calls import Contact
 from trellis.kube.errors import (
     Conflict,
@@ -25,6 +26,7 @@ from trellis.kube.errors import (
     Unavailable,
 )
 from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.preconditions import only_if
 from trellis.kube.resources import CONFIGMAPS, NODES, PODS
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import setup
@@ -111,7 +113,9 @@ async def test_a_write_without_a_clear_answer_is_never_repeated(kube: FakeKube, 
 async def test_a_busy_server_is_waited_for_as_long_as_it_asks(kube: FakeKube, waits: list[float]) -> None:
     kube.answer_next(3, busy)
     await kube.create(CONFIGMAPS, configmap("default", "a"))
-    assert waits == [1.0, 1.0, 1.0]
+    assert len(waits) == 3
+    assert all(1.0 <= wait <= 1.5 for wait in waits), "no sooner than asked, and not all at the same moment"
+    assert len(set(waits)) == 3
 
 
 async def test_a_wait_beyond_the_budget_is_not_begun(kube: FakeKube, waits: list[float]) -> None:
@@ -223,6 +227,33 @@ async def test_spans_exist_only_inside_a_recorded_one() -> None:
     assert (missed.attributes or {})["error.type"] == "NotFound"
 
 
+async def test_a_leader_s_write_must_name_what_was_read(kube: FakeKube) -> None:
+    made = kube.put(CONFIGMAPS, configmap("default", "a"))
+    metadata = made["metadata"]
+    uid, version = metadata["uid"], metadata["resourceVersion"]
+    only_the_uid = only_if(uid, version)[:1]
+    leader = kube.guarded(lambda: None)
+    op = {"op": "add", "path": "/data", "value": {}}
+    vague: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+        ("merge patch of ConfigMap needs uid and resourceVersion",
+         lambda: leader.merge_patch(CONFIGMAPS, "a", {"data": {}}, "default", field_manager=MANAGER)),
+        ("merge patch of ConfigMap needs resourceVersion",
+         lambda: leader.merge_patch(CONFIGMAPS, "a", {"metadata": {"uid": uid}}, "default", field_manager=MANAGER)),
+        ("JSON patch of ConfigMap needs a test of /metadata/resourceVersion",
+         lambda: leader.json_patch(CONFIGMAPS, "a", [*only_the_uid, op], "default", field_manager=MANAGER)),
+        ("apply of ConfigMap needs resourceVersion",
+         lambda: leader.apply(CONFIGMAPS, reference(made), field_manager=MANAGER)),
+        ("delete of ConfigMap needs resourceVersion", lambda: leader.delete(CONFIGMAPS, "a", "default", uid=uid)),
+    ]  # fmt: skip
+    for message, write in vague:
+        with pytest.raises(ValueError, match=f"{message}: a leader's write names what was read"):
+            await write()
+    assert kube.writes == []
+    ops = [*only_if(uid, version), op]
+    await leader.json_patch(CONFIGMAPS, "a", ops, "default", field_manager=MANAGER)
+    await kube.delete(CONFIGMAPS, "a", "default", uid=uid)
+
+
 def test_contact_is_lost_by_a_failure_and_by_age() -> None:
     now = 0.0
     contact = Contact(clock=lambda: now)
@@ -236,3 +267,13 @@ def test_contact_is_lost_by_a_failure_and_by_age() -> None:
     contact.answered()
     now = 60.0
     assert contact.answering_for() == 0
+
+
+def test_a_server_counts_as_asked_whether_or_not_it_answers() -> None:
+    now = 5.0
+    contact = Contact(clock=lambda: now)
+    for happened in (contact.answered, contact.failed):
+        now += 7
+        assert contact.unasked_for() >= 7
+        happened()
+        assert contact.unasked_for() == 0

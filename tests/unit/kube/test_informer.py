@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
-from support.kube_world import Watched, configmap, until
+from support.kube_world import Watched, configmap, labelled, until
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.informer import ChangeKind, WatchTimings
-from trellis.kube.resources import CONFIGMAPS
-from trellis.kube.transport import HttpRequest
+from trellis.kube.resources import CONFIGMAPS, Manifest
+from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
 
@@ -147,10 +150,97 @@ async def test_staleness_is_a_gauge_while_it_runs(kube: FakeKube) -> None:
     gauge = kube.telemetry.metrics.watch_staleness_seconds
 
     def series() -> list[str]:
-        return [sample.labels["resource"] for family in gauge.collect() for sample in family.samples]
+        return sorted(sample.labels["watch"] for family in gauge.collect() for sample in family.samples)
 
     async with Watched(kube, "default", timings=QUICK) as watched:
         watched.informer._heard -= 50
         assert watched.informer.staleness() >= 50
-        assert series() == ["configmaps"]
+        assert series() == ["configmaps in default"]
     assert series() == []
+
+
+async def test_two_watches_of_a_kind_are_told_apart(kube: FakeKube) -> None:
+    gauge = kube.telemetry.metrics.watch_staleness_seconds
+    async with (
+        Watched(kube, "default", timings=QUICK),
+        Watched(kube, "default", timings=QUICK, label_selector="app=x") as chosen,
+    ):
+        assert {sample.labels["watch"] for family in gauge.collect() for sample in family.samples} == {
+            "configmaps in default",
+            "configmaps in default with app=x",
+        }
+        kube.answer_next(10**6, lambda _: status_reply(403, "Forbidden", "no"), when=is_chosen)
+        kube.cut_watches()
+        await until(lambda: not kube.health.readiness().ok, "one of them is refused")
+        (reason,) = kube.health.readiness().reasons
+        assert reason.startswith("watch configmaps in default with app=x: ")
+        assert chosen.informer.staleness() < 15
+
+
+def is_chosen(request: HttpRequest) -> bool:
+    return "labelSelector" in request.query
+
+
+async def test_the_newest_version_is_held_though_nothing_that_matters_changed(kube: FakeKube) -> None:
+    """The next write has to name it, or it is refused for ever."""
+    kube.put(CONFIGMAPS, configmap("default", "a", x="1"))
+    refreshed: list[Versioned] = []
+    options = {"project": Versioned.of, "on_refresh": refreshed.append, "timings": QUICK}
+    async with Watched(kube, "default", **options) as watched:
+        noisy = kube.put(CONFIGMAPS, labelled(configmap("default", "a", x="1"), noise="1"))
+        await until(lambda: len(refreshed) == 1, "the refresh")
+        held = cast("Versioned", watched.informer.objects["default/a"])
+        assert held.version == refreshed[0].version == noisy["metadata"]["resourceVersion"]
+        assert watched.kinds_of("default/a") == [ChangeKind.ADDED]
+
+
+async def test_what_a_write_returned_is_known_before_the_watch_tells(kube: FakeKube) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a", x="1"))
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        first = watched.informer.objects["default/a"]
+        kube.api.store.watchers.clear()  # changes are not told any more
+        newer = kube.put(CONFIGMAPS, configmap("default", "a", x="2"))
+        watched.informer.wrote(newer, first)
+        second = watched.informer.objects["default/a"]
+        assert second.data == (("x", "2"),)
+        assert watched.kinds_of("default/a") == [ChangeKind.ADDED, ChangeKind.MODIFIED]
+        watched.informer.wrote(kube.put(CONFIGMAPS, configmap("default", "a", x="3")), first)
+        assert watched.informer.objects["default/a"] is second, "the watch has told something newer meanwhile"
+
+
+@dataclass(frozen=True)
+class Versioned:
+    uid: str
+    version: str = field(compare=False)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Versioned:
+        return cls(manifest["metadata"]["uid"], manifest["metadata"]["resourceVersion"])
+
+
+async def test_a_busy_server_is_not_asked_again_before_its_time(kube: FakeKube) -> None:
+    busy = Reply(429, b'{"kind":"Status","reason":"TooManyRequests","message":"slow down"}', {"Retry-After": "1"})
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        kube.answer_next(10**6, lambda _: busy)
+        kube.cut_watches()
+        await until(lambda: not kube.health.readiness().ok, "refused")
+        before = len(kube.api.requests)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(watched.task), 0.8)
+        assert len(kube.api.requests) == before
+
+
+async def test_somebody_asks_the_server_when_nobody_else_does(kube: FakeKube) -> None:
+    """A service that only watches: without a question nobody knows whether a silent watch has a silent server."""
+
+    def probes() -> int:
+        return sum(request.path == "/readyz" for request in kube.api.requests)
+
+    timings = WatchTimings(probe=0.1)
+    async with Watched(kube, "default", timings=timings), Watched(kube, "kube-system", timings=timings):
+        await until(lambda: probes() >= 5, "probes")
+        assert kube.answering_for() > 0
+        began, before = time.monotonic(), probes()
+        await until(lambda: probes() >= before + 5, "more probes")
+        # One question counts for both watches; half an interval for a wait that ends early.
+        assert time.monotonic() - began >= 0.05 * 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,7 +11,7 @@ from support.kube_world import configmap, until
 from trellis.kube.errors import NotLeading
 from trellis.kube.fake import FakeKube
 from trellis.kube.leader import Leader, Timings
-from trellis.kube.lease import new_lease
+from trellis.kube.lease import new_lease, read_lease, taken
 from trellis.kube.resources import CONFIGMAPS, LEASES, Manifest
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import setup
@@ -238,3 +239,12 @@ async def test_a_cancelled_campaign_ends_the_work_and_leaves_the_lease_to_expire
 def test_timings_that_could_make_two_leaders_are_refused() -> None:
     with pytest.raises(ValueError, match="renew_deadline < duration"):
         Timings(duration=5, renew_deadline=6)
+
+
+def test_two_renewals_in_a_row_never_look_alike_whatever_the_clock_does() -> None:
+    """A lease that is written as it was is not written at all, and looks to the others as if nobody renewed it."""
+    stuck = datetime(2026, 1, 1, tzinfo=UTC)
+    first = taken(new_lease("trellis-test", "default"), identity="me", duration=2, now=stuck)
+    again = taken(first, identity="me", duration=2, now=stuck)
+    assert read_lease(first) != read_lease(again)
+    assert read_lease(again) != read_lease(taken(again, identity="me", duration=2, now=stuck))

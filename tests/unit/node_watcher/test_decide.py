@@ -40,7 +40,7 @@ def patch(actions: list[Action]) -> PatchNode:
 def written(actions: list[Action]) -> dict[str, str | None]:
     """Return what the one patch writes, by the key's last path element; None for what it removes."""
     keys = {}
-    for op in patch(actions).ops[1:]:
+    for op in patch(actions).ops[2:]:
         keys[op["path"].removeprefix("/metadata/").replace("~1", "/")] = op.get("value")
     return keys
 
@@ -83,7 +83,10 @@ def test_another_value_is_answered_by_one_event_that_says_what_to_write(value: s
 def test_a_finished_job_without_known_handler_gives_kwasms_label_but_no_wasm_label() -> None:
     node = opted_in(a_node())
     actions = deciding(node, a_job(node, JobState.COMPLETE), IN)
-    assert patch(actions).ops[0] == {"op": "test", "path": "/metadata/uid", "value": "uid-node-1"}
+    assert patch(actions).ops[:2] == (
+        {"op": "test", "path": "/metadata/uid", "value": "uid-node-1"},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": node.resource_version},
+    )
     assert written(actions) == {
         f"labels/{names.LABEL_PROVISIONED}": "node-1",
         f"annotations/{names.ANNOTATION_DIGEST}": DIGEST,
@@ -207,7 +210,7 @@ def test_a_node_under_a_former_ones_name_starts_from_nothing() -> None:
     actions = deciding(node, said=IN)
     assert facts(actions) == ["node.replaced"]
     assert set(written(actions).values()) == {None}
-    assert patch(actions).uid == "uid-new"
+    assert patch(actions).ops[0] == {"op": "test", "path": "/metadata/uid", "value": "uid-new"}
     # once the marks are gone it is opted in like any other
     clean = opted_in(a_node(uid="uid-new"))
     assert facts(deciding(clean, said=Said("uid-new"))) == ["node.opted_in"]
@@ -243,7 +246,7 @@ def test_a_node_without_any_annotations_gets_the_map_first() -> None:
     node = opted_in(a_node(has_labels=False))
     job = a_job(node, JobState.COMPLETE)
     paths = [op["path"] for op in patch(deciding(node, job, IN)).ops]
-    assert paths[1] == "/metadata/labels"
+    assert paths[2] == "/metadata/labels"
 
 
 def test_a_label_that_kwasm_itself_left_on_a_node_is_not_ours_to_remove() -> None:

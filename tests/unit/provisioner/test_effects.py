@@ -58,10 +58,11 @@ def known(kube: FakeKube) -> Known:
 
 @pytest.fixture
 def effects(kube: FakeKube, known: Known) -> Effects:
-    recorder = EventRecorder(kube, component="test")
+    leaders = kube.guarded(lambda: None)  # whose writes have to name what was read
+    recorder = EventRecorder(leaders, component="test")
     scope = Scope("provisioner", "trellis-system", {"jobs": lambda: 1})
-    breaker = Breaker(kube, recorder, scope, lambda: None)
-    return Effects(kube, known.bus, recorder, known, setup("test", metrics=Metrics()), breaker)
+    breaker = Breaker(leaders, recorder, scope, lambda: None)
+    return Effects(leaders, known.bus, recorder, known, setup("test", metrics=Metrics()), breaker)
 
 
 def pod(job: str, **status: object) -> dict[str, object]:

@@ -24,7 +24,8 @@ def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
     metrics.breaker_open.labels("s", "nodes").set(1)
     metrics.breaker_held_total.labels("s", "nodes").inc()
     metrics.queue("s", "q", lambda: 2, lambda: 3)
-    metrics.watch_staleness("s", "nodes", lambda: 4)
+    metrics.watch_staleness("s", "jobs", "jobs in a", lambda: 4)
+    metrics.watch_staleness("s", "jobs", "jobs in b", lambda: 5)
     assert sample(metrics, "trellis_handler_seconds_count", service="s", queue="q") == 1
     assert sample(metrics, "trellis_retries_total", service="s", queue="q") == 1
     assert sample(metrics, "trellis_dead_letters_total", service="s", reason="Unparseable") == 1
@@ -36,15 +37,18 @@ def test_the_names_and_labels_are_those_of_the_dashboards() -> None:
     assert sample(metrics, "trellis_breaker_held_total", service="s", kind="nodes") == 1
     assert sample(metrics, "trellis_queue_depth", service="s", queue="q") == 2
     assert sample(metrics, "trellis_queue_oldest_seconds", service="s", queue="q") == 3
-    assert sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="nodes") == 4
+    for watch, seconds in (("jobs in a", 4), ("jobs in b", 5)):
+        labels = {"service": "s", "resource": "jobs", "watch": watch}
+        assert sample(metrics, "trellis_watch_staleness_seconds", **labels) == seconds
     assert sample(metrics, "trellis_event_loop_lag_seconds") == 0
     assert b"trellis_build_info" in generate_latest(metrics.registry)
 
 
 def test_a_callback_is_read_anew_at_each_scrape() -> None:
     metrics, readings = Metrics(), iter([1.0, 2.0])
-    metrics.watch_staleness("s", "nodes", lambda: next(readings))
-    assert [sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="nodes") for _ in "ab"] == [1, 2]
+    metrics.watch_staleness("s", "nodes", "nodes", lambda: next(readings))
+    labels = {"service": "s", "resource": "nodes", "watch": "nodes"}
+    assert [sample(metrics, "trellis_watch_staleness_seconds", **labels) for _ in "ab"] == [1, 2]
 
 
 def test_a_queue_made_again_replaces_the_former_which_can_no_longer_end_it() -> None:
@@ -61,13 +65,16 @@ def test_a_queue_made_again_replaces_the_former_which_can_no_longer_end_it() -> 
 
 def test_a_forgotten_watch_leaves_the_others() -> None:
     metrics = Metrics()
-    forget = metrics.watch_staleness("s", "nodes", lambda: 1)
-    metrics.watch_staleness("s", "jobs", lambda: 2)
-    metrics.watch_staleness("other", "nodes", lambda: 3)
+    forget = metrics.watch_staleness("s", "jobs", "jobs in a", lambda: 1)
+    metrics.watch_staleness("s", "jobs", "jobs in b", lambda: 2)
+    metrics.watch_staleness("other", "jobs", "jobs in a", lambda: 3)
     forget()
-    assert sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="nodes") is None
-    assert sample(metrics, "trellis_watch_staleness_seconds", service="s", resource="jobs") == 2
-    assert sample(metrics, "trellis_watch_staleness_seconds", service="other", resource="nodes") == 3
+
+    def left(service: str, watch: str) -> float | None:
+        labels = {"service": service, "resource": "jobs", "watch": watch}
+        return sample(metrics, "trellis_watch_staleness_seconds", **labels)
+
+    assert (left("s", "jobs in a"), left("s", "jobs in b"), left("other", "jobs in a")) == (None, 2, 3)
 
 
 def test_services_of_a_process_share_one_registry_with_its_memory_in_it() -> None:
