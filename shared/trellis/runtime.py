@@ -161,6 +161,7 @@ class LedService:
             service=self.name,
             telemetry=self.telemetry,
             health=self.health,
+            credentials=self.settings.nats_credentials,
             timing=Timing(publish_budget=PUBLISH_SECONDS),
         )
         base = Base(self.telemetry, self.health, kube, bus, cluster)

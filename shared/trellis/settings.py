@@ -15,12 +15,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from trellis.credentials import Credentials, CredentialsError, Kind
 from trellis.durations import Seconds
 from trellis.redaction import redact_url
 from trellis.settings_errors import SettingsError, problem_lines, unknown_variables
@@ -82,6 +83,22 @@ def _home(value: Path) -> Path:
     return value.expanduser()
 
 
+def _nkey_file(value: Path) -> Path:
+    return _usable(Credentials(_home(value), Kind.NKEY))
+
+
+def _credentials_file(value: Path) -> Path:
+    return _usable(Credentials(_home(value), Kind.CREDENTIALS))
+
+
+def _usable(credentials: Credentials) -> Path:
+    try:
+        credentials.read()
+    except CredentialsError as error:
+        raise ValueError(str(error)) from None
+    return credentials.path
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -121,6 +138,12 @@ class ServiceSettings(BaseSettings):
     nats_url: Annotated[str, AfterValidator(_nats_url)] = Field(
         default="nats://127.0.0.1:4222", description="the bus; several servers separated by commas"
     )
+    nats_nkey_file: Annotated[Path, AfterValidator(_nkey_file)] | None = Field(
+        default=None, description="file with the seed of this service's NATS user; read again at each connect"
+    )
+    nats_credentials_file: Annotated[Path, AfterValidator(_credentials_file)] | None = Field(
+        default=None, description="NATS credentials file, in place of a seed; read again at each connect"
+    )
     cluster: DnsLabel | None = Field(
         default=None, description="the cluster's name on the bus; 8 characters of kube-system's uid if unset"
     )
@@ -144,6 +167,22 @@ class ServiceSettings(BaseSettings):
     def nats_servers(self) -> tuple[str, ...]:
         """The servers of ``nats_url``, which separates them by commas."""
         return tuple(url.strip() for url in self.nats_url.split(","))
+
+    @property
+    def nats_credentials(self) -> Credentials | None:
+        """Who this service is on the bus; None where the bus asks for nothing, or the URL says it."""
+        if self.nats_nkey_file is not None:
+            return Credentials(self.nats_nkey_file, Kind.NKEY)
+        if self.nats_credentials_file is not None:
+            return Credentials(self.nats_credentials_file, Kind.CREDENTIALS)
+        return None
+
+    @model_validator(mode="after")
+    def _one_identity(self) -> Self:
+        if self.nats_nkey_file is not None and self.nats_credentials_file is not None:
+            message = "TRELLIS_NATS_NKEY_FILE and TRELLIS_NATS_CREDENTIALS_FILE: are both set, needs one of them"
+            raise ValueError(message)
+        return self
 
 
 def load(cls: type[S], **overrides: Any) -> S:  # noqa: ANN401 (as the fields; pydantic checks them)

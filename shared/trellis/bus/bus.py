@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final, TypeVar
 
 import nats.errors
@@ -28,6 +27,7 @@ from trellis.bus.message import Origin, compose
 from trellis.bus.publisher import Publisher
 from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.subscriber import FactHandler, Reader, Received, Subscription
+from trellis.credentials import Credentials
 from trellis.events.envelope import FactData
 from trellis.events.subjects import STREAM_DEAD, fact_subject, spec_of
 from trellis.health import Health
@@ -65,7 +65,7 @@ class Bus:
         service: str,
         telemetry: Telemetry,
         health: Health,
-        credentials: Path | None = None,
+        credentials: Credentials | None = None,
         limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS,
         timing: Timing | None = None,
     ) -> None:

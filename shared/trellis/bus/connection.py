@@ -13,18 +13,16 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-import nats
 import nats.errors
 from faststream.nats import NatsBroker
-from faststream.nats.security import NatsCredentials
 from nats.aio.client import Client, Server
 
 from trellis.bus.backoff import Backoff
-from trellis.bus.errors import BusError
 from trellis.bus.naming import inbox_prefix
+from trellis.bus.user_client import UserClient
+from trellis.credentials import Credentials
 from trellis.health import Health
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
@@ -38,6 +36,8 @@ _UNANSWERED_PINGS: Final = 2
 _STOP_SECONDS: Final = 2.0
 # Attempts come at least every 10 s + the connect timeout: silence for longer means that nobody tries any more.
 _SILENCE_SECONDS: Final = 60.0
+
+_REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
 
 _log = get_logger(__name__)
 
@@ -91,7 +91,7 @@ class Address:
     url: str
     service: str
     cluster: str
-    credentials: Path | None = None
+    credentials: Credentials | None = None
 
     @property
     def client_name(self) -> str:
@@ -105,16 +105,22 @@ class Address:
 
 
 class _Broker(NatsBroker):
-    """FastStream's broker with our own error callback.
+    """FastStream's broker with our own client and error callback.
 
-    FastStream's raises on errors such as "authorization violation" or "stale connection", which ends nats-py's
+    FastStream's callback raises on errors such as "authorization violation" or "stale connection", which ends nats-py's
     reconnecting for good: the service would stay deaf after a server came back with its users reloaded.
     """
 
     on_error: Callable[[Exception], Awaitable[None]]
+    credentials: Credentials | None
 
     async def _connect(self) -> Client:
-        client = await nats.connect(**{**self._connection_kwargs, "error_cb": self.on_error})
+        client = UserClient(self.credentials)
+        try:
+            await client.connect(**{**self._connection_kwargs, "error_cb": self.on_error})
+        except BaseException:
+            client.hang_up()
+            raise
         self.config.connect(client)
         return client
 
@@ -173,7 +179,6 @@ class Connection:
             self._address.url,
             name=self._address.client_name,
             inbox_prefix=self._address.inbox_prefix,
-            security=_security(self._address.credentials),
             max_reconnect_attempts=-1,
             reconnect_time_wait=0,
             reconnect_to_server_handler=self._next_server,
@@ -187,6 +192,7 @@ class Connection:
             logger=None,
         )
         broker.on_error = self._failed
+        broker.credentials = self._address.credentials
         return broker
 
     async def _failed(self, error: Exception) -> None:
@@ -237,15 +243,4 @@ def describe(error: BaseException) -> str:
             return error.strerror or str(error)
         case _:
             text = str(error).removeprefix("nats: ").strip("'")
-            return (
-                "NATS refused the user, password or token" if "uthorization" in text else text or type(error).__name__
-            )
-
-
-def _security(credentials: Path | None) -> NatsCredentials | None:
-    if credentials is None:
-        return None
-    try:
-        return NatsCredentials(str(credentials))
-    except ImportError as error:
-        raise BusError(f"{credentials}: a credentials file needs the Python package nkeys; install it") from error
+            return _REFUSED if "uthorization" in text else text or type(error).__name__

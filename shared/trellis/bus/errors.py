@@ -15,7 +15,7 @@ class BusUnavailable(BusError):  # noqa: N818 (named after the condition, as Kub
 
 
 class FactRefused(BusError):  # noqa: N818
-    """The fact can never be published as it is: too large for the server, or its subject is not accepted."""
+    """The fact can never be published as it is: too large, not accepted by its stream, or not allowed to this user."""
 
 
 class StreamError(BusError):

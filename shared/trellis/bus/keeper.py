@@ -19,6 +19,7 @@ from nats.js import JetStreamContext
 
 from trellis.bus.connection import Availability, Connection, client_of, describe
 from trellis.bus.errors import StreamError
+from trellis.bus.permissions import ADVISORIES
 from trellis.bus.publisher import BUDGET_SECONDS
 from trellis.bus.streams import Epoch, StreamLimits, ensure_streams
 from trellis.bus.subscriber import ACK_WAIT_SECONDS, Subscription
@@ -26,11 +27,6 @@ from trellis.events.subjects import STREAM_EVENTS
 from trellis.telemetry import get_logger
 
 _TROUBLE: Final = (StreamError, nats.errors.Error, OSError, TimeoutError)
-# The server tells on these subjects what was deleted; without them it would be noticed at the next look.
-_ADVISORIES: Final = (
-    f"$JS.EVENT.ADVISORY.STREAM.DELETED.{STREAM_EVENTS}",
-    f"$JS.EVENT.ADVISORY.CONSUMER.DELETED.{STREAM_EVENTS}.*",
-)
 
 _log = get_logger(__name__)
 
@@ -157,7 +153,7 @@ class Keeper:
     async def _see_to_streams(self, broker: NatsBroker) -> bool:
         """Return whether the facts' stream is another than the one known before."""
         if self._watched is not broker:
-            for subject in _ADVISORIES:
+            for subject in ADVISORIES:
                 await client_of(broker).subscribe(subject, cb=self._advised)
             self._watched = broker
         epoch = await ensure_streams(jetstream_of(broker), self._limits)

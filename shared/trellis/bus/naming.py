@@ -23,3 +23,13 @@ def consumer_name(service: str, purpose: str, cluster: str) -> str:
 def inbox_prefix(service: str, cluster: str) -> str:
     """Return what every inbox of a service begins with, so that its user may be allowed its own answers only."""
     return f"_INBOX_{service}.{escape(cluster)}"
+
+
+CLAIM_BUCKET: Final = "TRELLIS_CLUSTERS"
+CLAIM_STREAM: Final = f"KV_{CLAIM_BUCKET}"
+"""The stream of the bucket that says which cluster has which name on the bus."""
+
+
+def claim_subject(cluster: str) -> str:
+    """Return where the claim of a cluster's name stands."""
+    return f"$KV.{CLAIM_BUCKET}.{escape(cluster)}"

@@ -20,6 +20,7 @@ from trellis.bus.backoff import Backoff
 from trellis.bus.connection import Availability, client_of, describe
 from trellis.bus.dead import header_bytes
 from trellis.bus.errors import BusUnavailable, FactRefused
+from trellis.bus.user_client import PermissionDenied
 
 BUDGET_SECONDS: Final = 10.0
 _ATTEMPT_SECONDS: Final = 2.5
@@ -78,6 +79,8 @@ class Publisher:
             await broker.config.connection_state.stream.publish(
                 subject, body, timeout=_ATTEMPT_SECONDS, headers=dict(headers)
             )
+        except PermissionDenied as error:
+            raise FactRefused(str(error)) from error
         except BadRequestError as error:
             raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
         except APIError as error:

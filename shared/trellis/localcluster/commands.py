@@ -51,9 +51,10 @@ rules:
 """
 
 
-def nats_server(program: Path, port: int, store: Path) -> list[str]:
+def nats_server(program: Path, port: int, store: Path, config: Path | None = None) -> list[str]:
     """Return the command line of a nats-server with JetStream."""
-    return [str(program), "--addr", LOOPBACK, "--port", str(port), "--jetstream", "--store_dir", str(store)]
+    argv = [str(program), "--addr", LOOPBACK, "--port", str(port), "--jetstream", "--store_dir", str(store)]
+    return argv if config is None else [*argv, "--config", str(config)]
 
 
 _QUICK_JOBS: Final = ("--kube-api-qps=300", "--kube-api-burst=600", "--concurrent-job-syncs=30")

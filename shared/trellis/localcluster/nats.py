@@ -28,10 +28,14 @@ _TRIES: Final = 5
 
 
 class NatsServer:
-    """A nats-server and its store. A context manager; usable from several event loops, as nothing here is async."""
+    """A nats-server and its store. A context manager; usable from several event loops, as nothing here is async.
 
-    def __init__(self, directory: Path) -> None:
+    ``config`` is a file with users and accounts, for a server that does not let everybody do everything.
+    """
+
+    def __init__(self, directory: Path, *, config: Path | None = None) -> None:
         self._directory = directory
+        self._config = config
         self._token = secrets.token_hex(16)
         self._guard: Guard | None = None
         self._process: ProcessRecord | None = None
@@ -77,7 +81,7 @@ class NatsServer:
         while not is_free(self.port) and time.monotonic() < deadline:
             time.sleep(0.02)
         log = self._directory / "nats-server.log"
-        argv = nats_server(tools.ensure("nats-server"), self.port, self._directory / "store")
+        argv = nats_server(tools.ensure("nats-server"), self.port, self._directory / "store", self._config)
         position = log.stat().st_size if log.exists() else 0
         process = self._process = spawn(argv, log=log, token=self._token)
         wait_ready("nats-server", lambda: nats_answers(self.port), process, (log, position), _START_SECONDS)

@@ -1,0 +1,90 @@
+"""The configuration of a NATS server for the bus: an account of its own, its limits, its users.
+
+Pure. In: names of clusters, number of replicas. Out: text of two files: ``accounts.conf``, and a template of
+``keys.conf``, which holds the users' public keys. Called by ``generate`` and by the command that makes the keys.
+Invariant: no key and no password is in ``accounts.conf``; a user without a key keeps the server from starting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from trellis.bus.permissions import User, users
+from trellis.bus.streams import DEFAULT_LIMITS
+
+ACCOUNTS_FILE: Final = "accounts.conf"
+KEYS_FILE: Final = "keys.conf"
+TEMPLATE_FILE: Final = "keys.conf.example"
+ACCOUNT: Final = "TRELLIS"
+
+_MIB: Final = 1024 * 1024
+_OTHER_BYTES: Final = 16 * _MIB
+"""For the bucket of cluster names."""
+_STREAMS: Final = len(DEFAULT_LIMITS) + 1
+_CONSUMERS: Final = 1000
+_NO_KEY: Final = "U" + "X" * 55
+
+
+def accounts(clusters: Sequence[str], replicas: int = 1) -> str:
+    """Return ``accounts.conf`` for a bus that these clusters share."""
+    store = (sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES) * replicas
+    named = " ".join(f"--cluster {cluster}" for cluster in clusters)
+    head = f"""\
+# Users of the bus and what each may do; for clusters called: {", ".join(clusters)} (TRELLIS_CLUSTER).
+# Written by `trellis bus users DIRECTORY {named}`; not to be edited.
+# Run:      nats-server --config {ACCOUNTS_FILE} --jetstream --store_dir DIRECTORY
+# or write: include "{ACCOUNTS_FILE}" in the configuration of a server that has JetStream.
+# {KEYS_FILE} stands beside this file and holds the users' public keys; {TEMPLATE_FILE} is a template of it.
+include "{KEYS_FILE}"
+
+accounts {{
+  {ACCOUNT} {{
+    jetstream {{
+      max_memory: {64 * _MIB}
+      max_file: {store}
+      max_streams: {_STREAMS}
+      max_consumers: {_CONSUMERS}
+      max_bytes_required: true
+    }}
+    users: [
+"""
+    return head + "".join(_user(user) for user in users(clusters)) + "    ]\n  }\n}\n"
+
+
+def keys(clusters: Sequence[str], public: Mapping[str, str]) -> str:
+    """Return ``keys.conf``: a line a user; ``public`` are the keys by the user's name."""
+    head = f"""\
+# Public keys of the NATS users in {ACCOUNTS_FILE}: none of them is a secret.
+# `trellis bus users DIRECTORY` makes keys and this file; so does, for one user, `nk -gen user -pubout`, whose first
+# line is the seed for that service's TRELLIS_NATS_NKEY_FILE and whose second stands here.
+"""
+    lines = [f'{variable(user)}: "{public.get(user.name, _NO_KEY)}"  # {user.about}\n' for user in users(clusters)]
+    return head + "".join(lines)
+
+
+def variable(user: User) -> str:
+    """Return the name under which a user's key stands in ``keys.conf``."""
+    return "NKEY_" + user.name.upper().replace(".", "_").replace("-", "_")
+
+
+def _user(user: User) -> str:
+    publish = f"allow: {_list(user.publish)}" + (f"\n            deny: {_list(user.deny)}" if user.deny else "")
+    return f"""\
+      {{ # {user.about}
+        nkey: ${variable(user)}
+        permissions {{
+          publish {{
+            {publish}
+          }}
+          subscribe {{
+            allow: {_list(user.subscribe)}
+          }}
+        }}
+      }}
+"""
+
+
+def _list(subjects: Sequence[str]) -> str:
+    lines = "".join(f'              "{subject}"\n' for subject in subjects)
+    return f"[\n{lines}            ]"

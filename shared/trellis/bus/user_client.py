@@ -1,0 +1,113 @@
+"""NATS' client for one user: proves who it is, and hears at once what it may not do.
+
+In: credentials. Out: a connected client whose requests fail with ``PermissionDenied`` where the server refuses them.
+Called by ``trellis.bus.connection``. Invariants: the file is read at each connect, so a rotated one counts from then
+on; a refusal ends the request it is about, which would otherwise wait for an answer that never comes.
+Source: NATS tells a refusal by ``-ERR 'Permissions Violation for Publish to "<subject>"'`` without saying which message
+it is about; nats-py hands it over in lower case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from trellis.credentials import Credentials, CredentialsError
+
+_VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
+_ADVICE: Final = "give it the permission, or this service the file of the right user"
+
+
+class PermissionDenied(nats.errors.Error):
+    """The NATS user may not do this; a person has to change the server's configuration or the service's file."""
+
+    def __init__(self, deed: str, subject: str) -> None:
+        super().__init__(f'NATS does not let this user {deed} "{subject}": {_ADVICE}')
+
+
+class UserClient(Client):
+    """The library's client. Without credentials it is whoever the URL says, or nobody."""
+
+    def __init__(self, credentials: Credentials | None) -> None:
+        super().__init__()
+        self._credentials = credentials
+        self._asking: dict[str, set[asyncio.Timeout]] = {}
+        self._deaf: PermissionDenied | None = None
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        timeout: float = 0.5,  # noqa: ASYNC109 (the library's signature)
+        old_style: bool = False,
+        headers: dict[str, Any] | None = None,
+    ) -> Msg:
+        """Ask, as the library does.
+
+        Raises:
+            PermissionDenied: the user may not publish this, or not hear the answer.
+        """
+        refused = asyncio.timeout(None)
+        asking = self._asking.setdefault(subject.lower(), set())
+        asking.add(refused)
+        try:
+            async with refused:
+                self._check_hearing()
+                return await super().request(subject, payload, timeout, old_style, headers)
+        except TimeoutError:
+            self._check_hearing()
+            if refused.expired():
+                raise PermissionDenied("publish to", subject) from None
+            raise
+        finally:
+            asking.discard(refused)
+            if not asking:
+                self._asking.pop(subject.lower(), None)
+
+    def hang_up(self) -> None:
+        """Close the socket of an attempt that failed: the library opens the next one over it."""
+        if self._transport is not None:
+            self._transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
+
+    def _check_hearing(self) -> None:
+        if self._deaf is not None:
+            raise self._deaf
+
+    async def _process_err(self, err_msg: str) -> None:
+        violation = _VIOLATION.search(err_msg)
+        if violation is not None and self._refuse(*violation.groups()):
+            return
+        await super()._process_err(err_msg)
+
+    def _refuse(self, kind: str, subject: str) -> bool:
+        """End the requests that a refusal is about; return whether somebody hears of it that way."""
+        if kind == "publish":
+            refused = set(self._asking.get(subject, ()))
+        elif subject.startswith(self._inbox_prefix.decode().lower()):
+            # No answer will ever arrive: the permissions are those of another service or cluster.
+            self._deaf = PermissionDenied("subscribe to", subject)
+            refused = set().union(*self._asking.values())
+        else:
+            return False
+        now = asyncio.get_running_loop().time()
+        for limit in refused:
+            limit.reschedule(now)
+        return bool(refused)
+
+    def _connect_command(self) -> bytes:
+        self._deaf = None
+        if self._credentials is not None:
+            try:
+                identity = self._credentials.read()
+            except CredentialsError as error:
+                self.hang_up()
+                # A kind that the library waits out and tries again.
+                raise nats.errors.Error(f"{self._credentials.path}: {error}") from None
+            self._public_nkey, self._signature_cb = identity.public_key, identity.sign
+            self._user_jwt_cb = None if identity.jwt is None else identity.jwt.encode
+        return super()._connect_command()

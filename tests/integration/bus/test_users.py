@@ -1,0 +1,333 @@
+"""Each service is a NATS user of its own: what it needs works, everything else is refused and harmless."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+import nats.errors
+import pytest
+import structlog
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
+
+from support.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
+from support.nats_users import NatsUsers
+from trellis.bus.bus import Bus, FactRefused, Timing
+from trellis.bus.connection import HEALTH
+from trellis.bus.naming import LAST_FACTS, consumer_name, inbox_prefix
+from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
+from trellis.bus.user_client import PermissionDenied, UserClient
+from trellis.events.node import NodeOptedOut
+from trellis.events.provision import ProvisionRemoved
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-users")]
+
+CLUSTERS = ("c1", "c2")
+
+
+def removed(node: str) -> ProvisionRemoved:
+    return ProvisionRemoved(node=node, node_uid="uid-1", digest="d", attempt=1, job="namespace/name")
+
+
+@dataclass
+class World:
+    """A server with users, and buses of the services of cluster c1."""
+
+    server: NatsServer
+    users: NatsUsers
+    buses: Buses
+
+    def bus(self, service: str, user: str | None = None) -> Bus:
+        return self.buses.new(service, credentials=self.users.credentials(user or f"{service}.{self.buses.cluster}"))
+
+    async def client(self, user: str, inbox: str) -> UserClient:
+        client = UserClient(self.users.credentials(user))
+        await client.connect(self.server.url, inbox_prefix=inbox, allow_reconnect=False, error_cb=ignore)
+        return client
+
+
+async def ignore(_: Exception) -> None:
+    """Refusals are asserted on where they are raised."""
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> NatsUsers:
+    return NatsUsers(tmp_path_factory.mktemp("users"), CLUSTERS)
+
+
+@pytest.fixture(scope="module")
+def server(users: NatsUsers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path_factory.mktemp("nats") / "server", config=users.config) as running:
+        yield running
+
+
+@pytest.fixture
+async def world(server: NatsServer, users: NatsUsers) -> AsyncIterator[World]:
+    made = World(server, users, Buses(server.url, "c1"))
+    yield made
+    server.start()
+    await made.buses.close()
+
+
+def key() -> str:
+    return f"n-{secrets.token_hex(4)}"
+
+
+async def said(watcher: Bus) -> str:
+    """Have node_watcher say a fact and return the node's name."""
+    node = key()
+    await watcher.publish(opted_out(node), dedup=node)
+    return node
+
+
+async def test_both_services_say_hear_and_read_back_what_they_need(world: World) -> None:
+    provisioner, watcher, heard = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener()
+    provisioner.subscribe("nodes", [NodeOptedOut], heard)
+    with structlog.testing.capture_logs() as logs:
+        for bus in (provisioner, watcher):
+            await bus.connect()
+            await bus.start()
+        node = await said(watcher)
+        await eventually(lambda: node in heard.names)
+        assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])]
+        assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])], "the first left nothing behind"
+        await provisioner.publish(removed(node), dedup=f"{node}/removed")
+    assert [line for line in logs if line["log_level"] in {"warning", "error"}] == []
+    assert all(health.readiness().ok for health in world.buses.healths)
+
+
+async def test_an_unreadable_fact_becomes_a_dead_letter(world: World) -> None:
+    provisioner, people = world.bus(PROVISIONER), await world.client(PEOPLE, PEOPLE_INBOX)
+    provisioner.subscribe("nodes", [NodeOptedOut], Listener())
+    await provisioner.connect()
+    await provisioner.start()
+    node = key()
+    await people.jetstream().publish(fact_subject("c1", opted_out(node)), b"poison")
+
+    async def buried() -> bool:
+        subjects = (await people.jetstream().stream_info(STREAM_DEAD, subjects_filter=">")).state.subjects or {}
+        return any(subject.endswith(f".node.{node}") for subject in subjects)
+
+    await eventually_async(buried)
+    await people.close()
+
+
+async def test_a_wiped_bus_is_made_again_by_the_services_alone(world: World) -> None:
+    provisioner, watcher, heard, lists = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener(), list[int]()
+    provisioner.subscribe("nodes", [NodeOptedOut], heard)
+    provisioner.on_new_stream.append(lambda: lists.append(1))
+    for bus in (provisioner, watcher):
+        await bus.connect()
+        await bus.start()
+    world.server.kill()
+    shutil.rmtree(world.server._directory / "store")
+    world.server.start()
+    await eventually(lambda: lists)
+    node = await said(watcher)
+    await eventually(lambda: node in heard.names)
+
+
+async def test_saying_another_services_fact_is_refused_at_once_and_the_message_names_the_subject(world: World) -> None:
+    watcher = world.buses.new(
+        NODE_WATCHER,
+        credentials=world.users.credentials("node_watcher.c1"),
+        timing=Timing(check=0.5, publish_budget=120),
+    )
+    await watcher.connect()
+    node = key()
+    subject = fact_subject("c1", removed(node))
+    with pytest.raises(FactRefused, match=f'not let this user publish to "{subject}"'):
+        async with asyncio.timeout(60):  # the budget is twice that
+            await watcher.publish(removed(node), dedup=node)
+    assert watcher.connected.is_set(), "what it may say it still can"
+    await said(watcher)
+
+
+async def test_a_service_of_another_cluster_hears_no_answer_and_says_so(world: World) -> None:
+    """As when TRELLIS_CLUSTER is not the name that the users were made for."""
+    stranger = world.bus(PROVISIONER, user="provisioner.c2")
+    connecting = asyncio.create_task(stranger.connect())
+    await eventually(lambda: any("_inbox_provisioner.c1" in why for why in world.buses.healths[0].readiness().reasons))
+    assert not connecting.done()
+    connecting.cancel()
+
+
+def stranger_and_inbox() -> tuple[str, str]:
+    return "node_watcher.c1", inbox_prefix(NODE_WATCHER, "c1")
+
+
+async def test_streams_are_not_deleted_purged_or_changed_by_anybody(world: World) -> None:
+    watcher = world.bus(NODE_WATCHER)
+    await watcher.connect()
+    node = await said(watcher)
+    for user, inbox in (
+        stranger_and_inbox(),
+        (PEOPLE, PEOPLE_INBOX),
+        (OUTSIDE, "_INBOX"),
+    ):
+        client = await world.client(user, inbox)
+        jetstream = client.jetstream()
+        config = StreamConfig(name=STREAM_EVENTS, subjects=["trellis.evt.>"], max_msgs=1, max_bytes=1024)
+        for attempt in (
+            jetstream.delete_stream(STREAM_EVENTS),
+            jetstream.purge_stream(STREAM_EVENTS),
+            jetstream.update_stream(config),
+            jetstream.delete_msg(STREAM_EVENTS, 1),
+        ):
+            with pytest.raises(PermissionDenied):
+                await attempt
+        await client.close()
+    assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])]
+
+
+async def test_making_a_stream_that_is_there_changes_nothing(world: World) -> None:
+    watcher = world.bus(NODE_WATCHER)
+    await watcher.connect()
+    client = await world.client(*stranger_and_inbox())
+    before = (await client.jetstream().stream_info(STREAM_EVENTS)).config
+    with pytest.raises(nats.errors.Error):
+        await client.jetstream().add_stream(name=STREAM_EVENTS, subjects=["trellis.evt.>"], max_msgs=1, max_bytes=1024)
+    assert (await client.jetstream().stream_info(STREAM_EVENTS)).config == before
+    await client.close()
+
+
+@pytest.mark.parametrize("user", ["node_watcher.c1", "provisioner.c2", PEOPLE, OUTSIDE])
+async def test_nobody_else_reads_changes_removes_or_acknowledges_a_durable(world: World, user: str) -> None:
+    provisioner, watcher, heard = world.bus(PROVISIONER), world.bus(NODE_WATCHER), Listener(acknowledge=False)
+    provisioner.subscribe("nodes", [NodeOptedOut], heard)
+    for bus in (provisioner, watcher):
+        await bus.connect()
+        await bus.start()
+    node = await said(watcher)
+    await eventually(lambda: node in heard.names)
+    service, _, cluster = user.partition(".")
+    client = await world.client(
+        user, {PEOPLE: PEOPLE_INBOX, OUTSIDE: "_INBOX"}.get(user, inbox_prefix(service, cluster))
+    )
+    for name in (consumer_name(PROVISIONER, "nodes", "c1"), consumer_name(PROVISIONER, LAST_FACTS, "c1")):
+        config = ConsumerConfig(
+            name=name, durable_name=name, ack_policy=AckPolicy.EXPLICIT, filter_subject="trellis.evt.>"
+        )
+        for attempt in (
+            client.request(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM_EVENTS}.{name}", b'{"batch":9,"no_wait":true}'),
+            client.jetstream().add_consumer(STREAM_EVENTS, config),
+            client.jetstream().delete_consumer(STREAM_EVENTS, name),
+            client.request(f"$JS.API.CONSUMER.DURABLE.CREATE.{STREAM_EVENTS}.{name}", b"{}"),
+            client.request(f"$JS.API.CONSUMER.RESET.{STREAM_EVENTS}.{name}", b""),
+            client.request(f"$JS.API.CONSUMER.PAUSE.{STREAM_EVENTS}.{name}", b""),
+        ):
+            with pytest.raises(PermissionDenied):
+                await attempt
+    (received,) = [each for each in heard.received if each.fact.name == node]
+    with pytest.raises(PermissionDenied):
+        await client.request(received.ack._reply, b"")
+    await client.close()
+    people = await world.client(PEOPLE, PEOPLE_INBOX)
+
+    async def owed() -> int:
+        info = await people.jetstream().consumer_info(STREAM_EVENTS, consumer_name(PROVISIONER, "nodes", "c1"))
+        return info.num_ack_pending or 0
+
+    assert await owed() == len(heard.received)
+    await asyncio.gather(*(each.ack() for each in heard.received))
+    await eventually_async(lambda: none(owed))
+    await people.close()
+
+
+async def none(count: Callable[[], Awaitable[int]]) -> bool:
+    return await count() == 0
+
+
+async def test_another_users_answers_are_not_heard(world: World) -> None:
+    client = await world.client(*stranger_and_inbox())
+    errors: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        errors.append(error)
+
+    client._error_cb = note
+    for inbox in ("_INBOX_provisioner.c1.>", "_INBOX_node_watcher.c2.>", "_INBOX_people.>", "_INBOX.>", ">"):
+        await client.subscribe(inbox)
+    await client.flush()
+    await eventually(lambda: len(errors) == 5)
+    assert all("permissions violation for subscription" in str(error) for error in errors)
+    await client.close()
+
+
+async def test_subscribers_from_outside_read_facts_live_and_old_and_change_nothing(world: World) -> None:
+    watcher = world.bus(NODE_WATCHER)
+    await watcher.connect()
+    client = await world.client(OUTSIDE, "_INBOX")
+    jetstream: JetStreamContext = client.jetstream()
+    live = await client.subscribe("trellis.evt.>")
+    await client.flush()
+    node = await said(watcher)
+    subject = fact_subject("c1", opted_out(node))
+    assert (await live.next_msg(timeout=20)).subject == subject
+    assert (await jetstream.get_last_msg(STREAM_EVENTS, subject)).subject == subject
+    durable = await jetstream.pull_subscribe(subject, durable=f"audit-{node}", stream=STREAM_EVENTS)
+    (message,) = await durable.fetch(1, timeout=20)
+    await message.ack_sync()
+    for attempt in (
+        client.request(subject, b"{}"),
+        jetstream.stream_info(STREAM_DEAD),
+        client.request(f"$KV.TRELLIS_CLUSTERS.{'c1'}", b"{}"),
+        jetstream.add_stream(name="MINE", subjects=["mine.>"]),
+    ):
+        with pytest.raises(PermissionDenied):
+            await attempt
+    await client.close()
+
+
+async def test_nobody_without_a_key_gets_in_and_the_bus_says_that_it_was_refused(world: World) -> None:
+    nobody = world.buses.new(PROVISIONER)
+    connecting = asyncio.create_task(nobody.connect())
+    await eventually(
+        lambda: (
+            world.buses.healths[0].readiness().reasons
+            == (f"{HEALTH}: NATS refused the user: its nkey, credentials, password or token ({world.server.url})",)
+        )
+    )
+    connecting.cancel()
+
+
+async def test_a_rotated_key_is_followed(world: World) -> None:
+    watcher = world.bus(NODE_WATCHER)
+    await watcher.connect()
+    await said(watcher)
+    assert watcher._connection.broker is not None
+    client = watcher._connection.broker.connection
+    with structlog.testing.capture_logs() as logs:
+        world.users.rotate("node_watcher.c1", world.server)  # which ends the connections of the former key
+        await eventually(lambda: client.stats["reconnects"])
+        await said(watcher)
+    assert not [line for line in logs if line["log_level"] == "error"]
+
+
+async def test_a_key_file_that_breaks_later_is_said_and_its_repair_is_followed(world: World) -> None:
+    watcher = world.bus(NODE_WATCHER)
+    await watcher.connect()
+    path = world.users.credentials("node_watcher.c1").path
+    seed = path.read_text()
+    for broken in ("garbage", None):
+        path.write_text(broken) if broken else path.unlink()
+        world.server.kill()
+        world.server.start()
+        await eventually(lambda: any(str(path) in why for why in world.buses.healths[0].readiness().reasons))
+        assert seed.strip() not in str(world.buses.healths[0].readiness().reasons)
+        path.write_text(seed)
+        await watcher.connected.wait()
+    await said(watcher)
+
+
+async def test_whoever_is_refused_by_the_key_of_another_service_says_which_permission_lacks(world: World) -> None:
+    wrong = world.buses.new(PROVISIONER, credentials=world.users.credentials("node_watcher.c1"), timing=QUICK)
+    connecting = asyncio.create_task(wrong.connect())
+    await eventually(lambda: any("does not let this user" in why for why in world.buses.healths[0].readiness().reasons))
+    connecting.cancel()

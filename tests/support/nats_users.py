@@ -1,0 +1,47 @@
+"""A nats-server with the users of the bus as they are generated, and keys made for the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import nkeys
+
+from trellis.bus.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts, keys
+from trellis.bus.permissions import users
+from trellis.credentials import Credentials, Kind, new_seed
+from trellis.localcluster.nats import NatsServer
+
+
+class NatsUsers:
+    """Files of a directory: the server's configuration and a seed a user."""
+
+    def __init__(self, directory: Path, clusters: Sequence[str]) -> None:
+        self._directory = directory
+        self._clusters = clusters
+        self._seeds = {user.name: new_seed() for user in users(clusters)}
+        self.config = directory / ACCOUNTS_FILE
+        self.config.write_text(accounts(clusters))
+        self.write()
+
+    def credentials(self, name: str) -> Credentials:
+        return Credentials(self._seed_file(name), Kind.NKEY)
+
+    def rotate(self, name: str, server: NatsServer) -> None:
+        """Give a user another key, in its file and on the server, as a person would."""
+        self._seeds[name] = new_seed()
+        self.write()
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGHUP)
+
+    def write(self) -> None:
+        public = {}
+        for name, seed in self._seeds.items():
+            self._seed_file(name).write_text(f"{seed}\n")
+            public[name] = nkeys.from_seed(bytearray(seed.encode())).public_key.decode()
+        (self._directory / KEYS_FILE).write_text(keys(self._clusters, public))
+
+    def _seed_file(self, name: str) -> Path:
+        return self._directory / f"{name}.nk"

@@ -1,0 +1,138 @@
+"""The users of the bus: each gets what its service uses, nobody gets what changes a stream."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import node_watcher.app
+import node_watcher.settings
+import provisioner.app
+import provisioner.settings
+from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys, variable
+from trellis.bus.bus import Bus
+from trellis.bus.generate import differences, main
+from trellis.bus.permissions import PEOPLE, SUBSCRIPTIONS, service_user, users
+from trellis.events.subjects import FACTS, NODE_WATCHER, PROVISIONER
+from trellis.health import Health
+from trellis.kube.fake import FakeKube
+from trellis.runtime import Base
+from trellis.telemetry import Metrics, setup
+
+ROOT = Path(__file__).parents[3]
+CLUSTERS = ["prod-eu", "prod-us"]
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """NATS' rule: ``*`` is one token, ``>`` is one or more at the end."""
+    wanted, tokens = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        return len(tokens) >= len(wanted) and matches(".".join(wanted[:-1]), ".".join(tokens[: len(wanted) - 1]))
+    return len(wanted) == len(tokens) and all(want in {"*", token} for want, token in zip(wanted, tokens, strict=True))
+
+
+def may_publish(user: Any, subject: str) -> bool:
+    return any(matches(each, subject) for each in user.publish) and not any(
+        matches(each, subject) for each in user.deny
+    )
+
+
+class Ear:
+    """A bus that notes what is subscribed to."""
+
+    def __init__(self) -> None:
+        self.subscribed: list[str] = []
+
+    def subscribe(self, name: str, *_: object) -> None:
+        self.subscribed.append(name)
+
+
+@pytest.mark.parametrize(
+    ("service", "compose", "settings"),
+    [
+        (NODE_WATCHER, node_watcher.app.compose, node_watcher.settings.Settings()),
+        (PROVISIONER, provisioner.app.compose, provisioner.settings.Settings()),
+    ],
+)
+def test_the_table_of_subscriptions_is_what_services_subscribe_to(service: str, compose: Any, settings: Any) -> None:
+    ear, telemetry = Ear(), setup(service, metrics=Metrics())
+    compose(settings, Base(telemetry, Health(service), FakeKube(telemetry=telemetry), cast("Bus", ear), "c"))
+    assert tuple(ear.subscribed) == SUBSCRIPTIONS[service]
+
+
+def test_every_owner_of_a_fact_has_a_user() -> None:
+    assert {spec.owner for spec in FACTS} <= set(SUBSCRIPTIONS)
+
+
+def test_a_fact_is_said_by_its_owner_in_its_own_cluster_alone() -> None:
+    everybody = [user for user in users(CLUSTERS) if user.name != PEOPLE]  # people replay dead letters
+    for spec, cluster in product(FACTS, CLUSTERS):
+        who = [user.name for user in everybody if may_publish(user, f"trellis.evt.{cluster}.{spec.tokens}.n1")]
+        assert who == [f"{spec.owner}.{cluster}"]
+
+
+@pytest.mark.parametrize("verb", ["DELETE", "PURGE", "UPDATE", "SNAPSHOT", "RESTORE", "PEER.REMOVE", "LEADER.STEPDOWN"])
+def test_nobody_changes_a_stream(verb: str) -> None:
+    streams = ("TRELLIS_EVENTS", "TRELLIS_LATTICE", "TRELLIS_DEAD", "KV_TRELLIS_CLUSTERS")
+    assert not [
+        user.name
+        for user in users(CLUSTERS)
+        for stream in streams
+        if may_publish(user, f"$JS.API.STREAM.{verb}.{stream}")
+    ]
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "$JS.API.CONSUMER.MSG.NEXT.TRELLIS_EVENTS.{}",
+        "$JS.API.CONSUMER.CREATE.TRELLIS_EVENTS.{}",
+        "$JS.API.CONSUMER.CREATE.TRELLIS_EVENTS.{}.trellis.evt.>",
+        "$JS.API.CONSUMER.DURABLE.CREATE.TRELLIS_EVENTS.{}",
+        "$JS.API.CONSUMER.DELETE.TRELLIS_EVENTS.{}",
+        "$JS.API.CONSUMER.PAUSE.TRELLIS_EVENTS.{}",
+        "$JS.ACK.TRELLIS_EVENTS.{}.1.2.3.4.5",
+        "$JS.ACK.hub.hash.TRELLIS_EVENTS.{}.1.2.3.4.5",
+    ],
+)
+def test_a_durable_is_its_services_alone(subject: str) -> None:
+    who = {user.name for user in users(CLUSTERS) if may_publish(user, subject.format("provisioner-nodes-prod-eu"))}
+    assert who <= {"provisioner.prod-eu"}
+
+
+def test_an_inbox_is_one_users_alone() -> None:
+    everybody = users(CLUSTERS)
+    inboxes = [next(each for each in user.subscribe if each.startswith("_INBOX")) for user in everybody]
+    for user, inbox in zip(everybody, inboxes, strict=True):
+        heard = [other for other in inboxes if any(matches(each, other[:-1] + "x") for each in user.subscribe)]
+        assert heard == [inbox]
+
+
+def test_the_committed_files_are_the_generated_ones() -> None:
+    assert differences(ROOT / "deploy" / "nats") == []
+
+
+def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 0
+    assert main(["--check", str(tmp_path)]) == 0
+    (tmp_path / TEMPLATE_FILE).unlink()
+    (tmp_path / ACCOUNTS_FILE).write_text("accounts {}\n")
+    assert main(["--check", str(tmp_path)]) == 1
+    out = capsys.readouterr().err
+    assert f"{tmp_path / ACCOUNTS_FILE}: out of date, run make generate" in out
+    assert f"{tmp_path / TEMPLATE_FILE}: out of date" in out
+
+
+def test_every_user_has_a_key_of_its_own_in_the_template() -> None:
+    names = [variable(user) for user in users(CLUSTERS)]
+    assert len(set(names)) == len(names)
+    template, configuration = keys(CLUSTERS, {}), accounts(CLUSTERS)
+    assert all(template.count(f"{name}: ") == 1 and configuration.count(f"nkey: ${name}\n") == 1 for name in names)
+
+
+def test_a_cluster_is_one_token_wherever_it_stands() -> None:
+    user = service_user(NODE_WATCHER, "a.b")
+    assert not [subject for subject in (*user.publish, *user.subscribe) if ".a.b" in subject or "-a.b" in subject]

@@ -1,0 +1,117 @@
+"""Who a service is on the bus: a file that cannot be used is one clear line, and never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trellis.credentials import Credentials, CredentialsError, Kind, new_seed
+from trellis.settings import ServiceSettings, SettingsError, load
+
+SEED = new_seed()
+CREDS = f"""\
+-----BEGIN NATS USER JWT-----
+eyJ0eXAiOiJKV1QifQ.eyJzdWIiOiJVIn0.c2ln
+------END NATS USER JWT------
+
+************************* IMPORTANT *************************
+-----BEGIN USER NKEY SEED-----
+{SEED}
+------END USER NKEY SEED------
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "user.nk"
+
+
+def line(**overrides: Path) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(ServiceSettings, **overrides)
+    (text,) = str(caught.value).splitlines()
+    assert SEED not in text
+    return text
+
+
+def test_a_seed_file_is_an_identity(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(f"{SEED}\n")
+    monkeypatch.setenv("TRELLIS_NATS_NKEY_FILE", str(path))
+    credentials = load(ServiceSettings).nats_credentials
+    assert credentials == Credentials(path, Kind.NKEY)
+    identity = credentials.read()
+    assert identity.public_key.startswith("U")
+    assert identity.jwt is None
+    assert len(identity.sign("nonce")) == 88
+
+
+def test_a_credentials_file_is_an_identity(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(CREDS)
+    monkeypatch.setenv("TRELLIS_NATS_CREDENTIALS_FILE", str(path))
+    credentials = load(ServiceSettings).nats_credentials
+    assert credentials is not None
+    assert credentials.read().jwt == "eyJ0eXAiOiJKV1QifQ.eyJzdWIiOiJVIn0.c2ln"
+
+
+def test_without_a_file_it_is_nobody() -> None:
+    assert load(ServiceSettings).nats_credentials is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "garbage",
+        SEED[:-1],
+        SEED[:20] + ("A" if SEED[20] != "A" else "B") + SEED[21:],
+        SEED.lower(),
+        f"S{'A' * 57}",
+        CREDS,
+    ],
+    ids=["empty", "garbage", "cut off", "mistyped", "lower case", "no user", "credentials"],
+)
+def test_what_is_no_seed_is_refused(path: Path, content: str) -> None:
+    path.write_text(content)
+    assert line(nats_nkey_file=path) == (
+        f"TRELLIS_NATS_NKEY_FILE (--nats-nkey-file): has '{path}', needs a file with a NATS user seed (SU…): "
+        "what is in it is no user's seed, or not a whole one"
+    )
+
+
+def test_binary_rubbish_is_refused(path: Path) -> None:
+    path.write_bytes(bytes(range(256)) * 1000)
+    assert "no user's seed" in line(nats_nkey_file=path)
+
+
+@pytest.mark.parametrize(
+    ("content", "lacks"), [(SEED, "user JWT"), (CREDS.split("*", maxsplit=1)[0], "user seed")], ids=["seed", "JWT"]
+)
+def test_half_of_credentials_are_refused(path: Path, content: str, lacks: str) -> None:
+    path.write_text(content)
+    assert f"there is no {lacks} in it" in line(nats_credentials_file=path)
+
+
+def test_a_missing_file_and_a_directory_are_refused(path: Path) -> None:
+    assert line(nats_nkey_file=path).endswith("(SU…): no such file or directory")
+    assert line(nats_nkey_file=path.parent).endswith("(SU…): is a directory")
+
+
+def test_two_identities_are_one_too_many(path: Path) -> None:
+    path.write_text(CREDS)
+    seed = path.with_suffix(".seed")
+    seed.write_text(SEED)
+    assert line(nats_nkey_file=seed, nats_credentials_file=path) == (
+        "TRELLIS_NATS_NKEY_FILE and TRELLIS_NATS_CREDENTIALS_FILE: are both set, needs one of them"
+    )
+
+
+def test_a_file_is_read_anew_each_time(path: Path) -> None:
+    credentials = Credentials(path, Kind.NKEY)
+    path.write_text(SEED)
+    first = credentials.read().public_key
+    path.write_text(new_seed())
+    assert credentials.read().public_key != first
+    path.unlink()
+    with pytest.raises(CredentialsError):
+        credentials.read()
