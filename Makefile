@@ -50,11 +50,13 @@ bench: install ## Every benchmark, printed with the machine it ran on
 
 generate: install ## Write the generated files (event schemas, the table of facts, NATS users)
 	@$(BIN)/python -m trellis.events.generate deploy/events
+	@$(BIN)/python -m trellis.crds.generate deploy/crds
 	@$(BIN)/python -m trellis.events.table docs/bus.md
 	@$(BIN)/python -m trellis.bus.generate deploy/nats
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(BIN)/python -m trellis.events.generate --check deploy/events
+	@$(BIN)/python -m trellis.crds.generate --check deploy/crds
 	@$(BIN)/python -m trellis.events.table --check docs/bus.md
 	@$(BIN)/python -m trellis.bus.generate --check deploy/nats
 

@@ -48,8 +48,12 @@ CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=Tru
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+SHIMS: Final = Resource("runtime.spinkube.dev", "v1alpha1", "shims", "Shim", namespaced=False)
 
-ALL: Final[tuple[Resource, ...]] = (NODES, NAMESPACES, PODS, CONFIGMAPS, EVENTS, JOBS, LEASES)
+ALL: Final[tuple[Resource, ...]] = (NODES, NAMESPACES, PODS, CONFIGMAPS, EVENTS, JOBS, LEASES, DEFINITIONS, SHIMS)
 
 
 def key_of(manifest: Manifest) -> str:

@@ -1,0 +1,81 @@
+"""What the fields of every kind are made of.
+
+In: field declarations of the modules beside this one. Out: pydantic models whose JSON schema ``schema`` can translate.
+Invariant: field names are the API's camelCase outside and Python's inside; fields of a newer version are ignored.
+Source: Kubernetes API conventions, "Typical status properties" and "Optional vs. Required".
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+KUBERNETES: Final = "x-kubernetes-"
+"""Prefix of the extensions a structural schema may have."""
+
+IntOrPercent = Annotated[
+    int | str,
+    Field(union_mode="left_to_right"),
+    WithJsonSchema(
+        {
+            f"{KUBERNETES}int-or-string": True,
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            # Applies to the string form alone.
+            "pattern": "^([0-9]|[1-9][0-9]|100)%$",
+        }
+    ),
+]
+"""A number, or a percentage as a string: ``5`` or ``"10%"``."""
+
+Quantities = Annotated[
+    dict[str, int | str],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {
+                f"{KUBERNETES}int-or-string": True,
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+            },
+        }
+    ),
+]
+"""Resource quantities by resource name: ``{"memory": "16Mi"}``."""
+
+
+class ApiModel(BaseModel):
+    """Base of every object and sub-object."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
+    )
+
+
+class Condition(ApiModel):
+    """One aspect of an object's state, as in ``metav1.Condition``."""
+
+    type: str = Field(max_length=316)
+    """Aspect, in CamelCase."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether the condition holds."""
+    observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """The generation of the object that the condition was made from."""
+    last_transition_time: datetime
+    """When the status changed last."""
+    reason: str = Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    """Why, in CamelCase, for programs."""
+    message: str = Field(max_length=32768)
+    """The same for people."""
+
+
+Conditions = Annotated[
+    list[Condition],
+    Field(json_schema_extra={f"{KUBERNETES}list-type": "map", f"{KUBERNETES}list-map-keys": ["type"]}),
+]
+
+
+def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
+    """Return ``json_schema_extra`` with CEL rules, each a pair of rule and message for people."""
+    return {f"{KUBERNETES}validations": [{"rule": rule, "message": message} for rule, message in pairs]}

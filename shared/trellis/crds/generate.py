@@ -1,0 +1,63 @@
+"""Writes the definitions of our kinds to a directory, or checks them: ``make generate``, ``make verify``.
+
+In: the table of kinds and a directory. Out: YAML files, or an exit status with the reasons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trellis.crds.kinds import KINDS, make_definition
+
+_HEADER = "# Generated from the models in trellis.crds by `make generate`; do not edit.\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m trellis.crds.generate", description=__doc__)
+    parser.add_argument("directory", type=Path, help="where the files belong: deploy/crds")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
+    arguments = parser.parse_args(argv)
+    if arguments.check:
+        problems = differences(arguments.directory, documents())
+        sys.stderr.write("".join(f"{problem}\n" for problem in problems))
+        return 1 if problems else 0
+    write(arguments.directory, documents())
+    return 0
+
+
+def documents() -> dict[str, str]:
+    """Return the text of each definition by file name."""
+    return {
+        f"{kind.name}.yaml": _HEADER + yaml.safe_dump(make_definition(kind), width=118, allow_unicode=True)
+        for kind in KINDS
+    }
+
+
+def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
+    """Return which files are missing, differ from what would be written, or belong to no kind."""
+    present = {path.name: path.read_text() for path in sorted(directory.glob("*.yaml"))}
+    stale = [
+        f"{directory / name}: out of date, run make generate" for name in wanted if present.get(name) != wanted[name]
+    ]
+    return stale + [f"{directory / name}: belongs to no kind, delete it" for name in present if name not in wanted]
+
+
+def _yaml(document: dict[str, Any]) -> str:
+    return yaml.safe_dump(document, width=118, allow_unicode=True)
+
+
+def write(directory: Path, wanted: dict[str, str]) -> None:
+    """Write all files; the directory is made if it is missing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in wanted.items():
+        (directory / name).write_text(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Shim: a Wasm runtime that nodes are to have.
+
+Group ``runtime.spinkube.dev``, as runtime-class-manager defined it: every object that its definition accepted is
+accepted here, and what it does not have is optional. Read by ``provisioner``, which alone writes the status.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from trellis.crds.api import ApiModel, Conditions, IntOrPercent, Quantities, rules
+
+SHA256: Final = r"^[0-9A-Fa-f]{64}$"
+
+Sha256 = Annotated[str, Field(pattern=SHA256)]
+
+
+class Arch(StrEnum):
+    """Processor architectures, in either spelling."""
+
+    AMD64 = "amd64"
+    ARM64 = "arm64"
+    X86_64 = "x86_64"
+    AARCH64 = "aarch64"
+
+
+class AnonHttp(ApiModel):
+    """One archive for every node, fetched without credentials."""
+
+    location: str
+    """Address of the archive or binary: https, or http where the installer is allowed to use it."""
+    sha256: Sha256 | None = None
+    """Checksum of what is at the location. Without it nothing is installed, unless checksums are not required."""
+
+
+class Platform(ApiModel):
+    """The archive for nodes of one operating system and architecture."""
+
+    os: Literal["linux"]
+    """Operating system of the nodes."""
+    arch: Arch
+    """Architecture of the nodes."""
+    location: str
+    """Address of the archive or binary."""
+    sha256: str | None = None
+    """Checksum of what is at the location: 64 hex digits."""
+
+
+class PullSecret(ApiModel):
+    """A Secret of type ``kubernetes.io/dockerconfigjson``."""
+
+    name: str = Field(min_length=1)
+    """Name of the Secret, in the namespace of the installer's Jobs."""
+
+
+class OciSource(ApiModel):
+    """An OCI artifact or image that holds the shim."""
+
+    image: str = Field(min_length=1)
+    """Reference, with a digest (``…@sha256:…``) unless checksums are not required."""
+    path: str | None = None
+    """Path of the binary inside, if it holds several files."""
+    pull_secret: PullSecret | None = None
+    """Credentials of the registry."""
+
+
+class ImageSource(ApiModel):
+    """A binary inside the installer's own image."""
+
+    path: str = Field(pattern="^/")
+    """Absolute path in the installer's image."""
+    sha256: Sha256 | None = None
+    """Checksum of the binary."""
+
+
+class FetchStrategy(ApiModel):
+    """Where the shim's binary comes from. A node takes what ``platforms`` has for it, else one of the others."""
+
+    type: str | None = None
+    """Kept for objects of runtime-class-manager; the fields beside it say all."""
+    anon_http: AnonHttp | None = None
+    """One archive for every node."""
+    platforms: list[Platform] | None = None
+    """An archive for each operating system and architecture."""
+    oci: OciSource | None = None
+    """An OCI artifact or image."""
+    image: ImageSource | None = None
+    """A binary inside the installer's own image."""
+
+
+class Overhead(ApiModel):
+    """What a pod of this runtime needs besides its containers."""
+
+    pod_fixed: Quantities
+    """Quantities by resource name: ``{"memory": "16Mi"}``."""
+
+
+class RuntimeClassSpec(ApiModel):
+    """The RuntimeClass that pods name."""
+
+    name: str
+    """Name of the RuntimeClass."""
+    handler: str
+    """Name of the handler in the container runtime's configuration."""
+    overhead: Overhead | None = None
+    """Overhead of each pod, for the scheduler."""
+
+
+class Rolling(ApiModel):
+    """Limits of a rolling update."""
+
+    max_update: IntOrPercent
+    """How many nodes may be in work at once: a number, or a percentage of the nodes that are to have the shim."""
+    pause_on_failures: int | None = Field(default=None, ge=0)
+    """Begin no further node once so many have failed; 0 never pauses. Without it the service's setting counts."""
+
+
+class RolloutType(StrEnum):
+    """How nodes get a new version."""
+
+    ROLLING = "rolling"
+    RECREATE = "recreate"
+
+
+class RolloutStrategy(ApiModel):
+    """How nodes get a new version: a few at a time (rolling), or all at once (recreate)."""
+
+    type: RolloutType
+    """``rolling`` or ``recreate``."""
+    rolling: Rolling | None = None
+    """Limits of a rolling update."""
+
+
+class Verify(ApiModel):
+    """How a node proves that it runs Wasm with this shim."""
+
+    canary: bool | None = None
+    """Run a pod with the RuntimeClass on each node. By default wherever the built-in canary fits the handler."""
+    canary_image: str | None = Field(default=None, min_length=1)
+    """Image of the canary pod, for handlers that run no WASI command; it must end by itself with status 0."""
+    timeout: str | None = Field(default=None, pattern=r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$")
+    """How long a node has to show the handler and run the canary: ``90s``, ``2m``."""
+
+
+class RemovalPolicy(StrEnum):
+    """What happens to pods that still use the handler when it is taken away."""
+
+    REFUSE = "Refuse"
+    DRAIN = "Drain"
+    FORCE = "Force"
+
+
+class StartupTaint(ApiModel):
+    """A taint that new nodes start with and that is taken away once they are ready."""
+
+    key: str = Field(min_length=1)
+    """Key of the taint."""
+    value: str | None = None
+    """Value of the taint; without it any value."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    """Effect of the taint."""
+
+
+class ShimSpec(ApiModel):
+    """What nodes are to have."""
+
+    node_selector: dict[str, str] | None = None
+    """Labels of the nodes that are to have the shim; without it those that are opted in by annotation."""
+    containerd_runtime_options: dict[str, str] | None = None
+    """Options of the runtime in containerd's configuration."""
+    fetch_strategy: FetchStrategy
+    """Where the shim comes from."""
+    runtime_class: RuntimeClassSpec
+    """The RuntimeClass that pods name."""
+    rollout_strategy: RolloutStrategy
+    """How nodes get a new version."""
+    paused: bool | None = None
+    """Begin no further node while this is true."""
+    verify: Verify | None = None
+    """How a node proves that it runs Wasm."""
+    removal_policy: RemovalPolicy | None = None
+    """Pods that still use the handler: refuse the removal (the default), drain them, or force it."""
+    startup_taint: StartupTaint | None = Field(
+        default=None,
+        json_schema_extra=rules(
+            ("!self.key.startsWith('node.kubernetes.io/')", "taints of node.kubernetes.io belong to Kubernetes")
+        ),
+    )
+    """A taint that is removed from a node once it is ready."""
+
+
+class ShimStatus(ApiModel):
+    """What nodes have."""
+
+    conditions: Conditions | None = None
+    """Available, Progressing and Degraded."""
+    observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """The generation of the Shim that this status is about."""
+    nodes: int
+    """Nodes that are to have the shim."""
+    nodes_ready: int
+    """Nodes that were proved to run it, in whichever version."""
+    nodes_updated: int | None = None
+    """Nodes that were proved to run the version of this generation."""
+    nodes_failed: int | None = None
+    """Nodes whose last attempt at this version failed."""
+    digest: str | None = None
+    """Digest of what this generation installs, as nodes carry it."""
+
+
+class Shim(ApiModel):
+    """A Wasm runtime that nodes are to have: where it comes from, which nodes get it, and how it is rolled out."""
+
+    spec: ShimSpec | None = None
+    """What nodes are to have."""
+    status: ShimStatus | None = None
+    """What nodes have."""

@@ -1,0 +1,89 @@
+"""The definitions in deploy/crds are what the code says, and hold every field of the kinds that are taken over."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trellis.crds.generate import differences, documents
+from trellis.crds.kinds import KINDS, Kind, make_definition
+
+ROOT = Path(__file__).parents[2]
+RECORDED = {"Shim": ROOT / "tests/data/crds/shim-fields.csv"}
+APPLY_LIMIT_BYTES = 200_000
+"""Client-side apply keeps a copy in an annotation, which may have 256 KiB."""
+
+ROWS = [
+    pytest.param(kind, row, id=f"{kind.model.__name__}-{row['path']}")
+    for kind in KINDS
+    for row in csv.DictReader(RECORDED[kind.model.__name__].read_text().splitlines())
+]
+
+
+def schema_at(kind: Kind, path: str) -> tuple[dict[str, Any], bool]:
+    """Return the schema at a dotted path, through lists, and whether its parent requires it."""
+    node = make_definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    required = False
+    for name in path.split("."):
+        node = node.get("items", node)
+        required = name in node.get("required", [])
+        node = node["properties"][name]
+    return node, required
+
+
+def type_of(node: dict[str, Any]) -> str:
+    if node.get("x-kubernetes-int-or-string"):
+        return "integer"
+    match node["type"]:
+        case "array":
+            return f"array<{type_of(node['items'])}>"
+        case "object" if "additionalProperties" in node:
+            return f"map<{type_of(node['additionalProperties'])}>"
+        case plain:
+            return f"{plain}({node['format']})" if "format" in node else str(plain)
+
+
+def test_the_committed_definitions_are_the_generated_ones() -> None:
+    assert differences(ROOT / "deploy/crds", documents()) == []
+
+
+def test_a_definition_that_differs_or_belongs_to_no_kind_is_named(tmp_path: Path) -> None:
+    name, text = next(iter(documents().items()))
+    (tmp_path / name).write_text(text + "# edited")
+    (tmp_path / "old.yaml").write_text("")
+    problems = differences(tmp_path, {name: text})
+    assert [problem.rpartition("/")[2].partition(":")[0] for problem in problems] == [name, "old.yaml"]
+
+
+@pytest.mark.parametrize("name", documents())
+def test_a_definition_is_small_enough_for_client_side_apply(name: str) -> None:
+    assert len(documents()[name].encode()) < APPLY_LIMIT_BYTES
+
+
+@pytest.mark.parametrize(("kind", "row"), ROWS)
+def test_every_recorded_field_is_there_as_it_was(kind: Kind, row: dict[str, str]) -> None:
+    node, required = schema_at(kind, row["path"])
+    assert type_of(node) == row["type"]
+    assert required == (row["required"] == "yes")
+    assert node.get("enum", []) == [value for value in row["enum"].split("|") if value]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.model.__name__)
+def test_no_field_of_ours_is_required_of_objects_made_for_the_former_owner(kind: Kind) -> None:
+    recorded = {row.values[1]["path"] for row in ROWS if row.values[0] is kind}
+
+    def walk(node: dict[str, Any], path: str) -> list[str]:
+        node = node.get("items", node)
+        found = []
+        for name, child in node.get("properties", {}).items():
+            here = f"{path}.{name}".strip(".")
+            if name in node.get("required", []) and here not in recorded and path in recorded:
+                found.append(here)
+            found += walk(child, here)
+        return found
+
+    schema = make_definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert walk(schema, "") == []
