@@ -47,6 +47,7 @@ test-e2e: install ## What needs more tools than `make test`
 bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/provision.py $(ARGS)
 	@$(BIN)/python bench/bus.py
+	@$(BIN)/python bench/watch.py
 
 generate: install ## Write the generated files (event schemas, the table of facts, NATS users)
 	@$(BIN)/python -m trellis.events.generate deploy/events
