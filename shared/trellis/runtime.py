@@ -9,7 +9,6 @@ work; a part that ends unasked ends the term, never the process.
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -23,12 +22,14 @@ from trellis.health import Health, HealthServer
 from trellis.kube.access import Access
 from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, KubeError
+from trellis.kube.errors import Forbidden, KubeError, NotLeading
 from trellis.kube.informer import Informer
-from trellis.kube.leader import Leader, readiness_of
+from trellis.kube.leader import Leader, StillRunning, readiness_of
 from trellis.kube.resources import NAMESPACES
 from trellis.settings import ServiceSettings, SettingsError, exit_on_settings_error, load
+from trellis.stopping import CLOSED, DRAINED, RELEASED, TOLD, Ending, Grace, ends_within, unless
 from trellis.telemetry import Telemetry, get_logger, process_metrics, setup_logging
+from trellis.telemetry.service import SHUTDOWN_SECONDS
 
 RESYNC_SECONDS: Final = 600.0
 INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
@@ -37,11 +38,12 @@ BUS_HEAD_START_SECONDS: Final = 3.0
 """How long the first decisions wait for the bus: without it they could only say again what was said before."""
 PREPARE_SECONDS: Final = 15.0
 """How long reading back what was said may take, before it is said again instead."""
+CLOSE_SECONDS: Final = 3.0
+"""How long a connection may take to close: a frozen far side may keep what is still to be sent."""
 PUBLISH_SECONDS: Final = 3.0
 """How long a run may wait for the bus when an outage begins: writes to Kubernetes come after it in the same run."""
 
 _log = get_logger(__name__)
-T = TypeVar("T")
 S = TypeVar("S", bound=ServiceSettings)
 
 
@@ -98,6 +100,8 @@ class LedService:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; returns within the grace period."""
         structlog.contextvars.bind_contextvars(service=self.name)
+        self._grace = Grace(self.settings.grace_seconds)
+        timing = asyncio.create_task(self._grace.begin_at(stop), name="grace")
         kube = self.kube or await Kube.connect(
             Access(self.settings.kubeconfig, self.settings.context),
             telemetry=self.telemetry,
@@ -105,25 +109,52 @@ class LedService:
             identity=self.settings.identity,
         )
         try:
-            cluster = await _unless(stop, self._cluster(kube))
+            cluster = await unless(stop, self._cluster(kube))
             if cluster is None:
                 return
             self.telemetry.cluster = cluster
-            leader = Leader(
-                kube,
-                lease=self._lease,
-                namespace=self.settings.namespace,
-                identity=self.settings.identity,
-            )
-
-            async def lead(stopping: asyncio.Event) -> None:
-                await self._term(kube.guarded(leader.check), cluster, stopping)
-
-            await leader.run(lead, stop)
+            await self._campaign(kube, cluster, stop)
         finally:
+            timing.cancel()
             if self.kube is None:
-                await kube.close()
-            await self.telemetry.shutdown()
+                await ends_within(self._grace.left(TOLD, most=CLOSE_SECONDS), kube.close(), "connection to Kubernetes")
+            await self.telemetry.shutdown(self._grace.left(TOLD, most=SHUTDOWN_SECONDS))
+
+    async def _campaign(self, kube: Kube, cluster: str, stop: asyncio.Event) -> None:
+        """Lead whenever the lease can be had, until ``stop``; what hangs then is left behind, with the lease."""
+        leader = Leader(
+            kube,
+            lease=self._lease,
+            namespace=self.settings.namespace,
+            identity=self.settings.identity,
+        )
+
+        async def lead(stopping: asyncio.Event) -> None:
+            over = False
+
+            def check() -> None:
+                if over:  # a run that would not end must not write with the lease of a later term
+                    raise NotLeading("the term in which this began is over")
+                leader.check()
+
+            try:
+                await self._term(kube.guarded(check), cluster, stopping)
+            finally:
+                over = True
+
+        leading = asyncio.create_task(leader.run(lead, stop), name="campaign")
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({leading}, timeout=self._grace.left(RELEASED))
+            if leading.done():
+                leading.result()
+            else:
+                _log.error("the work does not end in time and is left behind: the lease expires", lease=self._lease)
+        finally:
+            stopped.cancel()
+            leading.cancel()
+            await asyncio.wait({leading}, timeout=self._grace.left(RELEASED))
 
     async def _cluster(self, kube: Kube) -> str:
         """Return the cluster's name on the bus once the API server is there and lets us in, however long that takes."""
@@ -177,14 +208,18 @@ class LedService:
                     group.create_task(_decide(work, consuming), name="decide"),
                 ]
                 await stopping.wait()
-                await bus.stop()
-                await asyncio.gather(*(queue.drain(self.settings.grace_seconds / 2) for queue in work.queues))
+                for_runs = self._grace.left(DRAINED)
+                await asyncio.gather(
+                    ends_within(for_runs, bus.stop(), "consuming"), *(queue.drain(for_runs) for queue in work.queues)
+                )
                 for task in tasks:
                     task.cancel()
         finally:
             bus.on_new_stream.clear()
             if self.bus is None:
-                await bus.close()
+                await ends_within(self._grace.left(CLOSED, most=CLOSE_SECONDS), bus.close(), "connection to the bus")
+            if unended := [str(key) for queue in work.queues for key in queue.unended]:
+                raise StillRunning(f"still working on {', '.join(unended)}")
 
 
 async def _consume(bus: Bus, consuming: asyncio.Event) -> None:
@@ -214,19 +249,6 @@ async def _decide(work: Work, consuming: asyncio.Event) -> None:
             await asyncio.sleep(RESYNC_SECONDS)
 
 
-async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """Return what ``work`` returns, or None as soon as ``stop`` is set."""
-    task = asyncio.ensure_future(work)
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        for pending in (task, stopped):
-            pending.cancel()
-        await asyncio.gather(task, stopped, return_exceptions=True)
-
-
 @exit_on_settings_error()
 def run_alone(settings_of: type[S], create_app: Callable[[S], LedService]) -> None:
     """Be the ``main`` of one service: read the settings, set up logging, run until SIGTERM."""
@@ -236,26 +258,22 @@ def run_alone(settings_of: type[S], create_app: Callable[[S], LedService]) -> No
 
 
 async def run_services(services: Sequence[LedService], *, health_port: int) -> None:
-    """Run services in this process until SIGTERM or SIGINT; each as if it were alone.
+    """Run services in this process until SIGTERM or SIGINT; each as if it were alone. A second signal ends it at once.
 
     Raises:
         SettingsError: the health port cannot be had, or the kubeconfig cannot be used.
     """
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    server = HealthServer(process_metrics(), [service.health for service in services])
-    port = await server.start(health_port)
-    _log.info("serving health", port=port, services=[service.name for service in services])
-    try:
-        async with asyncio.TaskGroup() as group:
-            for service in services:
-                group.create_task(service.run(stop), name=service.name)
-    except* SettingsError as errors:
-        # Each service meets the same mistake; one line is enough.
-        raise errors.exceptions[0] from None
-    finally:
-        await server.stop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
+    with Ending(stop, max(service.settings.grace_seconds for service in services)):
+        server = HealthServer(process_metrics(), [service.health for service in services])
+        port = await server.start(health_port)
+        _log.info("serving health", port=port, services=[service.name for service in services])
+        try:
+            async with asyncio.TaskGroup() as group:
+                for service in services:
+                    group.create_task(service.run(stop), name=service.name)
+        except* SettingsError as errors:
+            # Each service meets the same mistake; one line is enough.
+            raise errors.exceptions[0] from None
+        finally:
+            await server.stop()

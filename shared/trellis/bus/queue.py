@@ -26,6 +26,9 @@ K = TypeVar("K", bound=Hashable)
 Run = Callable[[K, TraceContext | None], Awaitable[float | None]]
 OnFailure = Callable[[K, Exception], None]
 
+_CANCELLATIONS: Final = 2
+_CANCEL_SECONDS: Final = 0.5
+
 _log = get_logger(__name__)
 
 
@@ -154,17 +157,30 @@ class KeyedQueue(Generic[K]):
     async def drain(self, timeout: float) -> None:  # noqa: ASYNC109 (a grace period, not a deadline to raise at)
         """Start no further run; wait up to ``timeout`` seconds for those under way, then cancel them."""
         self._context = None
+        self._retries.clear()
+        self._later.clear()
         if self._running:
             await asyncio.wait(self._running.values(), timeout=timeout)
         await self._cancel_running()
-        self._retries.clear()
-        self._later.clear()
+
+    @property
+    def unended(self) -> list[K]:
+        """Keys whose runs did not end although they were cancelled; known once ``work`` has ended."""
+        return list(self._running)
 
     async def _cancel_running(self) -> None:
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Cancel runs and wait for them, but not for ever: what does not end then is left behind.
+
+        More than once: wait_for of Python 3.11 drops a cancellation that comes together with the answer.
+        """
+        for _ in range(_CANCELLATIONS):
+            tasks = list(self._running.values())
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=_CANCEL_SECONDS)
+        if self._running:
+            _log.error("runs do not end when cancelled", queue=self.name, keys=[str(key) for key in self._running])
 
     def _owe(self, key: K) -> _Entry:
         """Return what is owed to the key, from now on if nothing was."""

@@ -27,6 +27,10 @@ Lead = Callable[[asyncio.Event], Awaitable[None]]
 """The service's work: runs while leading; the event asks it to finish what it does and return."""
 
 
+class StillRunning(Exception):  # noqa: N818 - says what is the case
+    """Raised by ``lead`` when something of it goes on though it should have ended: the lease is not given away."""
+
+
 def boot_clock() -> float:
     """Return seconds that go on while the process is stopped and, where the system can tell, while it sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
@@ -181,7 +185,8 @@ class Leader:
             # Cancelled is like a crash: whatever lead did not finish must not be hurried by a new leader.
             current = asyncio.current_task()
             cancelled = current is not None and current.cancelling() > 0
-            if not lost and not cancelled:
+            still_running = not work.cancelled() and isinstance(work.exception(), StillRunning)
+            if not lost and not cancelled and not still_running:
                 await self._release()
             self._held = False
             self._show(leading=False)

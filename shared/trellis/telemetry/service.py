@@ -24,7 +24,7 @@ from trellis.telemetry.export import ReportingExporter, otlp_processor
 from trellis.telemetry.logs import get_logger
 from trellis.telemetry.metrics import Metrics, process_metrics, trellis_version
 
-_SHUTDOWN_SECONDS: Final = 5.0
+SHUTDOWN_SECONDS: Final = 5.0
 ATTRIBUTE_CLUSTER: Final = "trellis.cluster"
 
 _log = get_logger(__name__)
@@ -71,8 +71,11 @@ class Telemetry:
     def cluster(self, cluster: str | None) -> None:
         self._attribute.cluster = cluster
 
-    async def shutdown(self) -> None:
-        """Send what is left, within 5 s; what cannot be sent by then is dropped with a warning. Never raises."""
+    async def shutdown(self, seconds: float = SHUTDOWN_SECONDS) -> None:
+        """Send what is left, within so many seconds; what is not sent by then is dropped with a warning.
+
+        Never raises.
+        """
         loop = asyncio.get_running_loop()
         done = asyncio.Event()
 
@@ -89,7 +92,7 @@ class Telemetry:
         # A daemon, not the loop's executor: a collector that hangs must not hold up the end of the process.
         threading.Thread(target=close, name=f"telemetry-shutdown-{self.service}", daemon=True).start()
         try:
-            async with asyncio.timeout(_SHUTDOWN_SECONDS):
+            async with asyncio.timeout(seconds):
                 await done.wait()
         except TimeoutError:
             _log.warning("the collector did not answer: the last spans are dropped", service=self.service)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 
 import pytest
+import structlog
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from support.timers import FakeTimers
@@ -336,6 +338,44 @@ async def test_draining_cancels_what_does_not_end_in_time(telemetry: Telemetry) 
         await queue.drain(0)
         assert work.waiting == {}
         assert acked == []
+
+
+async def test_a_run_that_ignores_its_cancellation_is_named_and_left_behind(telemetry: Telemetry) -> None:
+    enough = asyncio.Event()
+
+    async def ignores(_: str, __: TraceContext | None) -> None:
+        while not enough.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await enough.wait()
+
+    queue = KeyedQueue(ignores, workers=1, name="q", telemetry=telemetry)
+    async with asyncio.timeout(30), working(queue):
+        queue.add("a")
+        await settle()
+        with structlog.testing.capture_logs() as told:
+            await queue.drain(0)
+        assert queue.unended == ["a"]
+        assert told[0]["keys"] == ["a"]
+        enough.set()
+    assert queue.unended == []
+
+
+async def test_a_cancellation_that_got_lost_is_repeated(telemetry: Telemetry) -> None:
+    lost: list[int] = []
+
+    async def loses_one(_: str, __: TraceContext | None) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            lost.append(1)
+        await asyncio.Event().wait()
+
+    queue = KeyedQueue(loses_one, workers=1, name="q", telemetry=telemetry)
+    async with asyncio.timeout(30), working(queue):
+        queue.add("a")
+        await settle()
+        await queue.drain(0)
+        assert (lost, queue.unended) == ([1], [])
 
 
 async def test_idle_means_that_no_key_waits_or_runs(telemetry: Telemetry) -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.kube_world import configmap, until
 from trellis.kube.errors import NotLeading
 from trellis.kube.fake import FakeKube
-from trellis.kube.leader import Leader, Timings
+from trellis.kube.leader import Leader, StillRunning, Timings
 from trellis.kube.lease import new_lease, read_lease, taken
 from trellis.kube.resources import CONFIGMAPS, LEASES, Manifest
 from trellis.kube.transport import HttpRequest
@@ -207,6 +207,20 @@ async def test_stop_lets_the_work_finish_under_a_valid_lease_then_releases(kube:
     assert log == ["leading=True holder=me"]
     assert holder(kube) == ""
     assert lease_of(kube)["spec"]["leaseDurationSeconds"] == 1
+
+
+async def test_work_that_is_not_over_keeps_the_lease_from_the_next_one(kube: FakeKube) -> None:
+    leader, stop = candidate(kube), asyncio.Event()
+
+    async def lead(stopping: asyncio.Event) -> None:
+        await stopping.wait()
+        raise StillRunning("still working on node-1")
+
+    task = asyncio.create_task(leader.run(lead, stop))
+    await until(lambda: leader.leading, "leading")
+    stop.set()
+    await asyncio.wait_for(task, 10)
+    assert holder(kube) == "me"
 
 
 async def test_stop_while_following_ends_at_once(kube: FakeKube) -> None:

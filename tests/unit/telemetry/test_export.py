@@ -133,14 +133,13 @@ async def test_a_collector_that_is_away_costs_one_warning_and_no_wait_at_the_end
 
 
 async def test_a_collector_that_hangs_ends_the_shutdown_in_time_and_says_so(
-    events: list[structlog.typing.EventDict], monkeypatch: pytest.MonkeyPatch
+    events: list[structlog.typing.EventDict],
 ) -> None:
-    monkeypatch.setattr("trellis.telemetry.service._SHUTDOWN_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         telemetry = service(f"http://127.0.0.1:{silent.getsockname()[1]}")
         span(telemetry)
         started = time.monotonic()
-        await telemetry.shutdown()
+        await telemetry.shutdown(0.3)
         assert 0.3 <= time.monotonic() - started < 3
     assert "the collector did not answer: the last spans are dropped" in [event["event"] for event in events]
 

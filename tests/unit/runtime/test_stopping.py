@@ -1,0 +1,83 @@
+"""How the grace period is shared out, and that nothing which hangs holds up the end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+import structlog
+
+from trellis.stopping import CLOSED, DRAINED, RELEASED, TOLD, Grace, ends_within, unless
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+def test_of_a_period_that_has_not_begun_everything_is_left() -> None:
+    assert Grace(20).left(DRAINED) == 10
+    assert Grace(20).left(TOLD, most=5) == 5
+
+
+def test_what_is_left_shrinks_from_the_signal_on_and_never_below_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, grace = Clock(monkeypatch), Grace(20)
+    grace.begin()
+    clock.now += 4
+    grace.begin()  # a second time changes nothing
+    assert grace.left(DRAINED) == 6
+    clock.now += 10
+    assert grace.left(DRAINED) == 0
+    assert grace.left(RELEASED) == 2
+
+
+def test_the_default_leaves_kubernetes_ten_seconds_and_each_part_some_time() -> None:
+    assert 0 < DRAINED < CLOSED < RELEASED < TOLD < 1
+
+
+async def test_what_ends_is_waited_for_and_what_does_not_is_left_behind() -> None:
+    ended: list[str] = []
+
+    async def quick() -> None:
+        await asyncio.sleep(0)
+        ended.append("quick")
+
+    async def ignores() -> None:
+        while not ended.count("enough"):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ended.append("cancelled")
+
+    assert await ends_within(60, quick(), "quick")
+    with structlog.testing.capture_logs() as told:
+        assert not await ends_within(0.01, ignores(), "stubborn")
+    assert told[0]["what"] == "stubborn"
+    ended.append("enough")
+    await asyncio.sleep(0.01)
+    assert ended == ["quick", "enough", "cancelled"]
+
+
+async def test_an_error_at_the_end_is_told_and_holds_nothing_up() -> None:
+    async def fails() -> None:
+        raise OSError("gone")
+
+    with structlog.testing.capture_logs() as told:
+        assert await ends_within(60, fails(), "connection")
+    assert "gone" in told[0]["error"]
+
+
+async def test_unless_gives_the_result_or_none_when_stopped() -> None:
+    async def three() -> int:
+        return 3
+
+    async def never() -> int:
+        await asyncio.Event().wait()
+        return 4
+
+    stop = asyncio.Event()
+    assert await unless(stop, three()) == 3
+    stop.set()
+    assert await unless(stop, never()) is None
