@@ -92,7 +92,14 @@ async def publish(bus: Bus, numbers: range) -> None:
 async def measure(url: str, count: int) -> dict[str, float]:
     spans = Discarded()
     telemetry = setup("provisioner", metrics=Metrics(), span_exporters=[spans])
-    bus = Bus(url, cluster="bench", service="provisioner", telemetry=telemetry, health=Health("provisioner"))
+    bus = Bus(
+        url,
+        cluster="bench",
+        cluster_uid="uid",
+        service="provisioner",
+        telemetry=telemetry,
+        health=Health("provisioner"),
+    )
     reader = Reader(telemetry)
     bus.subscribe("nodes", [NodeOptedIn], reader.handle)
     await bus.connect()

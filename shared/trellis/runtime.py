@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
@@ -45,6 +45,13 @@ PUBLISH_SECONDS: Final = 3.0
 
 _log = get_logger(__name__)
 S = TypeVar("S", bound=ServiceSettings)
+
+
+class Cluster(NamedTuple):
+    """Its name on the bus, and the uid of kube-system, which no other cluster has."""
+
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,7 @@ class LedService:
             cluster = await unless(stop, self._cluster(kube))
             if cluster is None:
                 return
-            self.telemetry.cluster = cluster
+            self.telemetry.cluster = cluster.name
             await self._campaign(kube, cluster, stop)
         finally:
             timing.cancel()
@@ -120,7 +127,7 @@ class LedService:
                 await ends_within(self._grace.left(TOLD, most=CLOSE_SECONDS), kube.close(), "connection to Kubernetes")
             await self.telemetry.shutdown(self._grace.left(TOLD, most=SHUTDOWN_SECONDS))
 
-    async def _campaign(self, kube: Kube, cluster: str, stop: asyncio.Event) -> None:
+    async def _campaign(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
         """Lead whenever the lease can be had, until ``stop``; what hangs then is left behind, with the lease."""
         leader = Leader(
             kube,
@@ -156,8 +163,8 @@ class LedService:
             leading.cancel()
             await asyncio.wait({leading}, timeout=self._grace.left(RELEASED))
 
-    async def _cluster(self, kube: Kube) -> str:
-        """Return the cluster's name on the bus once the API server is there and lets us in, however long that takes."""
+    async def _cluster(self, kube: Kube) -> Cluster:
+        """Return which cluster this is once the API server is there and lets us in, however long that takes."""
         backoff = Backoff()
         warned = False
         while True:
@@ -171,31 +178,30 @@ class LedService:
                 warned = True
                 await asyncio.sleep(backoff.next())
 
-    async def _arrive(self, kube: Kube) -> str:
-        """See to the namespaces and return the cluster's name on the bus."""
+    async def _arrive(self, kube: Kube) -> Cluster:
+        """See to the namespaces and return which cluster this is."""
         for name, labels in self.namespaces.items():
             try:
                 await kube.ensure_namespace(name, labels)
             except Forbidden as error:
                 # An account that may not look at namespaces can work in one that is there.
                 _log.info("namespace is taken to exist", namespace=name, error=str(error))
-        if self.settings.cluster:
-            return self.settings.cluster
-        system = await kube.get(NAMESPACES, "kube-system")
-        return str(system["metadata"]["uid"])[:8]
+        uid = str((await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+        return Cluster(self.settings.cluster or uid[:8], uid)
 
-    async def _term(self, kube: Kube, cluster: str, stopping: asyncio.Event) -> None:
+    async def _term(self, kube: Kube, cluster: Cluster, stopping: asyncio.Event) -> None:
         """Work as the leader until ``stopping``; everything built here ends here."""
         bus = self.bus or Bus(
             self.settings.nats_url,
-            cluster=cluster,
+            cluster=cluster.name,
+            cluster_uid=cluster.uid,
             service=self.name,
             telemetry=self.telemetry,
             health=self.health,
             credentials=self.settings.nats_credentials,
             timing=Timing(publish_budget=PUBLISH_SECONDS),
         )
-        base = Base(self.telemetry, self.health, kube, bus, cluster)
+        base = Base(self.telemetry, self.health, kube, bus, cluster.name)
         work = self.compose(base)
         bus.on_new_stream += [work.forget_said, work.list_all]
         consuming = asyncio.Event()

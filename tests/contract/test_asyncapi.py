@@ -35,7 +35,7 @@ def document_of(service: str) -> dict[str, Any]:
     """FastStream's document of the subscriptions that the service's own wiring makes; nothing is connected."""
     telemetry = setup(service, metrics=Metrics())
     health = Health(service)
-    bus = Bus(NOWHERE, cluster=CLUSTER, service=service, telemetry=telemetry, health=health)
+    bus = Bus(NOWHERE, cluster=CLUSTER, cluster_uid="uid", service=service, telemetry=telemetry, health=health)
     kube = FakeKube(telemetry=telemetry, health=health)
     settings = importlib.import_module(f"{service}.settings").Settings()
     importlib.import_module(f"{service}.app").compose(settings, Base(telemetry, health, kube, bus, CLUSTER))

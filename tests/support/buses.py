@@ -72,7 +72,7 @@ class Buses:
     def new(self, service: str = "provisioner", **options: Any) -> Bus:
         telemetry = setup(service, metrics=self.metrics, span_exporters=[self.spans])
         health = Health(service)
-        options = {"timing": QUICK, **options}
+        options = {"timing": QUICK, "cluster_uid": f"uid-of-{self.cluster}", **options}
         bus = Bus(self.url, cluster=self.cluster, service=service, telemetry=telemetry, health=health, **options)
         self.healths.append(health)
         self.made.append(bus)

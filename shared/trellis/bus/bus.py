@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanKind
 
 from trellis.bus import cancellation
 from trellis.bus.ack import Ack
+from trellis.bus.claim import Claim
 from trellis.bus.connection import Address, Availability, Connection, client_of, describe
 from trellis.bus.dead import Letter
 from trellis.bus.errors import BusError, BusUnavailable, FactRefused, StreamError
@@ -55,13 +56,18 @@ _AGAIN_SECONDS: Final = 0.5
 
 
 class Bus:
-    """Made once per service (and term of leadership); nothing happens before ``connect``."""
+    """Made once per service (and term of leadership); nothing happens before ``connect``.
+
+    ``cluster`` is the cluster's name on the bus, ``cluster_uid`` kube-system's uid: who else comes with this name and
+    another uid is not let in.
+    """
 
     def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
         self,
         url: str,
         *,
         cluster: str,
+        cluster_uid: str,
         service: str,
         telemetry: Telemetry,
         health: Health,
@@ -81,7 +87,12 @@ class Bus:
         )
         self._reader = Reader(self._origin, telemetry, self._bury, self._room, timing.ack_wait)
         self._keeper = Keeper(
-            self._connection, self._availability, limits=limits, timing=timing, missed=self._list_everything
+            self._connection,
+            self._availability,
+            claim=Claim(cluster, cluster_uid, service, timing.claim),
+            limits=limits,
+            timing=timing,
+            missed=self._list_everything,
         )
         self._keeping: asyncio.Task[None] | None = None
 

@@ -20,3 +20,7 @@ class FactRefused(BusError):  # noqa: N818
 
 class StreamError(BusError):
     """A stream is not as it must be, and a person has to change a setting or the stream."""
+
+
+class ClusterTaken(BusError):  # noqa: N818
+    """Another cluster has this cluster's name on the bus: nothing is said or heard until it is gone or renamed."""

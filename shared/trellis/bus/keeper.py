@@ -17,8 +17,9 @@ import nats.errors
 from faststream.nats import NatsBroker
 from nats.js import JetStreamContext
 
+from trellis.bus.claim import CLAIM_SECONDS, Claim
 from trellis.bus.connection import Availability, Connection, client_of, describe
-from trellis.bus.errors import StreamError
+from trellis.bus.errors import BusError, ClusterTaken
 from trellis.bus.permissions import ADVISORIES
 from trellis.bus.publisher import BUDGET_SECONDS
 from trellis.bus.streams import Epoch, StreamLimits, ensure_streams
@@ -26,7 +27,7 @@ from trellis.bus.subscriber import ACK_WAIT_SECONDS, Subscription
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.telemetry import get_logger
 
-_TROUBLE: Final = (StreamError, nats.errors.Error, OSError, TimeoutError)
+_TROUBLE: Final = (BusError, nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
 
@@ -36,12 +37,14 @@ class Timing:
     """Seconds the bus goes by.
 
     ``check`` is between two looks at streams and consumers, ``ack_wait`` the time after which a message whose reader is
-    silent comes again, ``publish_budget`` the time after which ``publish`` gives up.
+    silent comes again, ``publish_budget`` the time after which ``publish`` gives up, ``claim`` how long the cluster's
+    name is kept for it while none of its services is there.
     """
 
     check: float = 5.0
     ack_wait: float = ACK_WAIT_SECONDS
     publish_budget: float = BUDGET_SECONDS
+    claim: float = CLAIM_SECONDS
 
     @property
     def keep_alive(self) -> float:
@@ -63,6 +66,7 @@ class Keeper:
         connection: Connection,
         availability: Availability,
         *,
+        claim: Claim,
         limits: Mapping[str, StreamLimits],
         timing: Timing,
         missed: Callable[[], None],
@@ -70,6 +74,7 @@ class Keeper:
         self.subscriptions: Final[list[Subscription[Any]]] = []
         self._connection = connection
         self._availability = availability
+        self._claim = claim
         self._limits = limits
         self._timing = timing
         self._tell_missed = missed
@@ -130,11 +135,12 @@ class Keeper:
                 return
             try:
                 renewed = await self._see_to_streams(broker)
+                await self._see_to_name(broker)
                 renewed |= await self._see_to_subscriptions(broker)
             except _TROUBLE as error:
                 await self._pause()
                 if self._connection.broker is broker:
-                    self._availability.lost(str(error) if isinstance(error, StreamError) else describe(error))
+                    self._availability.lost(str(error) if isinstance(error, BusError) else describe(error))
                 return
             if self._connection.broker is not broker:
                 return
@@ -158,15 +164,26 @@ class Keeper:
             self._watched = broker
         epoch = await ensure_streams(jetstream_of(broker), self._limits)
         former = self._epoch
-        if former is not None and former.created == epoch.created:
+        if former is not None and former.created == epoch.created and not former.over:
             return False
         self._epoch = epoch
         if former is None:
             return False
         former.over = True
-        _log.warning("the stream of facts was made anew: everything will be listed again", stream=STREAM_EVENTS)
+        if former.created != epoch.created:
+            _log.warning("the stream of facts was made anew: everything will be listed again", stream=STREAM_EVENTS)
         await self._pause()
         return True
+
+    async def _see_to_name(self, broker: NatsBroker) -> None:
+        """Hold the cluster's name; raises ClusterTaken while another cluster has it."""
+        try:
+            await self._claim.hold(jetstream_of(broker))
+        except ClusterTaken:
+            if self._epoch is not None:
+                # The other cluster reads with a durable of the same name: what is in work here is its own there.
+                self._epoch.over = True
+            raise
 
     async def _see_to_subscriptions(self, broker: NatsBroker) -> bool:
         """Return whether a consumer had to be made anew, so that facts may have been missed."""

@@ -28,6 +28,7 @@ def inbox_prefix(service: str, cluster: str) -> str:
 CLAIM_BUCKET: Final = "TRELLIS_CLUSTERS"
 CLAIM_STREAM: Final = f"KV_{CLAIM_BUCKET}"
 """The stream of the bucket that says which cluster has which name on the bus."""
+CLAIM_SUBJECTS: Final = f"$KV.{CLAIM_BUCKET}.>"
 
 
 def claim_subject(cluster: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, claim_subject, consumer_name, inbox_prefix
+from trellis.bus.naming import CLAIM_STREAM, CLAIM_SUBJECTS, LAST_FACTS, claim_subject, consumer_name, inbox_prefix
 from trellis.events.subjects import (
     FACTS,
     NODE_WATCHER,
@@ -87,16 +87,16 @@ def service_user(service: str, cluster: str) -> User:
 
 
 def people_user(clusters: Sequence[str]) -> User:
-    """Return the user of the command line: reads everything, replays and removes dead letters."""
+    """Return the user of the command line: reads everything, replays and removes dead letters, frees names."""
     streams = (STREAM_EVENTS, STREAM_LATTICE, STREAM_DEAD)
     publish = [f"{_API}.INFO", f"{_API}.STREAM.NAMES", f"{_API}.STREAM.LIST"]
     publish += [f"{_API}.STREAM.INFO.{stream}" for stream in _EVERY_STREAM]
     publish += [subject for stream in (*streams, CLAIM_STREAM) for subject in _get(stream)]
     publish += [subject for stream in streams for subject in _consume(stream)]
-    publish += [f"{ROOT_EVENTS}.>", f"{ROOT_LATTICE}.>", f"{_API}.STREAM.MSG.DELETE.{STREAM_DEAD}"]
+    publish += [f"{ROOT_EVENTS}.>", f"{ROOT_LATTICE}.>", f"{_API}.STREAM.MSG.DELETE.{STREAM_DEAD}", CLAIM_SUBJECTS]
     return User(
         PEOPLE,
-        "people, by the command line: read everything, replay and remove dead letters",
+        "people, by the command line: read everything, replay and remove dead letters, free names of clusters",
         tuple(publish),
         (f"{PEOPLE_INBOX}.>", *(f"{root}.>" for root in (ROOT_EVENTS, ROOT_LATTICE, ROOT_DEAD)), "$JS.EVENT.>"),
         _no_durables(clusters),

@@ -77,7 +77,7 @@ async def test_a_newer_version_on_the_subject_of_a_known_one_is_counted_and_left
 
     async def all_acknowledged() -> bool:
         infos = await jetstream.consumers_info(STREAM_EVENTS)
-        (info,) = [info for info in infos if f"-{buses.cluster}-" in info.name]
+        (info,) = [info for info in infos if info.name.endswith(f"-{buses.cluster}")]
         return not info.num_ack_pending
 
     await eventually_async(all_acknowledged)

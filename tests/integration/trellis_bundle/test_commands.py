@@ -172,7 +172,14 @@ async def test_status_is_fine_when_everything_is(world: World, tmp_path: Path) -
     world.lease("node-watcher")
     world.lease("provisioner")
     with NatsServer(tmp_path / "nats") as own:  # of its own: other tests leave dead letters
-        bus = Bus(own.url, cluster="cli", service="node_watcher", telemetry=setup("test"), health=Health("test"))
+        bus = Bus(
+            own.url,
+            cluster="cli",
+            cluster_uid="uid",
+            service="node_watcher",
+            telemetry=setup("test"),
+            health=Health("test"),
+        )
         await bus.connect()  # makes the streams
         await bus.close()
         done = await asyncio.to_thread(world.run, "status", TRELLIS_NATS_URL=own.url)
@@ -265,7 +272,14 @@ def test_a_wrong_word_to_close_is_one_line_that_says_what_is_needed(
 
 @pytest.fixture
 async def bus(nats_server: NatsServer) -> Any:
-    bus = Bus(nats_server.url, cluster="cli", service="node_watcher", telemetry=setup("test"), health=Health("test"))
+    bus = Bus(
+        nats_server.url,
+        cluster="cli",
+        cluster_uid="uid",
+        service="node_watcher",
+        telemetry=setup("test"),
+        health=Health("test"),
+    )
     await bus.connect()
     yield bus
     await bus.close()

@@ -35,9 +35,9 @@ def kube() -> FakeKube:
 
 
 async def test_missing_namespaces_are_made_and_the_cluster_is_named_after_kube_system(kube: FakeKube) -> None:
-    name = await service(kube)._cluster(kube)
-    system = await kube.get(NAMESPACES, "kube-system")
-    assert name == system["metadata"]["uid"][:8]
+    cluster = await service(kube)._cluster(kube)
+    uid = (await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+    assert cluster == (uid[:8], uid)
     assert (await kube.get(NAMESPACES, "other"))["metadata"]["labels"]["a"] == "b"
 
 
@@ -45,7 +45,12 @@ async def test_an_account_that_may_not_see_namespaces_takes_them_to_exist(kube: 
     kube.answer_next(
         9, lambda _: status_reply(403, "Forbidden", "not for you"), when=lambda request: "/other" in request.path
     )
-    assert await service(kube, cluster="c1")._cluster(kube) == "c1"
+    assert (await service(kube, cluster="c1")._cluster(kube)).name == "c1"
+
+
+async def test_a_cluster_with_a_name_of_its_own_is_still_known_by_its_uid(kube: FakeKube) -> None:
+    cluster = await service(kube, cluster="c1")._cluster(kube)
+    assert cluster.uid == (await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
 
 
 async def test_a_refusal_is_waited_out_and_shown_as_not_ready(kube: FakeKube) -> None:
@@ -60,7 +65,7 @@ async def test_a_refusal_is_waited_out_and_shown_as_not_ready(kube: FakeKube) ->
     naming = asyncio.create_task(tested._cluster(kube))
     await refused.wait()
     async with asyncio.timeout(10):
-        assert len(await naming) == 8
+        assert len((await naming).name) == 8
 
 
 async def test_a_kubeconfig_that_cannot_be_used_is_one_settings_error(tmp_path: Path) -> None:

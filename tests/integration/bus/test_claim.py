@@ -1,0 +1,222 @@
+"""Two clusters under one name on one bus: the second is kept out, and gets in when the first is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import nats
+import orjson
+import pytest
+import structlog
+from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
+
+from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from trellis.bus.bus import Bus, BusUnavailable, Timing
+from trellis.bus.claim import Claim
+from trellis.bus.connection import HEALTH
+from trellis.bus.naming import CLAIM_STREAM, claim_subject
+from trellis.events.node import NodeOptedOut
+from trellis.events.subjects import STREAM_EVENTS
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-claim")]
+
+BRIEF = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0, claim=2.0)
+LASTING = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path_factory.mktemp("claim") / "server") as running:
+        yield running
+
+
+@pytest.fixture
+async def buses(server: NatsServer) -> AsyncIterator[Buses]:
+    made = Buses(server.url, f"c-{secrets.token_hex(4)}")
+    yield made
+    server.resume()
+    server.start()
+    await made.close()
+
+
+@pytest.fixture
+async def jetstream(server: NatsServer) -> AsyncIterator[JetStreamContext]:
+    """JetStream without a bucket, so that each test's lifetime of a claim counts."""
+    client = await nats.connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0)
+    stream = client.jetstream()
+    for info in await stream.streams_info():
+        if info.config.name == CLAIM_STREAM:
+            await stream.delete_stream(CLAIM_STREAM)
+    yield stream
+    await client.close()
+
+
+def why(buses: Buses, index: int) -> str:
+    return " ".join(buses.healths[index].readiness().reasons)
+
+
+async def entry(jetstream: JetStreamContext, cluster: str) -> tuple[str, int]:
+    """Return whose claim there is and its revision."""
+    message = await jetstream.get_last_msg(CLAIM_STREAM, claim_subject(cluster))
+    assert message.seq is not None
+    return orjson.loads(message.data or b"{}")["uid"], message.seq
+
+
+async def refused(buses: Buses, *, timing: Timing = LASTING, listener: Any = None) -> tuple[Bus, asyncio.Task[None]]:
+    """A bus of a second cluster, once it was refused."""
+    bus = buses.new(cluster_uid="uid-second", timing=timing)
+    if listener is not None:
+        bus.subscribe("nodes", [NodeOptedOut], listener)
+    connecting = asyncio.create_task(bus.connect())
+    await bus.start()
+    index = buses.made.index(bus)
+    await eventually(lambda: "uid-second" in why(buses, index))
+    return bus, connecting
+
+
+async def test_the_second_cluster_is_kept_out_says_why_and_leaves_the_first_alone(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
+    heard, overheard = Listener(), Listener()
+    first = await buses.consuming(heard, cluster_uid="uid-first", timing=LASTING)
+    with structlog.testing.capture_logs() as logs:
+        second, connecting = await refused(buses, listener=overheard)
+        reason = why(buses, 1)
+        for part in (f"{HEALTH}: ", buses.cluster, "uid-first", "uid-second", "TRELLIS_CLUSTER", "nats kv del"):
+            assert part in reason
+        before = (await jetstream.stream_info(STREAM_EVENTS)).state.last_seq
+        with pytest.raises(BusUnavailable, match="uid-first"):
+            await second.publish(opted_out("intruder"), dedup=f"{buses.cluster}/intruder")
+        assert (await jetstream.stream_info(STREAM_EVENTS)).state.last_seq == before
+        await first.publish(opted_out("own"), dedup=f"{buses.cluster}/own")
+        await eventually(lambda: heard.names == ["own"])
+    assert overheard.names == []
+    assert not connecting.done()
+    assert not second.connected.is_set()
+    assert buses.healths[0].readiness().ok
+    assert len([line for line in logs if line["log_level"] == "warning"]) == 1
+    connecting.cancel()
+
+
+async def test_the_name_is_kept_for_as_long_as_its_cluster_is_there_and_free_some_time_after(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
+    heard, lists = Listener(), list[int]()
+    first = await buses.consuming(Listener(), cluster_uid="uid-first", timing=BRIEF)
+    second, connecting = await refused(buses, timing=BRIEF, listener=heard)
+    second.on_new_stream.append(lambda: lists.append(1))
+    _, began = await entry(jetstream, buses.cluster)
+
+    async def refreshed() -> bool:
+        owner, revision = await entry(jetstream, buses.cluster)
+        assert owner == "uid-first"
+        return revision >= began + 6  # three refreshes are one lifetime
+
+    await eventually_async(refreshed)
+    assert not connecting.done()
+    await first.close()
+    await connecting
+    await eventually(lambda: lists)
+    assert (await entry(jetstream, buses.cluster))[0] == "uid-second"
+    await second.publish(opted_out("mine"), dedup=f"{buses.cluster}/mine")
+    await eventually(lambda: heard.names == ["mine"])
+
+
+@pytest.mark.usefixtures("jetstream")
+async def test_services_and_replicas_of_one_cluster_hold_the_name_together(buses: Buses) -> None:
+    listener = Listener()
+    leader = await buses.consuming(listener, timing=LASTING)
+    other = buses.new("node_watcher", timing=LASTING)
+    await other.connect()
+    await leader.close()
+    follower = await buses.consuming(listener, timing=LASTING)
+    await other.publish(opted_out("a"), dedup=f"{buses.cluster}/a")
+    await eventually(lambda: listener.names == ["a"])
+    await follower.close()
+
+
+@pytest.mark.usefixtures("jetstream")
+async def test_of_many_clusters_at_once_one_gets_the_name(buses: Buses) -> None:
+    made = [buses.new(cluster_uid=f"uid-{number}", timing=LASTING) for number in range(8)]
+    connecting = [asyncio.create_task(bus.connect()) for bus in made]
+    await eventually(lambda: sum("TRELLIS_CLUSTER" in why(buses, number) for number in range(8)) == 7)
+    assert [task.done() for task in connecting].count(True) == 1, "none of the others was let in, not even for a moment"
+    for task in connecting:
+        task.cancel()
+
+
+async def test_a_wiped_bus_is_claimed_again(buses: Buses, server: NatsServer, jetstream: JetStreamContext) -> None:
+    lists = list[int]()
+    bus = await buses.consuming(Listener(), cluster_uid="uid-first", timing=LASTING)
+    bus.on_new_stream.append(lambda: lists.append(1))
+    server.kill()
+    shutil.rmtree(server._directory / "store")
+    server.start()
+    await eventually(lambda: lists)
+    assert (await entry(jetstream, buses.cluster))[0] == "uid-first"
+
+
+async def test_a_bucket_that_was_deleted_is_made_again_while_the_bus_is_used(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
+    bus = await buses.consuming(Listener(), cluster_uid="uid-first", timing=LASTING)
+    await jetstream.delete_stream(CLAIM_STREAM)
+
+    async def claimed() -> bool:
+        try:
+            return (await entry(jetstream, buses.cluster))[0] == "uid-first"
+        except NotFoundError:
+            return False
+
+    await eventually_async(claimed)
+    assert bus.connected.is_set()
+
+
+@pytest.mark.usefixtures("jetstream")
+async def test_an_outage_while_the_name_is_claimed_is_waited_out(
+    buses: Buses, server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, tried = Claim.hold, list[int]()
+
+    async def freeze_once(claim: Claim, stream: JetStreamContext) -> None:
+        if not tried:
+            tried.append(1)
+            server.pause()
+        await hold(claim, stream)
+
+    monkeypatch.setattr(Claim, "hold", freeze_once)
+    bus = buses.new(timing=LASTING)
+    connecting = asyncio.create_task(bus.connect())
+    await eventually(lambda: tried and "not connected yet" not in why(buses, 0), seconds=60)
+    assert not bus.connected.is_set()
+    server.resume()
+    await connecting
+    await bus.publish(opted_out("a"), dedup=f"{buses.cluster}/a")
+
+
+async def test_whoever_loses_the_name_stops_and_comes_back_with_everything_listed(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
+    """As after a cut longer than the claim lasts, when another cluster took the name meanwhile."""
+    listener, lists = Listener(acknowledge=False), list[int]()
+    bus = await buses.consuming(listener, cluster_uid="uid-first", timing=LASTING)
+    bus.on_new_stream.append(lambda: lists.append(1))
+    await bus.publish(opted_out("in work"), dedup=f"{buses.cluster}/1")
+    await eventually(lambda: listener.names == ["in work"])
+    await jetstream.publish(claim_subject(buses.cluster), b'{"uid": "uid-other"}')
+    await eventually(lambda: not bus.connected.is_set())
+    assert not listener.received[0].ack.open, "the message is the other cluster's now"
+    assert "uid-other" in why(buses, 0)
+    assert (await entry(jetstream, buses.cluster))[0] == "uid-other", "what another holds is not touched"
+    # What `nats kv del` writes.
+    await jetstream.publish(claim_subject(buses.cluster), b"", headers={"KV-Operation": "DEL"})
+    await eventually(lambda: lists and bus.connected.is_set())
+    assert (await entry(jetstream, buses.cluster))[0] == "uid-first"
+    await bus.publish(opted_out("again"), dedup=f"{buses.cluster}/2")
+    await eventually(lambda: "again" in listener.names)
