@@ -17,7 +17,7 @@ from provisioner.plan import plan
 from provisioner.settings import Settings
 from provisioner.watch import on_job, on_node
 from trellis import names
-from trellis.bus.bus import Bus
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope
@@ -87,7 +87,7 @@ def compose(settings: Settings, base: Base) -> Work:
         on_refresh=known.jobs.refresh,
     )
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
-    return Work([nodes, jobs], [queue, plans], list_all, known.said.clear, background=[breaker.run])
+    return Work([nodes, jobs], [queue, plans], list_all, known.forget_said, background=[breaker.run])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +152,11 @@ class Planner:
             ):
                 await self.effects.write_ledger(outcome)
                 if outcome.ledger.halted != world.ledger.halted:
-                    await self.effects.tell_rollout(outcome, world.ledger.halted)
+                    await self.effects.show_rollout(outcome)
         # A slot that a former leader gave, and whose Job it did not live to make, is known to nobody else.
         begin = [node for node in world.nodes if node.uid in outcome.ledger.entries] if just_read else outcome.claimed
         for node in begin:
             self.nodes.add(node.name)
+        if await self.effects.tell_rollout(outcome):
+            return min(BUS_RETRY_SECONDS, outcome.wake_in or BUS_RETRY_SECONDS)
         return outcome.wake_in

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from provisioner.decide import Action, CreateJob, DeleteJob, Destroy, JudgeFailed, LookAgain, SayFact, WarnNode
@@ -19,7 +19,7 @@ from provisioner.gather import Known
 from provisioner.plan import Plan
 from provisioner.resources import make_installer_job, make_ledger
 from trellis import names
-from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusError, BusUnavailable, FactRefused
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.kube.breaker import Breaker
@@ -65,36 +65,51 @@ class Effects:
             raise
         self.known.accept(written)
 
-    async def tell_rollout(self, plan: Plan, halted_before: str | None) -> None:
-        """Say that the rollout was halted or resumed, on the bus and as an Event on the ledger."""
-        limit = self.known.settings.halt_after_failures
-        version = self.known.ledger_version or ""
-        if plan.ledger.halted:
-            fact: RolloutHalted | RolloutResumed = RolloutHalted(
-                digest=plan.ledger.halted, failing=plan.failing, limit=limit
-            )
-            message = (
-                f"{plan.failing} nodes fail (limit {limit}): no further node is begun until fewer do; "
-                "the failing ones are tried again. See their Events: kubectl get events --field-selector reason="
-                "ProvisionFailed -A"
-            )
-        else:
-            fact = RolloutResumed(digest=halted_before or "", failing=plan.failing)
-            message = f"{plan.failing} nodes fail (limit {limit}): further nodes are begun again"
-        reason = "RolloutHalted" if plan.ledger.halted else "RolloutResumed"
+    async def show_rollout(self, plan: Plan) -> None:
+        """Show that the rollout was halted or resumed: in the log, and as an Event on the ledger."""
+        limit, halted = self.known.settings.halt_after_failures, plan.ledger.halted
+        reason = "RolloutHalted" if halted else "RolloutResumed"
+        message = (
+            f"{plan.failing} nodes fail (limit {limit}): no further node is begun until fewer do; the failing ones are "
+            "tried again. See their Events: kubectl get events --field-selector reason=ProvisionFailed -A"
+            if halted
+            else f"{plan.failing} nodes fail (limit {limit}): further nodes are begun again"
+        )
         _log.warning("rollout changed", reason=reason, failing=plan.failing, limit=limit)
         namespace = self.known.settings.namespace
         await self.recorder.record(
             regarding=ObjectRef("v1", "ConfigMap", names.LEDGER, self.known.ledger_uid, namespace),
-            type="Warning" if plan.ledger.halted else "Normal",
+            type="Warning" if halted else "Normal",
             reason=reason,
             message=message,
         )
-        try:
-            await self.bus.publish(fact, dedup=f"{names.LEDGER}.{version}.{fact.fact}")
-        except BusError as error:
-            # The ledger and its Event say it too; planning must not wait for the bus.
-            _log.warning("the rollout's change was not said on the bus", reason=reason, error=str(error))
+
+    async def tell_rollout(self, plan: Plan) -> bool:
+        """Say on the bus that the rollout is halted, or is no more, unless the ledger has the mark that it was said.
+
+        Returns:
+            Whether it is still to be said: the bus is away, and planning does not wait for it.
+        """
+        ledger = plan.ledger
+        told = None if self.known.forgotten else ledger.told
+        if ledger.halted != told:
+            limit = self.known.settings.halt_after_failures
+            fact: RolloutHalted | RolloutResumed = (
+                RolloutHalted(digest=ledger.halted, failing=plan.failing, limit=limit)
+                if ledger.halted
+                else RolloutResumed(digest=told or "", failing=plan.failing)
+            )
+            try:
+                await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self.known.ledger_version}.{fact.fact}")
+            except BusUnavailable:
+                return True  # the bus itself warns of its outage, once
+            except FactRefused as error:
+                # Saying it again is of no use; the ledger and its Event say it too.
+                _log.error("the rollout's change was not said on the bus", fact=fact.fact, error=str(error))
+        self.known.forgotten = False
+        if ledger.halted != ledger.told:
+            await self.write_ledger(replace(plan, ledger=replace(ledger, told=ledger.halted)))
+        return False
 
     async def apply(self, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order; returns the seconds until it is worth looking again.

@@ -47,6 +47,8 @@ class Known:
     ledger: Ledger | None = None
     ledger_uid: str = ""
     ledger_version: str | None = None
+    forgotten: bool = False
+    """Whether the stream that heard of a halt is gone."""
 
     def __post_init__(self) -> None:
         self.installer = self.settings.installer()
@@ -101,6 +103,11 @@ class Known:
             inspect_after=self.settings.inspect_after,
             now=now,
         )
+
+    def forget_said(self) -> None:
+        """Let every fact that holds be said again: the stream that heard them is gone."""
+        self.said.clear()
+        self.forgotten = True
 
     def names(self) -> set[str]:
         """Return every node name of our concern."""

@@ -31,10 +31,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The nodes in work by Node uid, and the digest whose rollout is halted, if one is."""
+    """The nodes in work by Node uid, the digest whose rollout is halted, and the one of whose halt the bus was told."""
 
     entries: Mapping[str, Entry]
     halted: str | None = None
+    told: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def plan(world: World) -> Plan:
     for node in claimed:
         entries[node.uid] = Entry(world.digest, next_attempt(node, world.digest), int(world.now))
     return Plan(
-        Ledger(entries, world.digest if halted else None),
+        Ledger(entries, world.digest if halted else None, world.ledger.told),
         claimed=tuple(claimed),
         released=released,
         failing=failing,

@@ -112,11 +112,12 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
 
     With the resourceVersion of what was read, writing it is a compare-and-swap.
     """
+    marks = {names.ANNOTATION_HALTED: ledger.halted, names.ANNOTATION_HALT_TOLD: ledger.told}
     metadata: Manifest = {
         "name": names.LEDGER,
         "namespace": namespace,
         "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
-        "annotations": {names.ANNOTATION_HALTED: ledger.halted} if ledger.halted else {},
+        "annotations": {key: value for key, value in marks.items() if value},
     }
     if resource_version:
         metadata["resourceVersion"] = resource_version
@@ -137,4 +138,4 @@ def read_ledger(manifest: Manifest) -> Ledger:
         if digest and attempt.isdigit() and since.isdigit():
             entries[uid] = Entry(digest, int(attempt), int(since))
     annotations = manifest["metadata"].get("annotations") or {}
-    return Ledger(entries, annotations.get(names.ANNOTATION_HALTED))
+    return Ledger(entries, annotations.get(names.ANNOTATION_HALTED), annotations.get(names.ANNOTATION_HALT_TOLD))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -26,7 +28,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, JOBS, NAMESPACES, PODS
 from trellis.provisioning import JobState, JobView, view_job
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
+from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 
 NS = "trellis-installers"
 
@@ -37,10 +39,12 @@ class SilentBus:
     def __init__(self) -> None:
         self.connected = asyncio.Event()
         self.trouble: type[BusError] | None = BusUnavailable
+        self.heard: list[str] = []
 
     async def publish(self, fact: FactData, *, dedup: str) -> None:
         if self.trouble is not None:
             raise self.trouble(f"{type(fact).__name__} {dedup}")
+        self.heard.append(f"{fact.noun}.{fact.fact}")
 
 
 @pytest.fixture
@@ -187,3 +191,78 @@ async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(
     assert nodes.added == ["node-1"]
     await planner.run(PLAN, None)
     assert nodes.added == ["node-1"]  # it is enough to say so once per reading
+
+
+class Rollout:
+    """Nodes that fail or not, and the leaders that plan, one after the other."""
+
+    def __init__(self, kube: FakeKube, effects: Effects) -> None:
+        self.kube, self.effects = kube, effects
+        self.bus = cast("SilentBus", effects.bus)
+        self.bus.trouble = None
+
+    async def plan(self, *, failing: int, new_leader: bool = False) -> float | None:
+        known = self.effects.known
+        if new_leader:
+            known = Known(self.kube, known.bus, known.settings, {})
+            self.effects = replace(self.effects, known=known)
+        nodes = [opted_in(a_node(f"node-{n}")) for n in range(5)]
+        known.nodes = {
+            node.name: failed(node, known.digest, at=int(time.time())) if n < failing else proved(node, known.digest)
+            for n, node in enumerate(nodes)
+        }
+        return await Planner(known, self.effects, self.effects.telemetry, cast("KeyedQueue[str]", Keys())).run(
+            PLAN, None
+        )
+
+
+@pytest.fixture
+def rollout(kube: FakeKube, effects: Effects) -> Rollout:
+    return Rollout(kube, effects)
+
+
+async def test_a_halt_is_said_once_and_so_is_its_end(rollout: Rollout) -> None:
+    for new_leader in (False, False, True):
+        await rollout.plan(failing=5, new_leader=new_leader)
+    assert rollout.bus.heard == ["rollout.halted"]
+    for new_leader in (False, True):
+        await rollout.plan(failing=0, new_leader=new_leader)
+    assert rollout.bus.heard == ["rollout.halted", "rollout.resumed"]
+
+
+async def test_a_halt_that_could_not_be_said_is_said_later_also_by_another_leader(rollout: Rollout) -> None:
+    rollout.bus.trouble = BusUnavailable
+    again = await rollout.plan(failing=5)
+    assert again is not None
+    assert 0 < again <= BUS_RETRY_SECONDS
+    rollout.bus.trouble = None
+    await rollout.plan(failing=5, new_leader=True)
+    assert rollout.bus.heard == ["rollout.halted"]
+
+
+async def test_a_leader_that_died_between_the_ledger_and_the_fact_leaves_it_to_the_next(rollout: Rollout) -> None:
+    async def dies(*_: object, **__: object) -> None:
+        raise asyncio.CancelledError
+
+    say, rollout.bus.publish = rollout.bus.publish, dies  # type: ignore[method-assign]
+    with pytest.raises(asyncio.CancelledError):
+        await rollout.plan(failing=5)
+    rollout.bus.publish = say  # type: ignore[method-assign]
+    await rollout.plan(failing=5, new_leader=True)
+    assert rollout.bus.heard == ["rollout.halted"]
+
+
+async def test_a_stream_that_is_new_hears_of_the_halt_again(rollout: Rollout) -> None:
+    await rollout.plan(failing=5)
+    rollout.effects.known.forget_said()
+    await rollout.plan(failing=5)
+    await rollout.plan(failing=5)
+    assert rollout.bus.heard == ["rollout.halted"] * 2
+
+
+async def test_a_halt_the_bus_refuses_is_no_reason_to_ask_for_ever(rollout: Rollout) -> None:
+    rollout.bus.trouble = FactRefused
+    await rollout.plan(failing=5)
+    rollout.bus.trouble = None
+    await rollout.plan(failing=5)
+    assert rollout.bus.heard == []

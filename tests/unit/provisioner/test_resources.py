@@ -46,7 +46,9 @@ def test_the_job_of_a_node_with_the_longest_name(golden: Golden) -> None:
 
 
 def test_the_ledger(golden: Golden) -> None:
-    ledger = Ledger({"uid-b": Entry(DIGEST, 2, 1700000000), "uid-a": Entry(DIGEST, 1, 1700000001)}, halted=DIGEST)
+    ledger = Ledger(
+        {"uid-b": Entry(DIGEST, 2, 1700000000), "uid-a": Entry(DIGEST, 1, 1700000001)}, halted=DIGEST, told=DIGEST
+    )
     golden.check("provisioner/ledger", make_ledger("trellis-system", ledger, "42"))
 
 
@@ -73,9 +75,12 @@ def test_two_nodes_never_share_a_job_name(name: str, other: str, uids: list[str]
         max_size=20,
     ),
     halted=st.sampled_from([None, DIGEST]),
+    told=st.sampled_from([None, DIGEST]),
 )
-def test_a_ledger_is_read_back_as_it_was_written(entries: dict[str, Entry], halted: str | None) -> None:
-    ledger = Ledger(entries, halted)
+def test_a_ledger_is_read_back_as_it_was_written(
+    entries: dict[str, Entry], halted: str | None, told: str | None
+) -> None:
+    ledger = Ledger(entries, halted, told)
     assert read_ledger(make_ledger("ns", ledger, None)) == ledger
 
 
