@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trellis import heap
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
@@ -106,6 +107,7 @@ async def writer(kube: Kube) -> None:
 async def main(role: str, kubeconfig: str) -> None:
     kube = await Kube.connect(Access(Path(kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
     await kube.probe()
+    heap.freeze()  # as the services do
     answer(ready=True)
     await {"watch": watch, "write": writer}[role](kube)
     await kube.close()

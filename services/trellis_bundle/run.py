@@ -15,6 +15,7 @@ import node_watcher.app
 import node_watcher.settings
 import provisioner.app
 import provisioner.settings
+from trellis import heap
 from trellis.runtime import LedService, run_services
 from trellis.settings import ServiceSettings, SettingsError, load, unknown_variables
 from trellis.telemetry import get_logger, setup_logging
@@ -72,4 +73,5 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
     for line in unknown_variables([runnable.settings for runnable in SERVICES.values()]):
         _log.warning(line)
     apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]
+    heap.freeze()
     asyncio.run(run_services(apps, health_port=loaded[0].health_port))

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
 
-from trellis import names
+from trellis import heap, names
 from trellis.bus.bus import Bus, Timing
 from trellis.bus.queue import KeyedQueue
 from trellis.health import Health, HealthServer
@@ -260,7 +260,9 @@ def run_alone(settings_of: type[S], create_app: Callable[[S], LedService]) -> No
     """Be the ``main`` of one service: read the settings, set up logging, run until SIGTERM."""
     settings = load(settings_of)
     setup_logging(log_format=settings.log_format, level=settings.log_level)
-    asyncio.run(run_services([create_app(settings)], health_port=settings.health_port))
+    service = create_app(settings)
+    heap.freeze()
+    asyncio.run(run_services([service], health_port=settings.health_port))
 
 
 async def run_services(services: Sequence[LedService], *, health_port: int) -> None:

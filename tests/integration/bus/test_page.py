@@ -204,11 +204,13 @@ async def test_the_nats_command_line_hears_the_same(
     add, following = blocks(BUS_PAGE)["sh", "nats-past"].splitlines()
     async with running(shlex.split(add), environment) as added:
         assert await added.process.wait() == 0, added.lines
-    printed: list[str] = []
-    while not any(before in line for line in printed):
-        async with running(shlex.split(following), environment) as read:
-            assert await read.process.wait() == 0, read.lines
-        printed += read.lines
+
+    async def read() -> bool:
+        async with running(shlex.split(following), environment) as reading:
+            await reading.process.wait()  # with an error if there were fewer facts than asked for
+        return any(before in line for line in reading.lines)
+
+    await eventually_async(read, seconds=60)
     await jetstream.delete_consumer(STREAM_EVENTS, "my-cli")
 
 
