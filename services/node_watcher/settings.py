@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
+from trellis.events.subjects import NODE_WATCHER
 from trellis.settings import DnsLabel, ServiceSettings
 
 
 class Settings(ServiceSettings):
     """Settings of node_watcher."""
+
+    service: ClassVar[str] = NODE_WATCHER
 
     auto_provision: bool = Field(default=False, description="provision every Linux node, annotated or not")
     installer_namespace: DnsLabel = Field(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from provisioner.plan import Limits
 from provisioner.resources import Installer
 from trellis.counts import CountOrPercent
+from trellis.events.subjects import PROVISIONER
 from trellis.settings import DnsLabel, Seconds, ServiceSettings
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
@@ -17,6 +18,8 @@ PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 
 class Settings(ServiceSettings):
     """Settings of provisioner."""
+
+    service: ClassVar[str] = PROVISIONER
 
     auto_provision: bool = Field(default=False, description="provision every Linux node, annotated or not")
     installer_namespace: DnsLabel = Field(

@@ -15,10 +15,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from trellis.credentials import Credentials, CredentialsError, Kind
@@ -83,22 +92,6 @@ def _home(value: Path) -> Path:
     return value.expanduser()
 
 
-def _nkey_file(value: Path) -> Path:
-    return _usable(Credentials(_home(value), Kind.NKEY))
-
-
-def _credentials_file(value: Path) -> Path:
-    return _usable(Credentials(_home(value), Kind.CREDENTIALS))
-
-
-def _usable(credentials: Credentials) -> Path:
-    try:
-        credentials.read()
-    except CredentialsError as error:
-        raise ValueError(str(error)) from None
-    return credentials.path
-
-
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -129,6 +122,9 @@ class ServiceSettings(BaseSettings):
         populate_by_name=True,
     )
 
+    service: ClassVar[str] = "people"
+    """Whose settings they are; those of the command line's own tools are people's."""
+
     kubeconfig: Annotated[Path, AfterValidator(_home)] | None = Field(
         default=None,
         validation_alias=AliasChoices("TRELLIS_KUBECONFIG", "KUBECONFIG"),
@@ -138,11 +134,12 @@ class ServiceSettings(BaseSettings):
     nats_url: Annotated[str, AfterValidator(_nats_url)] = Field(
         default="nats://127.0.0.1:4222", description="the bus; several servers separated by commas"
     )
-    nats_nkey_file: Annotated[Path, AfterValidator(_nkey_file)] | None = Field(
-        default=None, description="file with the seed of this service's NATS user; read again at each connect"
+    nats_nkey_file: Annotated[Path, AfterValidator(_home)] | None = Field(
+        default=None,
+        description="file with the seed of this service's NATS user, read at each connect; {service} in it is its name",
     )
-    nats_credentials_file: Annotated[Path, AfterValidator(_credentials_file)] | None = Field(
-        default=None, description="NATS credentials file, in place of a seed; read again at each connect"
+    nats_credentials_file: Annotated[Path, AfterValidator(_home)] | None = Field(
+        default=None, description="NATS credentials file, in place of a seed"
     )
     cluster: DnsLabel | None = Field(
         default=None, description="the cluster's name on the bus; 8 characters of kube-system's uid if unset"
@@ -176,6 +173,19 @@ class ServiceSettings(BaseSettings):
         if self.nats_credentials_file is not None:
             return Credentials(self.nats_credentials_file, Kind.CREDENTIALS)
         return None
+
+    @field_validator("nats_nkey_file", "nats_credentials_file")
+    @classmethod
+    def _usable(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        """Take the file of this service, if it is one that can be used."""
+        if value is None:
+            return None
+        path = Path(str(value).replace("{service}", cls.service))
+        try:
+            Credentials(path, Kind.NKEY if info.field_name == "nats_nkey_file" else Kind.CREDENTIALS).read()
+        except CredentialsError as error:
+            raise ValueError(str(error) if path == value else f"{error}, for {path}") from None
+        return path
 
     @model_validator(mode="after")
     def _one_identity(self) -> Self:

@@ -7,6 +7,7 @@ Invariant: no key and no password is in ``accounts.conf``; a user without a key 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -24,6 +25,7 @@ _OTHER_BYTES: Final = 16 * _MIB
 _STREAMS: Final = len(DEFAULT_LIMITS) + 1
 _CONSUMERS: Final = 1000
 _NO_KEY: Final = "U" + "X" * 55
+_LINE: Final = re.compile(r'^(NKEY_[A-Z0-9_]+): "(U[A-Z2-7]{55})"', re.MULTILINE)
 
 
 def accounts(clusters: Sequence[str], replicas: int = 1) -> str:
@@ -56,23 +58,23 @@ def keys(clusters: Sequence[str], public: Mapping[str, str]) -> str:
     """Return ``keys.conf``: a line a user; ``public`` are the keys by the user's name."""
     head = f"""\
 # Public keys of the NATS users in {ACCOUNTS_FILE}: none of them is a secret.
-# `trellis bus users DIRECTORY` makes keys and this file; so does, for one user, `nk -gen user -pubout`, whose first
-# line is the seed for that service's TRELLIS_NATS_NKEY_FILE and whose second stands here.
+# `trellis bus users DIRECTORY --cluster NAME` makes keys and this file. `nk -gen user -pubout` makes a key too: its
+# first line is the seed, for TRELLIS_NATS_NKEY_FILE, its second the public key, which stands here.
 """
-    lines = [f'{variable(user)}: "{public.get(user.name, _NO_KEY)}"  # {user.about}\n' for user in users(clusters)]
+    lines = [f'{user.variable}: "{public.get(user.name, _NO_KEY)}"  # {user.about}\n' for user in users(clusters)]
     return head + "".join(lines)
 
 
-def variable(user: User) -> str:
-    """Return the name under which a user's key stands in ``keys.conf``."""
-    return "NKEY_" + user.name.upper().replace(".", "_").replace("-", "_")
+def public_keys(text: str) -> dict[str, str]:
+    """Return the public keys that stand in a ``keys.conf``, by variable; placeholders of the template are none."""
+    return {name: key for name, key in _LINE.findall(text) if key != _NO_KEY}
 
 
 def _user(user: User) -> str:
     publish = f"allow: {_list(user.publish)}" + (f"\n            deny: {_list(user.deny)}" if user.deny else "")
     return f"""\
       {{ # {user.about}
-        nkey: ${variable(user)}
+        nkey: ${user.variable}
         permissions {{
           publish {{
             {publish}

@@ -56,6 +56,11 @@ class User:
     subscribe: tuple[str, ...]
     deny: tuple[str, ...] = ()
 
+    @property
+    def variable(self) -> str:
+        """The name under which the user's public key stands in the server's configuration."""
+        return "NKEY_" + self.name.upper().replace(".", "_").replace("-", "_")
+
 
 def users(clusters: Sequence[str]) -> list[User]:
     """Return every user of a bus that these clusters share."""

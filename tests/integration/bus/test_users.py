@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import nats.errors
+import orjson
 import pytest
 import structlog
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
+from nats.js.errors import APIError, NotFoundError
 
 from support.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
 from support.nats_users import NatsUsers
 from trellis.bus.bus import Bus, FactRefused, Timing
 from trellis.bus.connection import HEALTH
-from trellis.bus.naming import LAST_FACTS, consumer_name, inbox_prefix
+from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
 from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
 from trellis.bus.user_client import PermissionDenied, UserClient
 from trellis.events.node import NodeOptedOut
@@ -186,6 +189,20 @@ async def test_streams_are_not_deleted_purged_or_changed_by_anybody(world: World
     assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])]
 
 
+async def test_a_header_that_would_roll_a_stream_up_is_refused(world: World) -> None:
+    watcher = world.bus(NODE_WATCHER)
+    await watcher.connect()
+    node = await said(watcher)
+    client = await world.client(*stranger_and_inbox())
+    for extent in ("all", "sub"):
+        with pytest.raises(APIError, match="rollup"):
+            await client.jetstream().publish(
+                fact_subject("c1", opted_out(key())), b"x", headers={"Nats-Rollup": extent}
+            )
+    assert node in [fact.name async for fact in watcher.last_facts([NodeOptedOut])]
+    await client.close()
+
+
 async def test_making_a_stream_that_is_there_changes_nothing(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
@@ -195,6 +212,48 @@ async def test_making_a_stream_that_is_there_changes_nothing(world: World) -> No
         await client.jetstream().add_stream(name=STREAM_EVENTS, subjects=["trellis.evt.>"], max_msgs=1, max_bytes=1024)
     assert (await client.jetstream().stream_info(STREAM_EVENTS)).config == before
     await client.close()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        f"$JS.API.STREAM.PURGE.{STREAM_DEAD}",
+        f"$JS.API.STREAM.DELETE.{STREAM_DEAD}",
+        f"$JS.API.STREAM.DELETE.{STREAM_EVENTS}",
+        "trellis.dead.c1.provisioner.node.x",
+        "trellis.evt.c1.provision.succeeded.x",
+        "$KV.TRELLIS_CLUSTERS.c2",
+    ],
+)
+async def test_a_consumer_that_pushes_elsewhere_gets_round_no_permission(world: World, target: str) -> None:
+    """NATS checks no permission on the subject a consumer pushes to; a second one shows that the first had its time."""
+    client, people = await world.client(*stranger_and_inbox()), await world.client(PEOPLE, PEOPLE_INBOX)
+    outside, watcher, node = await world.client(OUTSIDE, "_INBOX"), world.bus(NODE_WATCHER), key()
+    await watcher.connect()
+    await client.jetstream().publish(fact_subject("c1", opted_out(node)), b"")  # empty, as the API wants it
+    before = await contents(people.jetstream())
+    control = await outside.subscribe(f"_INBOX.{node}")
+    mine = consumer_name(NODE_WATCHER, LAST_FACTS, "c1")
+    await push(client, mine, target)
+    await push(outside, f"control-{node}", f"_INBOX.{node}")
+    await control.next_msg(timeout=20)
+    with contextlib.suppress(NotFoundError):  # some targets are refused when the consumer is made
+        await client.jetstream().delete_consumer(STREAM_EVENTS, mine)
+    assert await contents(people.jetstream()) == before
+    for each in (client, people, outside):
+        await each.close()
+
+
+async def push(client: UserClient, name: str, target: str) -> None:
+    config = {"name": name, "deliver_subject": target, "ack_policy": "none", "filter_subjects": ["trellis.evt.c1.>"]}
+    request = orjson.dumps({"stream_name": STREAM_EVENTS, "config": config})
+    await client.request(f"$JS.API.CONSUMER.CREATE.{STREAM_EVENTS}.{name}", request, timeout=20)
+
+
+async def contents(jetstream: JetStreamContext) -> list[tuple[str | None, object]]:
+    streams = (STREAM_EVENTS, STREAM_DEAD, CLAIM_STREAM)
+    infos = [await jetstream.stream_info(name, subjects_filter=">") for name in streams]
+    return [(info.config.name, info.state.subjects) for info in infos]
 
 
 @pytest.mark.parametrize("user", ["node_watcher.c1", "provisioner.c2", PEOPLE, OUTSIDE])

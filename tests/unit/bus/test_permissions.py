@@ -12,7 +12,7 @@ import node_watcher.app
 import node_watcher.settings
 import provisioner.app
 import provisioner.settings
-from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys, variable
+from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
 from trellis.bus.bus import Bus
 from trellis.bus.generate import differences, main
 from trellis.bus.permissions import PEOPLE, SUBSCRIPTIONS, service_user, users
@@ -127,7 +127,7 @@ def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pyt
 
 
 def test_every_user_has_a_key_of_its_own_in_the_template() -> None:
-    names = [variable(user) for user in users(CLUSTERS)]
+    names = [user.variable for user in users(CLUSTERS)]
     assert len(set(names)) == len(names)
     template, configuration = keys(CLUSTERS, {}), accounts(CLUSTERS)
     assert all(template.count(f"{name}: ") == 1 and configuration.count(f"nkey: ${name}\n") == 1 for name in names)

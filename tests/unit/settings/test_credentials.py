@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from node_watcher.settings import Settings as WatcherSettings
+from provisioner.settings import Settings as ProvisionerSettings
 from trellis.credentials import Credentials, CredentialsError, Kind, new_seed
 from trellis.settings import ServiceSettings, SettingsError, load
 
@@ -52,6 +54,18 @@ def test_a_credentials_file_is_an_identity(path: Path, monkeypatch: pytest.Monke
     credentials = load(ServiceSettings).nats_credentials
     assert credentials is not None
     assert credentials.read().jwt == "eyJ0eXAiOiJKV1QifQ.eyJzdWIiOiJVIn0.c2ln"
+
+
+def test_services_in_one_process_have_a_file_each(tmp_path: Path) -> None:
+    for service in ("node_watcher", "provisioner", "people"):
+        (tmp_path / f"{service}.c1.nk").write_text(new_seed())
+    pattern = tmp_path / "{service}.c1.nk"
+    for settings in (WatcherSettings, ProvisionerSettings, ServiceSettings):
+        credentials = load(settings, nats_nkey_file=pattern).nats_credentials
+        assert credentials is not None
+        assert credentials.path == tmp_path / f"{settings.service}.c1.nk"
+    (tmp_path / "people.c1.nk").unlink()
+    assert line(nats_nkey_file=pattern).endswith(f"no such file or directory, for {tmp_path / 'people.c1.nk'}")
 
 
 def test_without_a_file_it_is_nobody() -> None:
