@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import shlex
 import shutil
 import sys
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -21,94 +17,33 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from support.buses import Buses, eventually, eventually_async, opted_out
-from support.pages import BUS_PAGE, DOCUMENTED_URL, blocks, table
+from support.nats_users import NatsUsers
+from support.page_programs import Programs, Running, running
+from support.pages import BUS_PAGE, blocks, table
 from trellis.bus.bus import Bus
+from trellis.bus.permissions import OUTSIDE
 from trellis.events.node import NodeReady
 from trellis.events.provision import ProvisionRemoved
 from trellis.events.rollout import RolloutResumed
-from trellis.events.subjects import STREAM_EVENTS, fact_subject
-from trellis.localcluster.gotoolchain import Go, go_program
-from trellis.localcluster.progress import Quiet
+from trellis.events.subjects import NODE_WATCHER, STREAM_EVENTS, fact_subject
+from trellis.localcluster.nats import NatsServer
 
 # Without Go on the machine its wheel is installed first, and the program's modules are compiled.
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
 
-GO_MODULE = Path(__file__).parents[2] / "data" / "bus_page"
 DURABLES = {"python": "my-python", "go": "my-go"}
 Program = Callable[[str, str], list[str]]
 
 
-@dataclass
-class Running:
-    """A program of the page: what it has printed so far, and how it ended."""
-
-    process: asyncio.subprocess.Process
-    lines: list[str] = field(default_factory=list)
-
-    def told(self, text: str) -> bool:
-        assert self.process.returncode is None, f"ended by itself with {self.process.returncode}: {self.lines}"
-        return any(text in line for line in self.lines)
-
-
-@asynccontextmanager
-async def running(command: list[str], environment: Mapping[str, str] | None = None) -> AsyncIterator[Running]:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env={**os.environ, **(environment or {})},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        limit=2**22,
-    )
-    assert process.stdout is not None
-    started, stdout = Running(process), process.stdout
-
-    async def read() -> None:
-        async for line in stdout:
-            started.lines.append(line.decode())
-
-    reading = asyncio.create_task(read())
-    try:
-        yield started
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        await reading
-
-
 @pytest.fixture(scope="module")
-def go_programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Compiles the page's Go programs, with modules whose versions and hashes are committed."""
-    built: list[Path] = []
-
-    def program(url: str) -> Path:
-        if not built:
-            module = tmp_path_factory.mktemp("go")
-            for name in ("go.mod", "go.sum"):
-                shutil.copy(GO_MODULE / name, module)
-            for name in ("live", "past"):
-                (module / name).mkdir()
-                (module / name / "main.go").write_text(blocks(BUS_PAGE)["go", name].replace(DOCUMENTED_URL, url))
-            go = Go(go_program(Quiet()), module, module / "log", threading.Event())
-            go.run(["build", "-mod=readonly", "-o", f"{module / 'out'}{os.sep}", "./..."])
-            built.append(module / "out")
-        return built[0]
-
-    return program
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
+    return Programs(tmp_path_factory.mktemp("programs"))
 
 
 @pytest.fixture
-def program(buses: Buses, tmp_path: Path, go_programs: Callable[[str], Path]) -> Program:
+def program(buses: Buses, programs: Programs) -> Program:
     """The command that runs a program of the page against this test's server."""
-
-    def command(language: str, name: str) -> list[str]:
-        if language == "go":
-            return [str(go_programs(buses.url) / name)]
-        script = tmp_path / f"{name}.py"
-        script.write_text(blocks(BUS_PAGE)[language, name].replace(DOCUMENTED_URL, buses.url))
-        return [sys.executable, str(script)]
-
-    return command
+    return lambda language, name: programs.command(language, name, buses.url)
 
 
 @pytest.fixture
@@ -212,6 +147,35 @@ async def test_the_nats_command_line_hears_the_same(
 
     await eventually_async(read, seconds=60)
     await jetstream.delete_consumer(STREAM_EVENTS, "my-cli")
+
+
+@pytest.mark.parametrize("language", ["python", "go"])
+async def test_the_user_for_readers_from_outside_may_do_all_that(
+    programs: Programs, tmp_path: Path, language: str
+) -> None:
+    users = NatsUsers(tmp_path, ("c1",))
+    with NatsServer(tmp_path / "server", config=users.config) as server:
+        place = Buses(server.url, "c1")
+        bus = place.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.c1"))
+        await bus.connect()
+        fact = opted_out("before")
+        await bus.publish(fact, dedup="before")
+        commands = [
+            programs.command(language, name, server.url, users.credentials(OUTSIDE).path) for name in ("live", "past")
+        ]
+        numbers = itertools.count()
+
+        async def say() -> str:
+            fact = opted_out(f"node-{next(numbers)}")
+            await bus.publish(fact, dedup=fact.name)
+            return fact_subject("c1", fact)
+
+        try:
+            async with running(commands[0]) as live, running(commands[1]) as past:
+                await heard_live(live, say, "c1")
+                await eventually(lambda: past.told(fact_subject("c1", fact)), seconds=60)
+        finally:
+            await place.close()
 
 
 def noting(prefix: str, subjects: list[str]) -> Callable[[Msg], Awaitable[None]]:
