@@ -23,6 +23,7 @@ import node_watcher.settings
 import provisioner.app
 import provisioner.settings
 from trellis import names
+from trellis.bus.permissions import SUBSCRIPTIONS, durables
 from trellis.bus.tail import TailedEvent, tail
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.localcluster import ClusterInfo
@@ -108,6 +109,12 @@ class Fleet:
         _, found = self.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{name}")
         return {event["reason"]: event["message"] for event in found.get("items", [])}
 
+    def cluster_uid(self) -> str:
+        """Return the uid of kube-system, by which the bus knows the cluster."""
+        status, namespace = self.api.call("GET", "/api/v1/namespaces/kube-system")
+        assert status == http.HTTPStatus.OK, namespace
+        return str(namespace["metadata"]["uid"])
+
     # --- Jobs and ledger ---
 
     def jobs(self) -> list[Manifest]:
@@ -186,12 +193,12 @@ class Fleet:
     async def both_listen(self) -> None:
         """Wait until both services consume: facts said before a consumer exists are found by its list, not heard."""
         client = await nats.connect(self.info.nats_url)
-        wanted = {f"node_watcher-provision-{self.id}", f"provisioner-nodes-{self.id}"}
+        wanted = {name for service in SUBSCRIPTIONS for name in durables(service, self.id)}
         async with asyncio.timeout(30):
             while wanted:
                 with contextlib.suppress(nats.js.errors.NotFoundError):
                     consumers = await client.jetstream().consumers_info(STREAM_EVENTS)
-                    wanted -= {name.rpartition("-")[0] for name in (found.name for found in consumers)}
+                    wanted -= {found.name for found in consumers}
                 await asyncio.sleep(0.1)
         await client.close()
 

@@ -1,0 +1,108 @@
+"""`trellis run` on a bus that lets in only who it knows, and under a name that another cluster has."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from support.buses import eventually_async
+from support.fleet import Fleet
+from support.nats_users import NatsUsers
+from support.service_process import ask, free_port, lines, running, until_status
+from trellis.bus.claim import Claim
+from trellis.bus.naming import CLAIM_STREAM, claim_subject
+from trellis.bus.permissions import PEOPLE, PEOPLE_INBOX
+from trellis.bus.streams import ensure_streams
+from trellis.bus.user_client import UserClient
+from trellis.events.subjects import STREAM_EVENTS
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
+
+
+@pytest.fixture
+def users(fleet: Fleet, tmp_path: Path) -> NatsUsers:
+    return NatsUsers(tmp_path, [fleet.id])
+
+
+@pytest.fixture
+def guarded(users: NatsUsers, tmp_path: Path) -> Iterator[NatsServer]:
+    """A server that lets in the users of this test's cluster only."""
+    with NatsServer(tmp_path / "guarded", config=users.config) as server:
+        yield server
+
+
+def trellis(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "trellis_bundle", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+async def test_services_of_one_process_are_let_in_each_by_its_own_key(
+    fleet: Fleet, users: NatsUsers, guarded: NatsServer, tmp_path: Path
+) -> None:
+    log, port = tmp_path / "log", free_port()
+    pattern = tmp_path / f"{{service}}.{fleet.id}.nk"
+    [name] = fleet.add("node")
+    async with running(
+        log, **fleet.environment(nats_url=guarded.url, nats_nkey_file=pattern, health_port=port)
+    ) as process:
+        await fleet.all_provisioned([name])
+        await until_status(port, "/readyz", 200)
+        assert process.returncode is None
+    assert not [line for line in lines(log) if "NATS" in line["event"] or line["level"] == "error"]
+    people = UserClient(users.credentials(PEOPLE))
+    await people.connect(guarded.url, inbox_prefix=PEOPLE_INBOX)
+    assert len(await said(people.jetstream(), fleet.id)) >= 4
+    await people.close()
+
+
+def test_a_key_file_that_cannot_be_used_is_one_line_and_the_end(fleet: Fleet, tmp_path: Path) -> None:
+    path = tmp_path / "nobody.nk"
+    ended = trellis("run", "provisioner", **fleet.environment(nats_nkey_file=path))
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        f"TRELLIS_NATS_NKEY_FILE: has '{path}', needs a file with a NATS user seed (SU…): no such file or directory\n"
+    )
+
+
+async def test_under_a_taken_name_nodes_are_provisioned_nothing_is_said_and_readiness_says_why(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    log, port = tmp_path / "log", free_port()
+    client = await nats.connect(fleet.info.nats_url)
+    jetstream = client.jetstream()
+    await ensure_streams(jetstream)
+    await Claim(fleet.id, "uid-of-another", "provisioner").hold(jetstream)
+    [name] = fleet.add("node")
+    async with running(log, **fleet.environment(health_port=port)):
+        await fleet.all_provisioned([name], seconds=40)
+        _, body = await ask(port, "/readyz")
+        for part in (fleet.id, "uid-of-another", fleet.cluster_uid(), "TRELLIS_CLUSTER"):
+            assert part in body
+        assert (await ask(port, "/livez"))[0] == 200
+        assert await said(jetstream, fleet.id) == {}
+        await jetstream.publish(claim_subject(fleet.id), b"", headers={"KV-Operation": "DEL"})
+        await until_status(port, "/readyz", 200)
+        await eventually_async(lambda: said(jetstream, fleet.id))
+    entry = await jetstream.get_last_msg(CLAIM_STREAM, claim_subject(fleet.id))
+    assert json.loads(entry.data or b"")["uid"] == fleet.cluster_uid()
+    await client.close()
+
+
+async def said(jetstream: Any, cluster: str) -> dict[str, int]:
+    info = await jetstream.stream_info(STREAM_EVENTS, subjects_filter=f"trellis.evt.{cluster}.>")
+    return info.state.subjects or {}
