@@ -22,6 +22,7 @@ from trellis.bus.claim import Claim
 from trellis.bus.connection import Address, Availability, Connection, client_of, describe
 from trellis.bus.dead import Letter
 from trellis.bus.errors import BusError, BusUnavailable, FactRefused, StreamError
+from trellis.bus.hearing import Listeners
 from trellis.bus.history import last_facts
 from trellis.bus.keeper import Keeper, Timing, jetstream_of
 from trellis.bus.message import Origin, compose
@@ -85,7 +86,8 @@ class Bus:
         self._publisher = Publisher(
             self._availability, lambda: self._connection.broker, self._wake, timing.publish_budget
         )
-        self._reader = Reader(self._origin, telemetry, self._bury, self._room, timing.ack_wait)
+        listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timing.deaf)
+        self._reader = Reader(self._origin, telemetry, self._bury, self._room, listeners, timing.ack_wait)
         self._keeper = Keeper(
             self._connection,
             self._availability,
@@ -168,7 +170,11 @@ class Bus:
         await self._keeper.start()
 
     async def stop(self) -> None:
-        """Consume no more; what is not acknowledged goes to whoever consumes next. ``start`` begins again."""
+        """Consume no more; what is not acknowledged is given back at once, for whoever consumes next.
+
+        Work that is under way may still be finished and acknowledged: then it does not come again. ``start`` begins
+        again. Takes a second at most if the server does not answer.
+        """
         await self._keeper.stop()
 
     async def close(self) -> None:

@@ -59,6 +59,11 @@ class Availability:
         """For how long the bus could not be used, 0 if it can."""
         return 0.0 if self.usable.is_set() else time.monotonic() - self._since
 
+    @property
+    def answering_seconds(self) -> float:
+        """For how long the bus could be used without a break, 0 if it cannot."""
+        return time.monotonic() - self._since if self.usable.is_set() else 0.0
+
     def lost(self, why: str) -> None:
         """The bus cannot be used, for this reason."""
         if self.usable.is_set():
@@ -72,6 +77,8 @@ class Availability:
 
     def back(self) -> None:
         """The bus can be used."""
+        if not self.usable.is_set():
+            self._since = time.monotonic()
         self.usable.set()
         self._health.ready(HEALTH)
         if self._warned:

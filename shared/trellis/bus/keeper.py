@@ -20,6 +20,7 @@ from nats.js import JetStreamContext
 from trellis.bus.claim import CLAIM_SECONDS, Claim
 from trellis.bus.connection import Availability, Connection, client_of, describe
 from trellis.bus.errors import BusError, ClusterTaken
+from trellis.bus.hearing import DEAF_SECONDS
 from trellis.bus.permissions import ADVISORIES
 from trellis.bus.publisher import BUDGET_SECONDS
 from trellis.bus.streams import Epoch, StreamLimits, ensure_streams
@@ -38,13 +39,15 @@ class Timing:
 
     ``check`` is between two looks at streams and consumers, ``ack_wait`` the time after which a message whose reader is
     silent comes again, ``publish_budget`` the time after which ``publish`` gives up, ``claim`` how long the cluster's
-    name is kept for it while none of its services is there.
+    name is kept for it while none of its services is there, ``deaf`` the time without progress after which a consumer
+    asks for a restart; after a third of it the consumer is made anew.
     """
 
     check: float = 5.0
     ack_wait: float = ACK_WAIT_SECONDS
     publish_budget: float = BUDGET_SECONDS
     claim: float = CLAIM_SECONDS
+    deaf: float = DEAF_SECONDS
 
     @property
     def keep_alive(self) -> float:
@@ -116,15 +119,23 @@ class Keeper:
     async def start(self) -> None:
         """Consume from now on, or as soon as the bus is there; then ``missed`` is called, as the caller has listed."""
         self._consuming = True
+        for subscription in self.subscriptions:
+            subscription.hearing.begin()
         await self.settle()
         self._missed = not all(subscription.running for subscription in self.subscriptions)
 
     async def stop(self) -> None:
-        """Consume no more. Does not wait for a look that is under way: its server may be frozen."""
+        """Consume no more and give back what is held. Waits for no look under way: its server may be frozen."""
         self._consuming = False
         await self._pause()
+        broker = self._connection.broker
         for subscription in self.subscriptions:
-            subscription.let_go()
+            subscription.hearing.end()
+            try:
+                await subscription.hand_over(jetstream_of(broker) if broker is not None else None)
+            except _TROUBLE as error:
+                broker = None  # nor will it answer for the others
+                _log.info("messages could not be given back, they come again by themselves", error=describe(error))
 
     async def settle(self) -> None:
         """Make things as they should be, as far as that is possible now."""
@@ -191,7 +202,7 @@ class Keeper:
         for subscription in self.subscriptions:
             if not self._consuming or self._epoch is None:
                 break
-            if subscription.running and not await subscription.consumer_exists(jetstream_of(broker)):
+            if subscription.running and not await subscription.works(jetstream_of(broker)):
                 await subscription.stop()
             if not subscription.running:
                 renewed |= await subscription.start(broker, self._epoch)

@@ -8,10 +8,9 @@ letter is stored; no exception reaches FastStream, which would drop the message 
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import nats.errors
 from faststream import AckPolicy as FastStreamAckPolicy
@@ -20,16 +19,17 @@ from faststream.nats import JStream, NatsBroker, PullSub
 from faststream.nats.subscriber.usecases import PullStreamSubscriber
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
-from nats.js.errors import NotFoundError
 from opentelemetry.trace import SpanKind
 
 from trellis.bus.ack import Ack
 from trellis.bus.connection import client_of
+from trellis.bus.consumer import Consumer, crashes
 from trellis.bus.dead import Delivered, Letter, letter
 from trellis.bus.errors import BusError
+from trellis.bus.fetching import Fetching
+from trellis.bus.hearing import Hearing, Listeners
+from trellis.bus.holding import MAX_DELIVERIES, Holding
 from trellis.bus.message import NewerVersion, Origin, Reason, UnreadableMessage, read, trace_of
-from trellis.bus.naming import consumer_name
 from trellis.bus.specification import payload_of
 from trellis.bus.streams import Epoch
 from trellis.events.envelope import FactData, RawCloudEvent
@@ -37,12 +37,8 @@ from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, get_logger
 
 ACK_WAIT_SECONDS: Final = 60.0
-MAX_DELIVERIES: Final = 5
-# Durables of a service that is gone vanish by themselves.
-_INACTIVE_SECONDS: Final = 7 * 86_400.0
 # A batch is handed over as soon as the server has no more, so a lone message does not wait for others.
 _BATCH: Final = 100
-_FETCH_SECONDS: Final = 5.0
 
 _log = get_logger(__name__)
 M = TypeVar("M", bound=FactData)
@@ -71,6 +67,7 @@ class Reader:
     telemetry: Telemetry
     bury: Callable[[Letter], Awaitable[None]]
     room: Callable[[], int]
+    listeners: Listeners
     ack_wait: float = ACK_WAIT_SECONDS
 
 
@@ -86,18 +83,22 @@ class Subscription(Generic[M]):
         self._epoch: Epoch | None = None
         self._began = False
         self._told: set[str] = set()
-        # Weak: what nobody holds any more is nobody's work, and is to come again.
-        self._open: weakref.WeakSet[Ack] = weakref.WeakSet()
+        self._fetching: Fetching | None = None
+        self._consumer = Consumer(
+            reader.origin.service,
+            reader.origin.cluster,
+            name,
+            [fact_filter(reader.origin.cluster, model) for model in models],
+            reader.ack_wait,
+        )
+        self._holding = Holding()
+        self._signed_on = False
+        self.hearing: Final = Hearing(name, reader.listeners)
 
     @property
     def running(self) -> bool:
         """Whether messages are being fetched."""
         return self._subscriber is not None
-
-    def durable(self, epoch: Epoch) -> str:
-        """Return the consumer's name; where sequences begin again it is another one in another life of the stream."""
-        name = consumer_name(self._reader.origin.service, self.name, self._reader.origin.cluster)
-        return name if epoch.distinct else f"{name}-{epoch.token}"
 
     async def start(self, broker: NatsBroker, epoch: Epoch) -> bool:
         """Make the consumer if it is missing, and fetch from it.
@@ -108,28 +109,33 @@ class Subscription(Generic[M]):
         Raises:
             nats.errors.Error: NATS or JetStream did not answer, or refused.
         """
-        config = self.config(epoch)
-        # Created or updated here: FastStream leaves the filters of a consumer that exists as they were.
         jetstream = broker.config.connection_state.stream
-        existed = await self._exists(jetstream, epoch)
-        await jetstream.add_consumer(STREAM_EVENTS, config)
+        former = await self._consumer.info(jetstream, epoch)
+        if not self._signed_on:
+            self._holding.crashes = crashes(former)
+        # Created or updated here: FastStream leaves the filters of a consumer that exists as they were.
+        await self._consumer.sign_on(jetstream, epoch, self._holding.crashes)
+        self._signed_on = True
         # FastStream does not pass the client's prefix on.
-        subscriber = self.register(broker, config, inbox_prefix=bytes(client_of(broker)._inbox_prefix) + b".")  # noqa: SLF001
+        prefix = bytes(client_of(broker)._inbox_prefix) + b"."  # noqa: SLF001 (no public accessor)
+        subscriber = self.register(broker, epoch, inbox_prefix=prefix)
         self._epoch = epoch
         await subscriber.start()
-        self._subscriber = subscriber
+        fetching = Fetching(cast("JetStreamContext.PullSubscription", subscriber.subscription), self.hearing)
+        subscriber.subscription = cast("Any", fetching)  # its loop has not begun: nothing was awaited since
+        self._fetching, self._subscriber = fetching, subscriber
+        self.hearing.made()
         again, self._began = self._began, True
-        return again and not existed
+        return again and former is None
 
-    def register(
-        self, broker: NatsBroker, config: ConsumerConfig, *, inbox_prefix: bytes = b"_INBOX."
-    ) -> PullStreamSubscriber:
+    def register(self, broker: NatsBroker, epoch: Epoch, *, inbox_prefix: bytes = b"_INBOX.") -> PullStreamSubscriber:
         """Return the subscription as FastStream has it; it does nothing, and the broker may be one without a server."""
+        config = self._consumer.config(epoch)
         subscriber = broker.subscriber(
             durable=config.durable_name,
             config=config,
             stream=JStream(STREAM_EVENTS, declare=False),
-            pull_sub=PullSub(batch_size=_BATCH, timeout=_FETCH_SECONDS),
+            pull_sub=PullSub(batch_size=_BATCH, timeout=self._reader.listeners.fetch_seconds),
             inbox_prefix=inbox_prefix,
             ack_policy=FastStreamAckPolicy.MANUAL,
             decoder=_undecoded,
@@ -138,61 +144,61 @@ class Subscription(Generic[M]):
         )
 
         async def receive(message: StreamMessage[Msg]) -> None:
-            await self._receive(message)
+            if self._fetching is not None:
+                self._fetching.took(message.raw_message)
+                await self._receive(message)
 
         # For FastStream's AsyncAPI document alone: with ``apply_types`` off nothing is made of it when a message comes.
         receive.__annotations__["message"] = payload_of(self._models.values())
         subscriber(receive)
         return subscriber
 
-    async def consumer_exists(self, jetstream: JetStreamContext) -> bool:
-        """Return whether the consumer is still there; raises nats.errors.Error if that cannot be known."""
-        return self._epoch is not None and await self._exists(jetstream, self._epoch)
-
-    async def _exists(self, jetstream: JetStreamContext, epoch: Epoch) -> bool:
-        try:
-            await jetstream.consumer_info(STREAM_EVENTS, self.durable(epoch))
-        except NotFoundError:
+    async def works(self, jetstream: JetStreamContext) -> bool:
+        """Return whether the consumer is there and is heard; raises nats.errors.Error if that cannot be known."""
+        info = await self._consumer.info(jetstream, self._epoch) if self._epoch is not None else None
+        if info is None:
             return False
-        return True
+        if not info.num_pending:
+            self.hearing.heard()
+        if deaf := self.hearing.needs_repair:
+            seconds, waiting = round(self.hearing.staleness()), info.num_pending
+            _log.warning("a subscription is deaf, making it anew", name=self.name, seconds=seconds, waiting=waiting)
+        return not deaf
 
     async def stop(self) -> None:
-        """Fetch no more, whatever state the connection is in. What is not acknowledged will come again."""
+        """Fetch no more, whatever state the connection is in. What was fetched and not handled is given back."""
         subscriber, self._subscriber = self._subscriber, None
-        if subscriber is None:
+        fetching, self._fetching = self._fetching, None
+        if subscriber is None or fetching is None:
             return
+        await fetching.finish()
         with contextlib.suppress(nats.errors.Error):
             await subscriber.stop()
         for task in subscriber.tasks:
             task.cancel()
+        with contextlib.suppress(nats.errors.Error):
+            for raw in fetching.untaken():
+                if (ack := self._ack_of(raw)) is not None:
+                    await ack.give_back()
 
-    def let_go(self) -> None:
-        """Report no message as worked on any more: whoever consumes next is to get it, though it is still held here."""
-        self._open.clear()
+    async def hand_over(self, jetstream: JetStreamContext | None) -> None:
+        """Give back at once what is held, and say that this reader ended in order; without a server, say nothing.
+
+        Held no longer, it is not reported as worked on either: whoever consumes next gets it, here it is only finished.
+        """
+        held = list(self._holding)
+        self._holding.let_go()
+        if jetstream is None or self._epoch is None or not self._signed_on:
+            return
+        self._signed_on = False
+        for ack in held:
+            await ack.give_back()
+        await self._consumer.sign_off(jetstream, self._epoch)
 
     async def keep_alive(self) -> None:
         """Say of every message that is still worked on that it is: deliveries count crashes, not patience."""
-        for ack in list(self._open):
-            if ack.open:
-                await ack.in_progress()
-            else:
-                self._open.discard(ack)
-
-    def config(self, epoch: Epoch) -> ConsumerConfig:
-        """Return the consumer as it is to be in this life of the stream."""
-        durable = self.durable(epoch)
-        return ConsumerConfig(
-            name=durable,
-            durable_name=durable,
-            filter_subjects=[fact_filter(self._reader.origin.cluster, model) for model in self._models.values()],
-            deliver_policy=DeliverPolicy.NEW,
-            ack_policy=AckPolicy.EXPLICIT,
-            ack_wait=self._reader.ack_wait,
-            # Messages that wait for a retry must not hold up healthy ones.
-            max_ack_pending=-1,
-            max_deliver=-1,
-            inactive_threshold=_INACTIVE_SECONDS,
-        )
+        for ack in self._holding:
+            await ack.in_progress()
 
     async def _receive(self, message: StreamMessage[Msg]) -> None:
         """Handle one delivery. An exception would vanish in FastStream: the message is left to come again."""
@@ -202,21 +208,12 @@ class Subscription(Generic[M]):
             _log.error("a message could not be handled", subject=message.raw_message.subject, exc_info=error)
 
     async def _handle(self, raw: Msg) -> None:
-        epoch = self._epoch
-        if epoch is None or epoch.over:
+        epoch, ack, meta = self._epoch, self._ack_of(raw), raw.metadata
+        if epoch is None or ack is None:
             return
-        meta = raw.metadata
-        ack = Ack(raw._client, raw.reply, epoch, meta.sequence.stream)  # noqa: SLF001 (no public accessor)
-        delivered = Delivered(
-            raw.subject,
-            STREAM_EVENTS,
-            epoch.token,
-            meta.sequence.stream,
-            meta.num_delivered,
-            raw.data,
-            raw.headers or {},
-        )
-        if delivered.deliveries > MAX_DELIVERIES:
+        sequence, headers = meta.sequence.stream, raw.headers or {}
+        delivered = Delivered(raw.subject, STREAM_EVENTS, epoch.token, sequence, meta.num_delivered, raw.data, headers)
+        if self._holding.hopeless(ack.token, delivered.deliveries):
             await self._give_up(delivered, ack, Reason.NO_RESULT, f"delivered {MAX_DELIVERIES} times without a result")
             return
         try:
@@ -228,6 +225,12 @@ class Subscription(Generic[M]):
             await self._give_up(delivered, ack, unreadable.reason, str(unreadable))
             return
         self._hand_over(delivered, event, fact, ack)
+
+    def _ack_of(self, raw: Msg) -> Ack | None:
+        """Return the message's acknowledgement, None if its stream is gone."""
+        if self._epoch is None or self._epoch.over:
+            return None
+        return Ack(raw._client, raw.reply, self._epoch, raw.metadata.sequence.stream)  # noqa: SLF001 (no public accessor)
 
     def _hand_over(self, delivered: Delivered, event: RawCloudEvent, fact: M, ack: Ack) -> None:
         telemetry, spec = self._reader.telemetry, spec_of(type(fact))
@@ -250,10 +253,11 @@ class Subscription(Generic[M]):
                 self._handler(received)
             except Exception as error:  # noqa: BLE001 (whatever the handler does wrong, the next message is heard)
                 # Not acknowledged: it comes again, and in the end becomes a dead letter.
+                self._holding.drop(ack.token)
                 span.record_exception(error)
                 _log.error("a fact could not be handled", type=spec.type, error=repr(error), exc_info=error)
                 return
-        self._open.add(ack)
+        self._holding.take(ack)
 
     async def _leave_alone(self, newer: NewerVersion, ack: Ack) -> None:
         """What it says is said in the version read here too, beside it: there is nothing to do, nor to keep."""
@@ -281,6 +285,7 @@ class Subscription(Generic[M]):
         except (BusError, nats.errors.Error) as failure:
             _log.warning("a dead letter could not be stored yet", subject=delivered.subject, error=str(failure))
             return
+        self._holding.forget(ack.token)
         metrics.dead_letters_total.labels(origin.service, reason).inc()
         _log.error("gave up on a message", subject=delivered.subject, reason=str(reason), error=error)
 

@@ -79,6 +79,9 @@ class Metrics:
             "resource",
             "watch",
         )
+        self.subscription_staleness_seconds: Final = self._gauge(
+            "subscription_staleness_seconds", "Time since a subscription's loop last made progress", "subscription"
+        )
         self.event_loop_lag_seconds: Final = Gauge(
             "trellis_event_loop_lag_seconds",
             "Longest time since the last scrape that the event loop was late",
@@ -95,6 +98,10 @@ class Metrics:
             A function that ends the series, unless another callback has taken it over.
         """
         return self._observe((self.watch_staleness_seconds,), (service, resource, watch), (read,))
+
+    def subscription_staleness(self, service: str, subscription: str, read: Read) -> Forget:
+        """Read a subscription's staleness in seconds at each scrape; replaceable as a watch is."""
+        return self._observe((self.subscription_staleness_seconds,), (service, subscription), (read,))
 
     def queue(self, service: str, queue: str, depth: Read, oldest_seconds: Read) -> Forget:
         """Read a queue's depth and the age of its oldest waiting key at each scrape; replaceable as a watch is."""

@@ -1,0 +1,109 @@
+"""Stands between FastStream's pull loop and the NATS client's pull subscription, and sees what passes.
+
+In: the loop's calls. Out: messages, signs of progress, and at the end the messages that came and were not handled.
+Called by FastStream in place of the subscription it made. FastStream swallows what goes wrong in its loop, and drops
+without a word what was fetched when it is stopped. Invariants: a server that refuses at once is not asked again at
+once; a message that came is handled or given back, but for those still on the wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Final
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
+
+from trellis.bus.hearing import Hearing
+from trellis.telemetry import get_logger
+
+_TOO_SOON: Final = 0.25
+"""A fetch that brings nothing lasts until its timeout. One that ends sooner was refused, and is repeated after this."""
+_LAST_SECONDS: Final = 1
+"""How long the end may take: until the server has answered, and until what it sent has been read."""
+_NO_MORE: Final = {"Status": "408"}
+
+_log = get_logger(__name__)
+
+
+class Fetching:
+    """What FastStream's loop calls ``fetch`` and ``unsubscribe`` of."""
+
+    def __init__(self, subscription: JetStreamContext.PullSubscription, hearing: Hearing) -> None:
+        self._subscription = subscription
+        self._client: Client = subscription._nc  # noqa: SLF001 (no public accessor)
+        self._inbox: Subscription = subscription._sub  # noqa: SLF001
+        self._hearing = hearing
+        self._under_way: asyncio.Task[list[Msg]] | None = None
+        self._delivered = 0
+        self._untaken: dict[str, Msg] = {}
+        self._ending = False
+
+    async def fetch(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109 (FastStream's call)
+        """Return messages as soon as there are any, none after ``timeout`` seconds; does not raise NATS' errors."""
+        if self._ending:
+            await asyncio.get_running_loop().create_future()
+        began = time.monotonic()
+        messages = await self._once(batch, timeout)
+        self._hearing.went_round()
+        if messages:
+            self._hearing.heard()
+        elif time.monotonic() - began < _TOO_SOON:
+            await asyncio.sleep(_TOO_SOON)
+        return messages
+
+    async def unsubscribe(self) -> None:
+        """End the subscription at the server."""
+        await self._subscription.unsubscribe()
+
+    def took(self, message: Msg) -> None:
+        """This message is being handled."""
+        self._untaken.pop(message.reply, None)
+
+    async def finish(self) -> None:
+        """Fetch no more. What the server has sent already is still handed over."""
+        self._ending = True
+        task = self._under_way
+        if task is None or task.done():
+            return
+        await self._hush()
+        if self._subscription.delivered != self._delivered:
+            # The server would say that the batch is complete; it was told not to say anything any more.
+            self._inbox._pending_queue.put_nowait(Msg(self._client, headers=_NO_MORE))  # noqa: SLF001
+            await asyncio.wait({task}, timeout=_LAST_SECONDS)
+        task.cancel()
+
+    async def _hush(self) -> None:
+        """Have the server send no more, and wait for what it sent before: unsubscribing would drop that here."""
+        if not self._client.is_connected:
+            return
+        with contextlib.suppress(nats.errors.Error, OSError):
+            await self._client._send_unsubscribe(self._inbox._id)  # noqa: SLF001 (there is no public way)
+            await self._client.flush(_LAST_SECONDS)
+
+    def untaken(self) -> list[Msg]:
+        """Return the messages that came and were not handled; to be called once FastStream's loop is stopped."""
+        messages, self._untaken = list(self._untaken.values()), {}
+        return messages
+
+    async def _once(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
+        self._delivered = self._subscription.delivered
+        # A task of its own: FastStream may cancel its loop when messages have come already.
+        self._under_way = asyncio.create_task(self._subscription.fetch(batch, timeout))
+        self._under_way.add_done_callback(self._came)
+        try:
+            return await asyncio.shield(self._under_way)
+        except nats.errors.TimeoutError:
+            return []
+        except nats.errors.Error as error:
+            _log.debug("a fetch failed", error=str(error))
+            return []
+
+    def _came(self, task: asyncio.Task[list[Msg]]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            self._untaken = {message.reply: message for message in task.result()}

@@ -1,0 +1,123 @@
+"""Consumers made deaf on purpose: first they mend themselves, then the kubelet is asked; an outage is neither."""
+
+from __future__ import annotations
+
+import asyncio
+
+import nats.errors
+import pytest
+import structlog
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+
+from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from trellis.bus.bus import Bus, Timing
+from trellis.events.subjects import STREAM_EVENTS
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats]
+
+DEAF = 6.0
+TIMING = Timing(check=0.2, ack_wait=30.0, deaf=DEAF)
+ANEW = "a subscription is deaf, making it anew"
+LABELS = {"service": "provisioner", "subscription": "nodes"}
+
+
+def staleness(buses: Buses) -> float:
+    value = buses.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS)
+    assert value is not None
+    return value
+
+
+async def hang(*_: object) -> list[Msg]:
+    return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+
+async def swallow(*_: object) -> list[Msg]:
+    await asyncio.sleep(0.3)
+    raise nats.errors.TimeoutError
+
+
+async def test_a_loop_that_ended_is_begun_anew_and_what_was_said_meanwhile_is_heard(buses: Buses) -> None:
+    listener, lists = Listener(), list[bool]()
+    bus = await buses.consuming(listener, timing=TIMING)
+    bus.on_new_stream.append(lambda: lists.append(True))
+    (subscription,) = bus._keeper.subscriptions
+    subscriber = subscription._subscriber
+    assert subscriber is not None
+    with structlog.testing.capture_logs() as logs:
+        subscriber.tasks[0].cancel()
+        await bus.publish(opted_out("unheard"), dedup=f"{buses.cluster}/1")
+        await eventually(lambda: listener.names == ["unheard"])
+    (warning,) = [line for line in logs if line["event"] == ANEW]
+    assert (warning["log_level"], warning["name"], warning["waiting"]) == ("warning", "nodes", 1)
+    assert lists == [], "the consumer kept its place: there is no need to list"
+    assert buses.healths[0].liveness().ok
+
+
+@pytest.mark.parametrize("deaf", [pytest.param(hang, id="hangs"), pytest.param(swallow, id="hears nothing")])
+async def test_deafness_that_mending_does_not_help_asks_for_a_restart_and_silence_does_not(
+    buses: Buses, jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch, deaf: object
+) -> None:
+    listener, quiet = Listener(), Listener()
+    bus = await buses.consuming(listener, timing=TIMING)
+    await buses.consuming(quiet, service="service_reflector", timing=TIMING)
+    deafened, bystander = buses.healths
+    deafen(bus, monkeypatch, deaf)
+
+    async def asked_no_more() -> bool:
+        return not (await jetstream.consumer_info(STREAM_EVENTS, f"provisioner-nodes-{buses.cluster}")).num_waiting
+
+    await eventually_async(asked_no_more)
+    with structlog.testing.capture_logs() as logs:
+        await bus.publish(opted_out("unheard"), dedup=f"{buses.cluster}/1")
+        await eventually(lambda: quiet.names == ["unheard"])
+        await eventually(lambda: not deafened.liveness().ok)
+    assert len([line for line in logs if line["event"] == ANEW]) >= 2
+    (reason,) = deafened.liveness().reasons
+    assert reason.startswith("subscription nodes: no progress for")
+    assert deafened.readiness().ok, "NATS answers"
+    assert staleness(buses) >= DEAF
+    assert bystander.liveness().ok, "there was nothing to hear, and its loop goes round"
+    monkeypatch.undo()
+    await eventually(lambda: listener.names == ["unheard"])
+    await eventually(lambda: deafened.liveness().ok)
+
+
+def deafen(bus: Bus, monkeypatch: pytest.MonkeyPatch, deaf: object) -> None:
+    """Let this bus' fetches, those under way too, bring nothing."""
+    fetch = JetStreamContext.PullSubscription.fetch
+
+    async def fetch_or_not(self: JetStreamContext.PullSubscription, *args: float) -> list[Msg]:
+        if bus._connection.broker is not None and self._nc is bus._connection.broker.connection:
+            return await deaf(self)  # type: ignore[no-any-return,operator]
+        return await fetch(self, *args)
+
+    monkeypatch.setattr(JetStreamContext.PullSubscription, "fetch", fetch_or_not)
+    (subscription,) = bus._keeper.subscriptions
+    assert subscription._fetching is not None
+    assert subscription._fetching._under_way is not None
+    subscription._fetching._under_way.cancel()
+
+
+@pytest.mark.parametrize("way", ["pause", "stop"])
+async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_it_is_over(
+    buses: Buses, nats_server: NatsServer, way: str
+) -> None:
+    listener = Listener()
+    bus = await buses.consuming(listener, timing=TIMING)
+    (health,) = buses.healths
+    (nats_server.pause if way == "pause" else nats_server.stop)()
+    await eventually(lambda: not health.readiness().ok)
+    await eventually(lambda: staleness(buses) > 2 * DEAF, seconds=60)
+    assert health.liveness().ok
+    assert not health.readiness().ok
+    nats_server.resume()
+    nats_server.start()
+    await bus.connected.wait()
+    await bus.publish(opted_out("after"), dedup=f"{buses.cluster}/1")
+    await eventually(lambda: listener.names == ["after"])
+    assert health.liveness().ok
+    await eventually(lambda: staleness(buses) < DEAF / 3)
+    await bus.stop()
+    assert buses.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS) is None

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from trellis.bus.hearing import Hearing, Listeners
+from trellis.health import Health
+from trellis.telemetry import Metrics, Telemetry, setup
+
+LABELS = {"service": "provisioner", "subscription": "nodes"}
+
+
+@dataclass
+class World:
+    """A subscription, the time, and for how long the server has answered."""
+
+    time: float = 1000.0
+    answering: float = 1000.0
+    telemetry: Telemetry = field(default_factory=lambda: setup("provisioner", metrics=Metrics()))
+    health: Health = field(default_factory=lambda: Health("provisioner"))
+
+    def __post_init__(self) -> None:
+        listeners = Listeners(self.telemetry, self.health, lambda: self.answering, clock=lambda: self.time)
+        self.hearing = Hearing("nodes", listeners)
+        self.hearing.begin()
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.time += seconds
+
+    @property
+    def gauge(self) -> float | None:
+        return self.telemetry.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_consumer_with_nothing_to_hear_is_not_stale_if_its_loop_goes_round(world: World) -> None:
+    for _ in range(100):
+        world.pass_seconds(5)
+        world.hearing.went_round()
+        world.hearing.heard()
+        assert not world.hearing.needs_repair
+    assert world.hearing.staleness() == 0
+    assert world.health.liveness().ok
+
+
+@pytest.mark.parametrize("sign", ["went_round", "heard"])
+def test_a_loop_that_stands_is_stale_and_so_is_one_that_goes_round_while_messages_wait(world: World, sign: str) -> None:
+    for _ in range(4):
+        world.pass_seconds(7)
+        getattr(world.hearing, sign)()
+    assert world.hearing.staleness() == 28
+    assert world.gauge == 28
+    assert world.hearing.needs_repair
+
+
+def test_it_is_made_anew_twice_before_a_restart_is_asked_for(world: World) -> None:
+    repairs = 0
+    while world.health.liveness().ok:
+        world.pass_seconds(1)
+        if world.hearing.needs_repair:
+            repairs += 1
+            world.hearing.made()
+    assert repairs == 2
+    assert world.hearing.staleness() == 60
+    assert world.health.liveness().reasons == ("subscription nodes: no progress for 60 s although NATS answers",)
+    world.hearing.went_round()
+    world.hearing.heard()
+    assert world.health.liveness().ok
+
+
+def test_an_outage_never_asks_for_a_restart_and_what_follows_it_has_its_minute(world: World) -> None:
+    world.answering = 0
+    world.pass_seconds(3600)
+    assert world.health.liveness().ok
+    world.hearing.made()
+    assert not world.hearing.needs_repair, "it was made just now"
+    world.answering = 59
+    assert world.health.liveness().ok
+    world.answering = 60
+    assert not world.health.liveness().ok
+
+
+def test_who_consumes_no_longer_is_not_stale_and_not_asked(world: World) -> None:
+    world.pass_seconds(3600)
+    world.hearing.end()
+    assert world.health.liveness().ok
+    assert world.gauge is None
+    world.hearing.begin()
+    assert world.gauge == 0

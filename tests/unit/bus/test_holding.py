@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from trellis.bus.ack import Ack
+from trellis.bus.holding import MAX_DELIVERIES, Holding
+from trellis.bus.streams import Epoch
+
+
+class Wire:
+    """A client that notes what is published."""
+
+    def __init__(self, *, is_connected: bool = True) -> None:
+        self.is_connected = is_connected
+        self.sent: list[tuple[str, bytes]] = []
+
+    async def publish(self, subject: str, body: bytes = b"") -> None:
+        self.sent.append((subject, body))
+
+
+def new_ack(sequence: int = 1, wire: Wire | None = None, epoch: Epoch | None = None, reply: str = "reply") -> Ack:
+    return Ack(cast("Any", wire or Wire()), reply, epoch or Epoch(7), sequence)
+
+
+TOKEN = new_ack().token
+
+
+@pytest.mark.parametrize("deliveries", [1, 2, 6, 1000])
+def test_what_nobody_here_saw_and_nobody_crashed_on_is_never_given_up(deliveries: int) -> None:
+    assert not Holding().hopeless(TOKEN, deliveries)
+
+
+def test_deliveries_that_were_dropped_here_count() -> None:
+    holding = Holding()
+    for delivery in range(1, MAX_DELIVERIES + 1):
+        assert not holding.hopeless(TOKEN, delivery)
+        holding.take(new_ack())  # and nobody keeps it
+    assert holding.hopeless(TOKEN, MAX_DELIVERIES + 1)
+    assert not holding.hopeless(new_ack(2).token, MAX_DELIVERIES + 1)
+
+
+def test_of_deliveries_nobody_here_saw_as_many_count_as_readers_crashed() -> None:
+    holding = Holding()
+    holding.crashes = 3
+    assert not holding.hopeless(TOKEN, 100)
+    holding.drop(TOKEN)
+    assert not holding.hopeless(TOKEN, 100)
+    holding.drop(TOKEN)
+    assert holding.hopeless(TOKEN, 100)
+    assert not holding.hopeless(TOKEN, 4), "two were dropped here, so only one was left for those before"
+    holding.crashes = 5
+    assert not holding.hopeless(new_ack(2).token, 5)
+    assert holding.hopeless(new_ack(2).token, 6)
+
+
+def test_what_is_held_is_in_work_however_often_it_is_delivered() -> None:
+    holding = Holding()
+    holding.crashes = 9
+    ack = new_ack()
+    holding.take(ack)
+    assert not holding.hopeless(TOKEN, 1000)
+    newer = new_ack()
+    holding.take(newer)
+    del ack
+    assert list(holding) == [newer], "the former delivery was replaced, not dropped"
+    assert not holding.hopeless(TOKEN, 1000)
+    holding.crashes = 0
+    del newer
+    assert list(holding) == []
+    assert not holding.hopeless(TOKEN, 1000)
+
+
+async def test_what_is_done_is_forgotten() -> None:
+    holding = Holding()
+    holding.drop(TOKEN)
+    ack = new_ack()
+    holding.take(ack)
+    await ack()
+    assert (holding._held, holding._dropped) == ({}, {})
+    del ack
+    assert holding._dropped == {}
+
+
+async def test_what_was_let_go_is_no_drop_and_may_still_be_done() -> None:
+    holding, wire = Holding(), Wire()
+    ack = new_ack(wire=wire)
+    holding.take(ack)
+    holding.let_go()
+    assert list(holding) == []
+    await ack.give_back()
+    await ack()
+    await ack.give_back()
+    assert wire.sent == [("reply", b"-NAK"), ("reply", b"")]
+    del ack
+    assert holding._dropped == {}
+
+
+async def test_nothing_is_given_back_late_or_to_another_life_of_the_stream() -> None:
+    away, over = Wire(is_connected=False), Wire()
+    await new_ack(wire=away).give_back()
+    await new_ack(wire=over, epoch=Epoch(7, over=True)).give_back()
+    assert (away.sent, over.sent) == ([], [])
