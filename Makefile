@@ -48,6 +48,7 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/provision.py $(ARGS)
 	@$(BIN)/python bench/bus.py
 	@$(BIN)/python bench/watch.py
+	@$(BIN)/python bench/takeover.py
 
 generate: install ## Write the generated files (event schemas, the table of facts, NATS users)
 	@$(BIN)/python -m trellis.events.generate deploy/events

@@ -145,7 +145,7 @@ class LedService:
                 leader.check()
 
             try:
-                await self._term(kube.guarded(check), cluster, stopping)
+                await self._term(kube.guarded(check), cluster, lambda: not over and leader.leading, stopping)
             finally:
                 over = True
 
@@ -189,7 +189,7 @@ class LedService:
         uid = str((await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
         return Cluster(self.settings.cluster or uid[:8], uid)
 
-    async def _term(self, kube: Kube, cluster: Cluster, stopping: asyncio.Event) -> None:
+    async def _term(self, kube: Kube, cluster: Cluster, leading: Callable[[], bool], stopping: asyncio.Event) -> None:
         """Work as the leader until ``stopping``; everything built here ends here."""
         bus = self.bus or Bus(
             self.settings.nats_url,
@@ -211,7 +211,7 @@ class LedService:
                     group.create_task(_consume(bus, consuming), name="bus"),
                     *(group.create_task(informer.run(), name="watch") for informer in work.informers),
                     *(group.create_task(start(), name="background") for start in work.background),
-                    group.create_task(_decide(work, consuming), name="decide"),
+                    group.create_task(_decide(work, consuming, leading), name="decide"),
                 ]
                 await stopping.wait()
                 for_runs = self._grace.left(DRAINED)
@@ -235,8 +235,8 @@ async def _consume(bus: Bus, consuming: asyncio.Event) -> None:
     consuming.set()
 
 
-async def _decide(work: Work, consuming: asyncio.Event) -> None:
-    """Decide only on complete caches: what a cache does not show yet must not look deleted."""
+async def _decide(work: Work, consuming: asyncio.Event, leading: Callable[[], bool]) -> None:
+    """Decide only on complete caches, and only while leading: what a cache does not show yet must not look deleted."""
     for informer in work.informers:
         await informer.synced.wait()
     try:
@@ -249,7 +249,7 @@ async def _decide(work: Work, consuming: asyncio.Event) -> None:
         _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
     async with asyncio.TaskGroup() as group:
         for queue in work.queues:
-            group.create_task(queue.work(), name="queue")
+            group.create_task(queue.work(leading), name="queue")
         while True:
             work.list_all()
             await asyncio.sleep(RESYNC_SECONDS)

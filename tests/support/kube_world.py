@@ -38,12 +38,12 @@ def reference(manifest: Manifest) -> Manifest:
     }
 
 
-async def until(condition: Callable[[], bool], what: str, deadline: float = DEADLINE) -> None:
-    """Wait until the condition holds; fail with ``what`` if it does not in time."""
+async def until(condition: Callable[[], bool], what: str, deadline: float = DEADLINE, *, every: float = 0.01) -> None:
+    """Wait until the condition holds, looking ``every`` so many seconds; fail with ``what`` if it does not in time."""
     try:
         async with asyncio.timeout(deadline):
             while not condition():  # noqa: ASYNC110 - the condition is on objects that have no event
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(every)
     except TimeoutError:
         pytest.fail(f"not within {deadline} s: {what}")
 

@@ -1,10 +1,23 @@
-"""A TCP proxy that fails as networks do: cut, refusing, or silent while the connection stays open."""
+"""A TCP proxy that fails as networks do: cut, refusing, silent while the connection stays open, or very late."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, Self
+
+import yaml
+
+
+def kubeconfig_through(port: int, kubeconfig: Path, directory: Path) -> Path:
+    """Write a copy of a kubeconfig that takes the way through a proxy of this machine."""
+    config = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
+    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+    path = directory / "kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return path
 
 
 class TcpProxy:
@@ -17,6 +30,7 @@ class TcpProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._held: list[tuple[asyncio.StreamWriter, bytes]] | None = None
         self.port = 0
         self.accepted = 0
 
@@ -55,6 +69,20 @@ class TcpProxy:
         """Forward again."""
         self._flowing.set()
 
+    def hold(self) -> None:
+        """Keep what clients send from now on, also when they are gone; what is sent to them still flows."""
+        self._held = []
+
+    def holding(self) -> int:
+        """Return on how many connections something is held."""
+        return len({id(writer) for writer, _ in self._held or ()})
+
+    def release(self) -> None:
+        """Deliver what was held, in its order: packets that took the long way round."""
+        held, self._held = self._held or [], None
+        for writer, data in held:
+            writer.write(data)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         self._writers.add(writer)
@@ -64,22 +92,29 @@ class TcpProxy:
             writer.transport.abort()
             return
         self._writers.add(far_writer)
-        self._spawn(self._pump(reader, far_writer))
-        self._spawn(self._pump(far_reader, writer))
+        self._spawn(self._pump(reader, far_writer, up=True))
+        self._spawn(self._pump(far_reader, writer, up=False))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
+        held = False
         try:
             while data := await reader.read(65536):
+                if up and self._held is not None:
+                    self._held.append((writer, data))
+                    held = True
+                    continue
                 await self._flowing.wait()
                 writer.write(data)
                 await writer.drain()
         except OSError:
             pass  # cut
         finally:
-            writer.transport.abort()
-            self._writers.discard(writer)
+            # The far side is not to learn that the sender of what is held is gone: it would drop the request.
+            if not held:
+                writer.transport.abort()
+                self._writers.discard(writer)

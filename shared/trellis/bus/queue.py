@@ -92,6 +92,7 @@ class KeyedQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._blamed: dict[K, _Entry] = {}  # what the failed runs of a key still owe; joins its next run
         self._context: contextvars.Context | None = None  # set while working
+        self._may_begin: Callable[[], bool] = lambda: True
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -138,11 +139,16 @@ class KeyedQueue(Generic[K]):
         """Wait until no key waits for a run or is in one; keys that back off may remain."""
         await self._idle.wait()
 
-    async def work(self) -> None:
-        """Run keys until cancelled. Runs under way are cancelled with it, and owed again when work goes on."""
+    async def work(self, may_begin: Callable[[], bool] = lambda: True) -> None:
+        """Run keys until cancelled. Runs under way are cancelled with it, and owed again when work goes on.
+
+        ``may_begin`` is asked before each run. Once it said no it is taken to say so until this is cancelled: a process
+        that was stopped finds its keys ready the moment it goes on, before anyone has told it that another leads.
+        """
         forget = self._telemetry.metrics.queue(
             self._telemetry.service, self.name, lambda: self.depth, lambda: self.oldest_seconds
         )
+        self._may_begin = may_begin
         self._context = contextvars.copy_context()
         for key in list(self._blamed):
             self.add(key)
@@ -207,7 +213,7 @@ class KeyedQueue(Generic[K]):
 
     def _pump(self) -> None:
         """Start runs while there are keys and workers."""
-        while self._context is not None and self._ready and len(self._running) < self._workers:
+        while self._context is not None and self._ready and len(self._running) < self._workers and self._may_begin():
             key = self._ready.take()
             # Not the adder's context: its span must not become the parent of the run.
             task = asyncio.get_running_loop().create_task(self._attempt(key), context=self._context.copy())
@@ -237,6 +243,8 @@ class KeyedQueue(Generic[K]):
 
     async def _attempt(self, key: K) -> None:
         """Run the key once and see to its acknowledgements, or to its retry."""
+        if not self._may_begin():
+            return  # the key is still owed its run
         # Taken only here, a moment after the add: what else was added in that moment needs no run of its own.
         entry = self._take(key)
         metrics, service = self._telemetry.metrics, self._telemetry.service

@@ -220,6 +220,10 @@ class Leader:
                 self._complain(error)
                 wait = self._timings.retry
             else:
+                if not self.leading:
+                    # The answer came too late: writes were refused meanwhile, and what was in doubt once stays lost.
+                    log.warning("lease was renewed too late", lease=self._name, identity=self._identity)
+                    return
                 self._renewed_at = began
                 self._told = None
                 self._kube.health.ready(self._what)

@@ -9,9 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
-from support.tcp_proxy import TcpProxy
+from support.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
@@ -64,12 +63,7 @@ async def proxy(kube: Kube) -> AsyncIterator[TcpProxy]:
 @pytest.fixture
 def proxied_kubeconfig(cluster: ClusterInfo, proxy: TcpProxy, tmp_path: Path) -> Path:
     """The cluster's kubeconfig with the proxy's address."""
-    config = yaml.safe_load(Path(cluster.kubeconfig).read_text(encoding="utf-8"))
-    config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
-    path = tmp_path / "kubeconfig"
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    path.chmod(0o600)
-    return path
+    return kubeconfig_through(proxy.port, Path(cluster.kubeconfig), tmp_path)
 
 
 @pytest.fixture

@@ -255,6 +255,32 @@ def test_timings_that_could_make_two_leaders_are_refused() -> None:
         Timings(duration=5, renew_deadline=6)
 
 
+async def test_a_renewal_answered_too_late_ends_the_term_all_the_same(
+    kube: FakeKube, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was in doubt stays lost: in between writes were refused and runs not begun."""
+    leader = candidate(kube)
+    terms: list[float] = []
+
+    async def lead(_: asyncio.Event) -> None:
+        terms.append(clock())
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(leader.run(lead, asyncio.Event()))
+    await until(lambda: leader.leading, "leading")
+    real = leader._renew
+
+    async def slow(timeout: float) -> None:  # noqa: ASYNC109 - as the one it stands for
+        await real(timeout)
+        clock.ahead += QUICK.renew_deadline
+        monkeypatch.setattr(leader, "_renew", real)
+
+    monkeypatch.setattr(leader, "_renew", slow)
+    await until(lambda: len(terms) == 2, "a new term, in which everything is built anew")
+    assert holder(kube) == "me"
+    await end(task)
+
+
 def test_two_renewals_in_a_row_never_look_alike_whatever_the_clock_does() -> None:
     """A lease that is written as it was is not written at all, and looks to the others as if nobody renewed it."""
     stuck = datetime(2026, 1, 1, tzinfo=UTC)
