@@ -79,8 +79,12 @@ async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_fini
     nodes = fleet.add(*["node"] * 60)
     log = tmp_path / "log"
     environment = fleet.environment(max_unavailable="30%", grace_seconds=GRACE)
-    for wanted in (10, 30):
+    for term, wanted in enumerate((10, 30), start=1):
         async with running(log, **environment) as process:
+            # Before that nothing is begun, and the signal ends the interpreter as it ends any program.
+            await eventually(
+                lambda n=term: log.read_text().count("serving health") == n, "signals are heard", seconds=60
+            )
             await eventually(lambda n=wanted: sum(map(fleet.provisioned, nodes)) >= n, f"{wanted} nodes", seconds=60)
             assert await ends(process) == 0
         for service in ("node-watcher", "provisioner"):
