@@ -58,7 +58,7 @@ async def test_services_can_be_run_one_by_one(fleet: Fleet, tmp_path: Path) -> N
         running(tmp_path / "watcher", "node-watcher", **fleet.environment()),
         running(tmp_path / "provisioner", "provisioner", **fleet.environment()),
     ):
-        await fleet.all_provisioned([name])
+        await fleet.all_provisioned([name], seconds=60)
 
 
 async def test_an_api_server_that_is_away_is_one_warning_and_patience(fleet: Fleet, tmp_path: Path) -> None:
