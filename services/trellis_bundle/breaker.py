@@ -212,7 +212,7 @@ def _show(rows: Sequence[BreakerRow], output: Format) -> None:
         )
     console().print(table)
     for row in open_rows:
-        console().print(Text(f"{row.service} {row.kind}: {row.advice()}"))
+        console().print(Text(f"{row.service} {row.kind}: {row.advice()}"), soft_wrap=True)
 
 
 def _closed_text(row: BreakerRow) -> str:

@@ -108,13 +108,13 @@ class LedService:
         """Work until ``stop`` is set; returns within the grace period."""
         structlog.contextvars.bind_contextvars(service=self.name)
         self._grace = Grace(self.settings.grace_seconds)
-        timing = asyncio.create_task(self._grace.begin_at(stop), name="grace")
         kube = self.kube or await Kube.connect(
             Access(self.settings.kubeconfig, self.settings.context),
             telemetry=self.telemetry,
             health=self.health,
             identity=self.settings.identity,
         )
+        timing = asyncio.create_task(self._grace.begin_at(stop), name="grace")
         try:
             cluster = await unless(stop, self._cluster(kube))
             if cluster is None:
