@@ -12,6 +12,7 @@ import typer
 from trellis.settings import exit_on_settings_error
 from trellis_bundle.breaker import app as breaker_app
 from trellis_bundle.bus_users import app as bus_app
+from trellis_bundle.dead import app as dead_app
 from trellis_bundle.events import app as events_app
 from trellis_bundle.local_commands import register as register_local_commands
 from trellis_bundle.nodes import nodes
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command()(nodes)
 app.command()(status)
 app.add_typer(events_app, name="events")
+app.add_typer(dead_app, name="dead")
 app.add_typer(breaker_app, name="breaker")
 app.add_typer(bus_app, name="bus")
 

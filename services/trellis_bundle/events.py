@@ -1,27 +1,30 @@
-"""``trellis events tail``: the facts on the bus, as they are said.
+"""``trellis events tail`` and ``replay``: the facts on the bus, as they are said and as they were said.
 
 In: flags. Out: a line a fact, for people or as the CloudEvent. Called by the command line. Changes nothing.
+Invariant: a message that is no fact is a line too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
 
-from trellis.bus.tail import TailedEvent, tail
-from trellis.durations import parse_seconds
-from trellis.events.subjects import FACTS
+from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
+from trellis.events.subjects import FACTS, ROOT_EVENTS, pattern_filter
 from trellis.settings import SettingsError
-from trellis.telemetry import setup_logging, trace_from
-from trellis_bundle.cli_errors import exit_on_error
-from trellis_bundle.output import Format, OutputOption, print_json
-from trellis_bundle.settings import client_settings
+from trellis.telemetry import setup_logging
+from trellis_bundle.cli_errors import EXIT_INTERRUPTED, exit_on_error, say
+from trellis_bundle.output import Format, OutputOption, one_line, print_json, print_text
+from trellis_bundle.settings import ClientSettings, client_settings
+from trellis_bundle.times import span
 
 app = typer.Typer(help="The facts that services say.", no_args_is_help=True)
 
@@ -29,40 +32,152 @@ TRACE_SHOWN: Final = 8
 _SHOWN: Final = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing")
 _VALUE_MAX: Final = 80
 _EMPTY: Final = "-"
-_OLDEST_SECONDS: Final = 10 * 365 * 86_400.0
+_TRACE_ID = re.compile(r"[0-9a-f]{8,32}")
 
-
-@app.callback()
-def _group() -> None:
-    """Keep ``tail`` a command of its own, as there will be others."""
+ClusterOption = Annotated[str | None, typer.Option(help="only facts of this cluster [env: TRELLIS_CLUSTER]")]
+NounOption = Annotated[str | None, typer.Option(help="only facts about this: node, provision, rollout")]
+SubjectOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="only facts on these subjects of NATS: 'node.ready.*', '*.failed.>', 'trellis.evt.*.node.>'; in a name "
+        "a dot is =2E",
+    ),
+]
+TraceOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="only facts of this trace: its id, or the first 8 digits or more")
+]
+SinceOption = Annotated[str | None, typer.Option(help="begin there: 10m (ago), 2h or 2026-01-31T08:00:00Z")]
+UntilOption = Annotated[str | None, typer.Option(help="end there: as --since")]
+LastOption = Annotated[int | None, typer.Option(min=1, help="begin with the last so many facts")]
+NatsOption = Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")]
+JsonOption = Annotated[bool, typer.Option("--json", help="the same as -o json")]
 
 
 @app.command("tail")
 def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
-    cluster: Annotated[str | None, typer.Option(help="only facts of this cluster")] = None,
-    noun: Annotated[str | None, typer.Option(help="only facts about this: node, provision, rollout")] = None,
-    since: Annotated[str | None, typer.Option(help="begin with facts at most this old: 30s, 10m, 2h")] = None,
-    last: Annotated[int | None, typer.Option(min=1, help="begin with the last so many facts")] = None,
-    nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,
+    cluster: ClusterOption = None,
+    noun: NounOption = None,
+    subject: SubjectOption = None,
+    trace: TraceOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    last: LastOption = None,
+    nats_url: NatsOption = None,
     output: OutputOption = Format.TABLE,
-    json: Annotated[bool, typer.Option("--json", help="the same as -o json")] = False,
+    json: JsonOption = False,
 ) -> None:
-    """Follow the facts on the bus until Ctrl-C: old ones if asked for, then new ones.
+    """Follow the facts on the bus until Ctrl-C, or until --until: old ones if asked for, then new ones.
 
     A line has time, fact, key, service, the start of the trace id, and what else is worth knowing. JSON: the
-    CloudEvent, one a line.
+    CloudEvent, one a line; a message that is none: `{"unreadable": true, "sequence", "time", "subject", "size"}`.
     """
     with exit_on_error():
-        settings = client_settings(nats_url=nats_url)
-        noun, age = _noun(noun), _age(since)
-        setup_logging(log_format="text", level="error")
-        show = _as_json if json or output is Format.JSON else _as_line
-        events = tail(settings.nats_url, cluster=cluster or settings.cluster, noun=noun, since=age, last=last)
-        asyncio.run(_follow(events, show))
+        settings = _quiet(nats_url)
+        selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, last))
+        if selection.over(datetime.now(UTC)) and since is None and last is None:
+            raise SettingsError("--until: is past, so there is nothing to follow: add --since or --last")
+        asyncio.run(
+            _follow(
+                tail(settings.nats_url, selection, credentials=settings.nats_credentials), _shower(output, json=json)
+            )
+        )
 
 
-async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEvent], None]) -> None:
-    """Show events until there are none, or until SIGINT or SIGTERM, which are the ways to end this."""
+@app.command("replay")
+def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
+    cluster: ClusterOption = None,
+    noun: NounOption = None,
+    subject: SubjectOption = None,
+    trace: TraceOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    original_pace: Annotated[
+        bool, typer.Option("--original-pace", help="with the time between facts that was between them")
+    ] = False,
+    nats_url: NatsOption = None,
+    output: OutputOption = Format.TABLE,
+    json: JsonOption = False,
+) -> None:
+    """Show the facts that were said, oldest first, and end: everything the stream still has, or what is asked for.
+
+    Nothing is said again on the bus. Lines and JSON are those of `trellis events tail`; how many facts were shown, and
+    how many looked at for that, is said on standard error.
+    """
+    with exit_on_error():
+        settings, tally = _quiet(nats_url), Tally()
+        selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until))
+        credentials = settings.nats_credentials
+        events = replay(settings.nats_url, selection, tally, original_pace=original_pace, credentials=credentials)
+        ended = asyncio.run(_follow(events, _shower(output, json=json)))
+        say(f"{tally.shown} facts shown, {tally.looked_at} looked at{'' if ended else ', then interrupted'}")
+        if not ended:
+            raise SystemExit(EXIT_INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The filters on the command line."""
+
+    cluster: str | None
+    noun: str | None
+    subject: str | None
+    trace: str | None
+    since: str | None
+    until: str | None
+    last: int | None = None
+
+
+def _quiet(nats_url: str | None) -> ClientSettings:
+    setup_logging(log_format="text", level="error")
+    return client_settings(nats_url=nats_url)
+
+
+def _selection(settings: ClientSettings, given: _Given) -> Selection:
+    """Return what the options select; raises SettingsError for a wrong one, and for two that contradict each other."""
+    if given.subject is not None and given.noun is not None:
+        raise SettingsError(f"--noun: is part of --subject, give one of them: --subject '{given.noun}.>'")
+    if given.trace is not None and given.last is not None:
+        raise SettingsError("--last: counts facts of all traces, and does not go with --trace: use --since")
+    since, until = span(given.since, given.until, datetime.now(UTC))
+    return Selection(
+        cluster=given.cluster or settings.cluster,
+        noun=_noun(given.noun),
+        pattern=_pattern(given.subject, given.cluster, settings),
+        since=since,
+        until=until,
+        last=given.last,
+        trace=_trace(given.trace),
+    )
+
+
+def _pattern(subject: str | None, cluster: str | None, settings: ClientSettings) -> str | None:
+    if subject is None:
+        return None
+    if cluster is not None and subject.startswith(f"{ROOT_EVENTS}."):
+        raise SettingsError("--cluster: is part of an absolute --subject: give one of them")
+    try:
+        return pattern_filter(subject, cluster or settings.cluster)
+    except ValueError as error:
+        raise SettingsError(f"--subject: has {subject!r}, {error}") from None
+
+
+def _noun(noun: str | None) -> str | None:
+    known = sorted({spec.model.noun for spec in FACTS})
+    if noun is not None and noun not in known:
+        raise SettingsError(f"--noun: has {noun!r}, needs one of: {', '.join(known)}")
+    return noun
+
+
+def _trace(trace: str | None) -> str:
+    wanted = (trace or "").strip().lower()
+    if trace is not None and not _TRACE_ID.fullmatch(wanted):
+        raise SettingsError(f"--trace: has {trace!r}, needs a trace id of 32 hex digits, or its first 8 or more")
+    return wanted
+
+
+async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEvent], None]) -> bool:
+    """Show events until there are none, or until SIGINT or SIGTERM; return whether there are none."""
 
     async def show_all() -> None:
         async for event in events:
@@ -74,20 +189,23 @@ async def _follow(events: AsyncIterator[TailedEvent], show: Callable[[TailedEven
         loop.add_signal_handler(number, showing.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await showing
+        return True
+    return False
 
 
 def line_of(event: TailedEvent) -> str:
-    """Return a fact as one line for people."""
+    """Return a fact as one line for people, with the date if it is not of today; what is no fact is a line too."""
     envelope = event.event
     data = envelope.get("data")
-    trace = trace_from(envelope.get("traceparent"))
+    name = f"{event.noun}.{event.fact}" if event.key else event.subject
+    stored, today = event.stored.astimezone(), datetime.now(UTC).astimezone().date()
     parts = (
-        event.stored.astimezone().strftime("%H:%M:%S.%f")[:-3],
-        f"{event.noun}.{event.fact}".ljust(19),
-        "/".join(event.key) or _EMPTY,
-        str(envelope.get("source", "")).rpartition("/")[2] or _EMPTY,
-        trace.traceparent.split("-")[1][:TRACE_SHOWN] if trace else _EMPTY,
-        _fields(data if isinstance(data, dict) else {}),
+        stored.strftime("%H:%M:%S.%f" if stored.date() == today else "%Y-%m-%dT%H:%M:%S.%f")[:-3],
+        one_line(name).ljust(19),
+        one_line("/".join(event.key)) or _EMPTY,
+        one_line(str(envelope.get("source", "")).rpartition("/")[2]) or _EMPTY,
+        event.trace_id[:TRACE_SHOWN] or _EMPTY,
+        _fields(data if isinstance(data, dict) else {}) if envelope else f"(no CloudEvent: {event.size} bytes)",
     )
     return "  ".join(part for part in parts if part)
 
@@ -97,30 +215,25 @@ def _fields(data: dict[str, Any]) -> str:
 
 
 def _short(value: object) -> str:
-    text = " ".join(str(value).split())
+    text = one_line(str(value))
     text = text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
     return f'"{text}"' if " " in text else text
 
 
-def _as_line(event: TailedEvent) -> None:
-    print(line_of(event), flush=True)  # noqa: T201 - the command's output
+def document_of(event: TailedEvent) -> dict[str, Any]:
+    """Return the CloudEvent; of a message that is none, where it stands."""
+    if event.event:
+        return event.event
+    return {
+        "unreadable": True,
+        "sequence": event.sequence,
+        "time": event.stored.isoformat(),
+        "subject": event.subject,
+        "size": event.size,
+    }
 
 
-def _as_json(event: TailedEvent) -> None:
-    print_json(event.event, lines=True)
-
-
-def _noun(noun: str | None) -> str | None:
-    known = sorted({spec.model.noun for spec in FACTS})
-    if noun is not None and noun not in known:
-        raise SettingsError(f"--noun: has {noun!r}, needs one of: {', '.join(known)}")
-    return noun
-
-
-def _age(since: str | None) -> timedelta | None:
-    if since is None:
-        return None
-    try:
-        return timedelta(seconds=min(parse_seconds(since), _OLDEST_SECONDS))
-    except ValueError as error:
-        raise SettingsError(f"--since: has {since!r}, {error}") from None
+def _shower(output: Format, *, json: bool) -> Callable[[TailedEvent], None]:
+    if json or output is Format.JSON:
+        return lambda event: print_json(document_of(event), lines=True)
+    return lambda event: print_text(line_of(event))

@@ -37,3 +37,23 @@ def print_json(document: object, *, lines: bool = False) -> None:
     option = 0 if lines else orjson.OPT_INDENT_2
     sys.stdout.write(orjson.dumps(document, option=option).decode() + "\n")
     sys.stdout.flush()
+
+
+def print_text(text: str) -> None:
+    """Print text as it is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def one_line(text: str) -> str:
+    """Return text from outside on one line, with what would steer the terminal as escapes."""
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    """Return text from outside with what would steer the terminal, or cannot be written at all, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text
+    )

@@ -109,7 +109,7 @@ async def _look(settings: ClientSettings) -> Status:
             _kubernetes(kube),
             _rollout(kube, settings),
             _breakers(kube, settings.namespace),
-            _bus(settings.nats_url),
+            _bus(settings),
             *(_service(kube, name, settings.namespace, now) for name in LED),
         )
     return Status(kubernetes, tuple(services), rollout, breakers, bus)
@@ -197,9 +197,9 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
     return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
 
 
-async def _bus(url: str) -> Part:
+async def _bus(settings: ClientSettings) -> Part:
     try:
-        return bus_part(await survey(url))
+        return bus_part(await survey(settings.nats_url, settings.nats_credentials))
     except BusError as error:
         return Part("bus", "not known", explain(error), {"streams": None, "dead_letters": None})
 
@@ -212,7 +212,7 @@ def bus_part(streams: list[StreamCount]) -> Part:
     if missing:
         problems.append(f"no stream {', '.join(missing)}: a running service makes it within seconds")
     if dead:
-        problems.append(f"{dead} dead letters in {STREAM_DEAD}: their headers say why they were given up on")
+        problems.append(f"{dead} dead letters in {STREAM_DEAD}: `trellis dead list` says why they were given up on")
     text = ", ".join(
         f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"
         for stream in streams

@@ -24,7 +24,7 @@ import provisioner.app
 import provisioner.settings
 from trellis import names
 from trellis.bus.permissions import SUBSCRIPTIONS, durables
-from trellis.bus.tail import TailedEvent, tail
+from trellis.bus.tail import Selection, TailedEvent, tail
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
@@ -207,7 +207,7 @@ class Fleet:
         heard: list[TailedEvent] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                async for event in tail(self.info.nats_url, cluster=self.id, last=10_000):
+                async for event in tail(self.info.nats_url, Selection(cluster=self.id, last=10_000)):
                     heard.append(event)
                     if len(heard) >= wanted:
                         break

@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from provisioner.plan import Ledger
 from provisioner.resources import read_ledger
 from trellis import names
 from trellis.bus.errors import BusError
-from trellis.bus.tail import tail
+from trellis.bus.tail import Selection, tail
 from trellis.events.node import NodeReady
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
@@ -127,8 +127,9 @@ class Watching:
         await self._kube.json_patch(NODES, node.name, ops, field_manager=FIELD_MANAGER)
 
     async def _tell_facts(self) -> None:
+        recent = Selection(since=datetime.now(UTC) - _FACTS_SINCE)
         try:
-            async for event in tail(self._settings.nats_url, since=_FACTS_SINCE):
+            async for event in tail(self._settings.nats_url, recent, credentials=self._settings.nats_credentials):
                 self._display.fact(line_of(event))
                 if (event.noun, event.fact) == (NodeReady.noun, NodeReady.fact):
                     self._said_ready.update(event.key)

@@ -7,7 +7,6 @@ Invariant: body and headers are the original's; only what NATS could not carry i
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,10 +14,11 @@ from typing import Final
 import orjson
 
 from trellis.bus.message import HEADER_MSG_ID, Reason
-from trellis.events.subjects import ROOT_EVENTS, dead_subject, unescape
+from trellis.events.subjects import ROOT_EVENTS, dead_subject, plain
 
 HEADER_REASON: Final = "Trellis-Reason"
 HEADER_ERROR: Final = "Trellis-Error"
+HEADER_SUBSCRIPTION: Final = "Trellis-Subscription"
 HEADER_SUBJECT: Final = "Trellis-Subject"
 HEADER_STREAM: Final = "Trellis-Stream"
 HEADER_SEQUENCE: Final = "Trellis-Sequence"
@@ -29,7 +29,8 @@ HEADER_TRUNCATED: Final = "Trellis-Truncated"
 """Length in bytes of the original body, if it had to be cut."""
 
 _ERROR_MAX: Final = 1000
-_UNKNOWN: Final = "unknown"
+UNKNOWN_NOUN: Final = "unknown"
+"""Noun of a message whose subject is none of a fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def letter(
         HEADER_MSG_ID: "/".join((*reader, message.epoch, str(message.sequence))),
         HEADER_REASON: reason,
         HEADER_ERROR: " ".join(error.split())[:_ERROR_MAX],
+        HEADER_SUBSCRIPTION: reader[1],
         HEADER_SUBJECT: message.subject,
         HEADER_STREAM: message.stream,
         HEADER_SEQUENCE: str(message.sequence),
@@ -96,11 +98,5 @@ def _about(subject: str) -> tuple[str, tuple[str, ...]]:
     """Return noun and key from the subject of a fact; ``unknown`` and the raw tokens if it is none of ours."""
     tokens = subject.removeprefix(f"{ROOT_EVENTS}.").split(".")
     if not subject.startswith(f"{ROOT_EVENTS}.") or len(tokens) < 4:
-        return _UNKNOWN, (subject,)
-    return tokens[1], tuple(_plain(token) for token in tokens[3:])
-
-
-def _plain(token: str) -> str:
-    with contextlib.suppress(ValueError):
-        return unescape(token)
-    return token
+        return UNKNOWN_NOUN, (subject,)
+    return tokens[1], tuple(map(plain, tokens[3:]))

@@ -80,7 +80,7 @@ async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, Strea
         nats.errors.Error: NATS or JetStream did not answer.
     """
     infos = {name: await _ensure(jetstream, name, subject, limits[name]) for name, subject in STREAM_SUBJECTS.items()}
-    return _epoch(infos[STREAM_EVENTS])
+    return epoch_of(infos[STREAM_EVENTS])
 
 
 async def _ensure(jetstream: JetStreamContext, name: str, subject: str, limits: StreamLimits) -> StreamInfo:
@@ -129,8 +129,13 @@ async def _make(jetstream: JetStreamContext, name: str, subject: str, limits: St
     return info
 
 
-def _epoch(info: StreamInfo) -> Epoch:
+def epoch_of(info: StreamInfo) -> Epoch:
+    """Return which life of a stream this is.
+
+    Raises:
+        StreamError: the server does not say when it was created.
+    """
     if info.created is None:
-        raise StreamError(f"stream {STREAM_EVENTS} has no creation time: the NATS server is too old, 2.10 is needed")
+        raise StreamError(f"stream {info.config.name} has no creation time: the NATS server is too old, 2.10 is needed")
     created = (info.created - _UNIX_EPOCH) // timedelta(microseconds=1)
     return Epoch(created, distinct=(info.config.first_seq or 0) >= _COUNTED_FROM_TIME)

@@ -9,13 +9,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
 from trellis.bus.connection import describe
+from trellis.bus.dial import dial, hang_up
 from trellis.bus.errors import BusUnavailable
+from trellis.credentials import Credentials
 from trellis.events.subjects import STREAM_SUBJECTS
 from trellis.redaction import redact_url
 
@@ -31,41 +32,20 @@ class StreamCount:
     size: int | None
 
 
-async def survey(url: str) -> list[StreamCount]:
+async def survey(url: str, credentials: Credentials | None = None) -> list[StreamCount]:
     """Return what each stream holds now, in the order of the subject table; takes 6 s at most.
 
     Raises:
         BusUnavailable: NATS or its JetStream did not answer.
     """
-    client = Client()
+    client = await dial(url, "trellis-status", credentials)
     try:
-        async with asyncio.timeout(_SECONDS):
-            await _connect(client, url)
         async with asyncio.timeout(_SECONDS):
             return [await _count(client, name) for name in STREAM_SUBJECTS]
     except (nats.errors.Error, OSError, TimeoutError) as error:
         raise BusUnavailable(f"no NATS with JetStream at {redact_url(url)}: {describe(error)}") from error
     finally:
-        await client.close()
-
-
-async def _connect(client: Client, url: str) -> None:
-    seen: list[Exception] = []
-
-    async def note(error: Exception) -> None:
-        seen.append(error)
-
-    try:
-        await client.connect(
-            servers=[part.strip() for part in url.split(",")],
-            name="trellis-status",
-            max_reconnect_attempts=1,
-            reconnect_time_wait=0,
-            error_cb=note,
-        )
-    except nats.errors.NoServersError as error:
-        # It hides what the last attempt met.
-        raise (seen[-1] if seen else error) from None
+        await hang_up(client)
 
 
 async def _count(client: Client, name: str) -> StreamCount:

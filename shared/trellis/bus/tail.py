@@ -1,8 +1,8 @@
-"""Follows the facts on a bus, for people: old ones, then new ones as they are said.
+"""Shows the facts on a bus to people: the past in order, and what comes.
 
 In: the address and what to show. Out: facts, in the order they were said. Called by the command line and by tests.
-Invariant: it leaves nothing behind on the server, and goes on after an outage where it was, or at the beginning of a
-stream that was made anew.
+Invariant: any message that stands in the stream is yielded, a fact or not; a tail goes on after an outage where it was,
+or at the beginning of a stream that was made anew.
 """
 
 from __future__ import annotations
@@ -10,36 +10,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
-import nats
-import nats.errors
 import orjson
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.js import JetStreamContext
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
-from trellis.bus import cancellation
-from trellis.bus.connection import describe
-from trellis.bus.errors import BusUnavailable
-from trellis.events.subjects import ROOT_EVENTS, STREAM_EVENTS, escape, unescape
-from trellis.redaction import redact_url
+from trellis.bus.dial import dial, hang_up
+from trellis.bus.message import HEADER_TRACEPARENT
+from trellis.bus.stored import EVERYTHING, Start, Stored, StreamReader
+from trellis.credentials import Credentials
+from trellis.events.subjects import ROOT_EVENTS, STREAM_EVENTS, facts_filter, plain
+from trellis.telemetry import trace_from
 
-_BATCH: Final = 100
-_FETCH_SECONDS: Final = 1.0
-_CONNECT_SECONDS: Final = 3
-_AGAIN_SECONDS: Final = 0.5
-_INACTIVE_SECONDS: Final = 60.0
 _TOKENS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TailedEvent:
-    """One fact as it stands in the stream; ``event`` is the CloudEvent, empty if the body is none."""
+    """One message as it stands in the stream; ``event`` is the CloudEvent, empty if the body is no JSON object.
+
+    ``trace_id`` is empty if the message belongs to no trace, ``size`` is the body's length in bytes.
+    """
 
     sequence: int
     stored: datetime
@@ -48,187 +40,161 @@ class TailedEvent:
     fact: str
     key: tuple[str, ...]
     event: dict[str, Any]
+    subject: str = ""
+    trace_id: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which facts to show; an empty one is all of them.
+
+    Args:
+        cluster: only facts of this cluster.
+        noun: only facts about this: ``node``, ``provision``, …
+        pattern: filter of NATS that stands in place of both, as ``pattern_filter`` returns it.
+        since: begin with facts that were stored then.
+        until: end with facts that were stored then.
+        last: begin with the last so many facts.
+        trace: only facts of traces whose id begins with this; lower-case hex digits.
+    """
+
+    cluster: str | None = None
+    noun: str | None = None
+    pattern: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    last: int | None = None
+    trace: str = ""
+
+    @property
+    def filter(self) -> str:
+        """The subject filter."""
+        return self.pattern or facts_filter(self.cluster, self.noun)
+
+    def over(self, moment: datetime) -> bool:
+        """Return whether there is nothing to show from this moment on."""
+        return self.until is not None and moment > self.until
 
 
 @dataclass(slots=True)
-class _Position:
-    """Where to go on: which life of the stream, and the next sequence in it."""
+class Tally:
+    """How many messages were looked at, and how many of them shown."""
 
-    created: datetime | None = None
-    next_sequence: int | None = None
+    looked_at: int = field(default=0)
+    shown: int = field(default=0)
 
 
-async def tail(  # noqa: PLR0913 (filters of a command line)
-    url: str,
-    *,
-    cluster: str | None = None,
-    noun: str | None = None,
-    since: timedelta | None = None,
-    last: int | None = None,
-    follow: bool = True,
-    credentials: Path | None = None,
-) -> AsyncIterator[TailedEvent]:
-    """Yield facts for ever, or with ``follow`` off until the newest there is.
+async def tail(url: str, selection: Selection, *, credentials: Credentials | None = None) -> AsyncIterator[TailedEvent]:
+    """Yield facts as they are said, over outages: for ever, or until the selection's end has come.
+
+    Without ``since`` and ``last`` it begins with the next one.
 
     Args:
         url: of the NATS server.
-        cluster: only facts of this cluster.
-        noun: only facts about this: ``node``, ``provision``, …
-        since: begin with facts that are at most this old.
-        last: begin with the last so many facts. Neither this nor ``since``: only new ones.
-        follow: wait for new facts, over outages too.
-        credentials: NATS credentials file.
+        selection: which facts.
+        credentials: whose they are may read the stream; without them it is whoever the URL says.
 
     Raises:
         BusUnavailable: there is no NATS at the address, when it is tried for the first time.
     """
-    subject = f"{ROOT_EVENTS}.{escape(cluster) if cluster else '*'}.{noun or '*'}.>"
-    client = await _connect(url, credentials)
-    position = _Position()
+    client = await dial(url, "trellis-tail", credentials)
     try:
-        while True:
-            cancellation.check()
-            try:
-                config = await _consumer(client.jetstream(), subject, position, since, last)
-                async for message in _messages(client.jetstream(), config, position, follow=follow):
-                    yield _event(message)
-            except (nats.errors.Error, OSError):
-                if not follow:
-                    raise
-                await asyncio.sleep(_AGAIN_SECONDS)
-            else:
-                return
+        reader = StreamReader(client, STREAM_EVENTS, selection.filter, Start(selection.since, selection.last))
+        async with contextlib.aclosing(reader.follow()) as messages:
+            async for message in messages:
+                if selection.over(message.stored if message is not None else datetime.now(UTC)):
+                    return
+                if message is not None and (event := _event(message)).trace_id.startswith(selection.trace):
+                    yield event
     finally:
-        await client.close()
+        await hang_up(client)
 
 
-async def _connect(url: str, credentials: Path | None) -> Client:
-    last: Exception | None = None
-    connected = False
+async def replay(
+    url: str,
+    selection: Selection,
+    tally: Tally,
+    *,
+    original_pace: bool = False,
+    credentials: Credentials | None = None,
+) -> AsyncIterator[TailedEvent]:
+    """Yield the facts that were said until now, oldest first.
 
-    async def on_error(error: Exception) -> None:
-        nonlocal last
-        last = error
-        if isinstance(error, OSError) and not connected:
-            raise error  # nobody is there: people do not want to wait for that; later outages are waited out
+    Args:
+        url: of the NATS server.
+        selection: which facts; without ``since`` and ``last`` all there are.
+        tally: counts along.
+        original_pace: with the time between them that was between them.
+        credentials: whose they are may read the stream; without them it is whoever the URL says.
 
+    Raises:
+        BusUnavailable: there is no NATS at the address, or it was away for 10 s.
+        StreamError: there is no stream of facts, or it was made anew meanwhile.
+    """
+    client = await dial(url, "trellis-replay", credentials)
+    limited = selection.since is not None or selection.last is not None
+    start = Start(selection.since, selection.last) if limited else EVERYTHING
     try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            client = await nats.connect(
-                url,
-                name="trellis-tail",
-                user_credentials=str(credentials) if credentials else None,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=_AGAIN_SECONDS,
-                error_cb=on_error,
-            )
-    except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise BusUnavailable(f"no NATS at {redact_url(url)}: {describe(last or error)}") from error
-    connected = True
-    return client
-
-
-async def _consumer(
-    jetstream: JetStreamContext, subject: str, position: _Position, since: timedelta | None, last: int | None
-) -> ConsumerConfig:
-    """Return where to read on, having found out whether this is the stream that was read before."""
-    info = await jetstream.stream_info(STREAM_EVENTS)
-    config = ConsumerConfig(
-        filter_subject=subject,
-        ack_policy=AckPolicy.NONE,
-        mem_storage=True,
-        inactive_threshold=_INACTIVE_SECONDS,
-        deliver_policy=DeliverPolicy.NEW,
-    )
-    former, position.created = position.created, info.created
-    if former is not None and former != info.created:
-        config.deliver_policy = DeliverPolicy.ALL
-    elif position.next_sequence is not None:
-        config.deliver_policy = DeliverPolicy.BY_START_SEQUENCE
-        config.opt_start_seq = position.next_sequence
-    elif since is not None:
-        config.deliver_policy = DeliverPolicy.BY_START_TIME
-        config.opt_start_time = datetime.now(UTC) - since
-    elif last is not None:
-        config.deliver_policy = DeliverPolicy.BY_START_SEQUENCE
-        config.opt_start_seq = await _nth_last(jetstream, subject, last)
-    else:
-        position.next_sequence = info.state.last_seq + 1
-    return config
-
-
-async def _nth_last(jetstream: JetStreamContext, subject: str, count: int) -> int:
-    """Return the highest sequence from which on there are ``count`` facts on the subject, or all there are."""
-    state = (await jetstream.stream_info(STREAM_EVENTS)).state
-    low, high = max(state.first_seq, 1), state.last_seq + 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if await _pending(jetstream, subject, middle) >= count:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-async def _pending(jetstream: JetStreamContext, subject: str, sequence: int) -> int:
-    config = ConsumerConfig(
-        filter_subject=subject,
-        ack_policy=AckPolicy.NONE,
-        mem_storage=True,
-        inactive_threshold=_INACTIVE_SECONDS,
-        deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
-        opt_start_seq=sequence,
-    )
-    info = await jetstream.add_consumer(STREAM_EVENTS, config)
-    await jetstream.delete_consumer(STREAM_EVENTS, info.name)
-    return info.num_pending or 0
-
-
-async def _messages(
-    jetstream: JetStreamContext, config: ConsumerConfig, position: _Position, *, follow: bool
-) -> AsyncIterator[Msg]:
-    subscription = await jetstream.pull_subscribe(config.filter_subject or "", stream=STREAM_EVENTS, config=config)
-    try:
-        pending = (await subscription.consumer_info()).num_pending or 0
-        while follow or pending:
-            cancellation.check()
-            try:
-                messages = await subscription.fetch(_BATCH, timeout=_FETCH_SECONDS)
-            except nats.errors.TimeoutError:
-                await subscription.consumer_info()  # raises if the server was restarted, or the stream made anew
-                continue
-            for message in messages:
-                pending = message.metadata.num_pending
-                position.next_sequence = message.metadata.sequence.stream + 1
-                yield message
+        reader = StreamReader(client, STREAM_EVENTS, selection.filter, start)
+        pace = _Pace() if original_pace else None
+        async with contextlib.aclosing(reader.past()) as messages:
+            async for message in messages:
+                if selection.over(message.stored):
+                    return
+                tally.looked_at += 1
+                event = _event(message)
+                if event.trace_id.startswith(selection.trace):
+                    if pace is not None:
+                        await pace.wait(event.stored)
+                    tally.shown += 1
+                    yield event
     finally:
-        with contextlib.suppress(nats.errors.Error):
-            await subscription.unsubscribe()
+        await hang_up(client)
 
 
-def _event(message: Msg) -> TailedEvent:
+class _Pace:
+    """Waits as long as it took then. The first moment is now."""
+
+    def __init__(self) -> None:
+        self._first: datetime | None = None
+        self._began = 0.0
+
+    async def wait(self, moment: datetime) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._first is None:
+            self._first, self._began = moment, now
+        await asyncio.sleep(max(0.0, (moment - self._first).total_seconds() - (now - self._began)))
+
+
+def _event(message: Stored) -> TailedEvent:
     tokens = message.subject.removeprefix(f"{ROOT_EVENTS}.").split(".")
     cluster, noun, fact, *key = (*tokens, *[""] * (_TOKENS - len(tokens)))
+    event = _body(message.body)
+    trace = trace_from(message.headers.get(HEADER_TRACEPARENT)) or trace_from(_text(event.get("traceparent")))
     return TailedEvent(
-        sequence=message.metadata.sequence.stream,
-        stored=message.metadata.timestamp,
-        cluster=_plain(cluster),
+        sequence=message.sequence,
+        stored=message.stored,
+        cluster=plain(cluster),
         noun=noun,
         fact=fact,
-        key=tuple(map(_plain, key)),
-        event=_body(message.data),
+        key=tuple(map(plain, key)),
+        event=event,
+        subject=message.subject,
+        trace_id=trace.traceparent.split("-")[1] if trace else "",
+        size=message.size,
     )
 
 
-def _plain(token: str) -> str:
-    with contextlib.suppress(ValueError):
-        return unescape(token)
-    return token
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _body(data: bytes) -> dict[str, Any]:
-    with contextlib.suppress(orjson.JSONDecodeError):
+    """Return the JSON object of a body, an empty one if it is none, or one that could not be written again."""
+    with contextlib.suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):
         body = orjson.loads(data)
         if isinstance(body, dict):
+            orjson.dumps(body)
             return body
     return {}

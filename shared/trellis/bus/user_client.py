@@ -14,9 +14,9 @@ import re
 from typing import Any, Final
 
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from trellis.bus.client import SturdyClient
 from trellis.credentials import Credentials, CredentialsError
 
 _VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
@@ -30,7 +30,7 @@ class PermissionDenied(nats.errors.Error):
         super().__init__(f'NATS does not let this user {deed} "{subject}": {_ADVICE}')
 
 
-class UserClient(Client):
+class UserClient(SturdyClient):
     """The library's client. Without credentials it is whoever the URL says, or nobody."""
 
     def __init__(self, credentials: Credentials | None) -> None:

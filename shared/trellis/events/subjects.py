@@ -84,7 +84,12 @@ _BY_TYPE: Final = {spec.type: spec for spec in FACTS}
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]")
 _ESCAPED = re.compile(r"=([0-9A-F]{2})")
+_SAID = re.compile(r"trellis\.(?:evt(?:\.[A-Za-z0-9_=-]+){4,}|lattice(?:\.[A-Za-z0-9_=-]+){3,})")
 _EMPTY: Final = "="
+_ANY: Final = "*"
+_REST: Final = ">"
+_SHORTEST: Final = 6
+"""Tokens of ``trellis.evt.<cluster>.<noun>.<fact>.<key>``."""
 
 
 def escape(name: str) -> str:
@@ -146,6 +151,64 @@ def fact_subject(cluster: str, fact: FactData) -> str:
 def fact_filter(cluster: str, model: type[FactData]) -> str:
     """Return the subject filter of all facts of one model in a cluster."""
     return f"{ROOT_EVENTS}.{escape(cluster)}.{spec_of(model).tokens}.>"
+
+
+def facts_filter(cluster: str | None, noun: str | None = None) -> str:
+    """Return the subject filter of all facts, of one cluster and about one noun if given.
+
+    Without a noun it takes whatever stands below the cluster (or the root), a fact or not.
+    """
+    if cluster is None and noun is None:
+        return f"{ROOT_EVENTS}.{_REST}"
+    return ".".join((ROOT_EVENTS, _token(cluster), *([noun] if noun else []), _REST))
+
+
+def pattern_filter(pattern: str, cluster: str | None) -> str:
+    """Return the subject filter that a person means by a pattern of NATS.
+
+    Args:
+        pattern: ``<noun>.<fact>.<key…>`` with wildcards, or the same absolute: ``trellis.evt.<cluster>.…``.
+        cluster: the cluster of a relative pattern; None is any.
+
+    Raises:
+        ValueError: it is no pattern, or none that a fact can match; the message says what is needed.
+    """
+    tokens = pattern.split(".")
+    if not all(tokens) or not pattern.isprintable() or " " in pattern:
+        raise ValueError("needs tokens separated by single dots, without spaces: node.ready.*")
+    if any(wildcard in token and token != wildcard for token in tokens for wildcard in (_ANY, _REST)):
+        raise ValueError("needs wildcards that stand for whole tokens: node.*.n1, not node.opt*.n1")
+    if _REST in tokens[:-1]:
+        raise ValueError("needs > to be the last token: it stands for one or more")
+    if tokens[0] != ROOT_EVENTS.split(".", maxsplit=1)[0]:
+        tokens = [*ROOT_EVENTS.split("."), _token(cluster), *tokens]
+    elif not pattern.startswith(f"{ROOT_EVENTS}."):
+        raise ValueError(f"needs to begin with {ROOT_EVENTS}. if it is absolute: {ROOT_EVENTS}.*.node.>")
+    if tokens[-1] != _REST and len(tokens) < _SHORTEST:
+        raise ValueError("matches no fact: they have <noun>.<fact>.<key>; > at the end stands for all that follows")
+    return ".".join(tokens)
+
+
+def _token(cluster: str | None) -> str:
+    return escape(cluster) if cluster else _ANY
+
+
+def dead_filter(cluster: str | None = None) -> str:
+    """Return the subject filter of all dead letters, or of a cluster's."""
+    return f"{ROOT_DEAD}.{escape(cluster)}.{_REST}" if cluster else f"{ROOT_DEAD}.{_REST}"
+
+
+def can_be_said(subject: str) -> bool:
+    """Return whether a message can stand on this subject of ours: a fact's, or that of a lattice event's copy."""
+    return bool(_SAID.fullmatch(subject))
+
+
+def plain(token: str) -> str:
+    """Return the name that stands in a subject, or the token itself if it is none that ``escape`` makes."""
+    try:
+        return unescape(token)
+    except ValueError:
+        return token
 
 
 def dead_subject(cluster: str, service: str, noun: str, key: tuple[str, ...]) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from nats.js import JetStreamContext
 
 from support.buses import Buses, eventually, opted_out
+from support.tcp_proxy import TcpProxy
 from trellis.bus.bus import Bus
-from trellis.bus.errors import BusUnavailable
-from trellis.bus.tail import TailedEvent, tail
+from trellis.bus.errors import BusUnavailable, StreamError
+from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
 from trellis.events.rollout import RolloutResumed
-from trellis.events.subjects import STREAM_EVENTS
+from trellis.events.subjects import STREAM_EVENTS, pattern_filter
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
@@ -45,11 +47,21 @@ async def following(events: AsyncIterator[TailedEvent]) -> AsyncIterator[list[Ta
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_it_shows_the_last_facts_of_a_cluster_and_ends_if_not_told_to_follow(buses: Buses) -> None:
+async def past(buses: Buses, tally: Tally | None = None, **selection: Any) -> list[TailedEvent]:
+    """What `replay` yields of this test's cluster."""
+    wanted = Selection(cluster=buses.cluster, **selection)
+    return [event async for event in replay(buses.url, wanted, tally or Tally())]
+
+
+def keys(events: list[TailedEvent]) -> list[str]:
+    return ["/".join(event.key) for event in events]
+
+
+async def test_the_past_is_shown_in_order_and_ends(buses: Buses) -> None:
     bus = await said(buses, "a.x", "b", "c")
     await bus.publish(RolloutResumed(digest="d", failing=0), dedup=f"{buses.cluster}/r")
-    url = buses.url
-    events = [event async for event in tail(url, cluster=buses.cluster, last=10, follow=False)]
+    tally = Tally()
+    events = await past(buses, tally)
     assert [(event.noun, event.fact, event.key) for event in events] == [
         ("node", "opted_out", ("a.x",)),
         ("node", "opted_out", ("b",)),
@@ -58,22 +70,70 @@ async def test_it_shows_the_last_facts_of_a_cluster_and_ends_if_not_told_to_foll
     ]
     assert {event.cluster for event in events} == {buses.cluster}
     assert events[0].event["data"]["name"] == "a.x"
-    assert [event.key for event in [e async for e in tail(url, cluster=buses.cluster, last=2, follow=False)]] == [
-        ("c",),
-        ("d",),
-    ]
-    nodes = [e async for e in tail(url, cluster=buses.cluster, noun="node", last=2, follow=False)]
-    assert [event.key for event in nodes] == [("b",), ("c",)]
-    hour = [e async for e in tail(url, cluster=buses.cluster, since=timedelta(hours=1), follow=False)]
-    assert len(hour) == 4
-    assert [e async for e in tail(url, cluster=buses.cluster, follow=False)] == []
+    assert (tally.looked_at, tally.shown) == (4, 4)
+    assert keys(await past(buses, last=10)) == ["a.x", "b", "c", "d"]
+    assert keys(await past(buses, last=2)) == ["c", "d"]
+    assert keys(await past(buses, noun="node", last=2)) == ["b", "c"]
+    assert keys(await past(buses, since=events[1].stored)) == ["b", "c", "d"]
+    assert keys(await past(buses, until=events[1].stored)) == ["a.x", "b"]
+    assert keys(await past(buses, since=events[1].stored, until=events[2].stored)) == ["b", "c"]
+    assert await past(buses, since=datetime.now(UTC)) == []
+    assert await past(Buses(buses.url, "c-nobody")) == []
+
+
+async def test_a_pattern_selects_subjects_and_a_trace_its_facts(buses: Buses) -> None:
+    bus = await said(buses, "a", "b.x")
+    await bus.publish(RolloutResumed(digest="d", failing=0), dedup=f"{buses.cluster}/r")
+    events = await past(buses)
+    assert keys(await past(buses, pattern=pattern_filter("*.*.b=2Ex", buses.cluster))) == ["b.x"]
+    assert keys(await past(buses, pattern=pattern_filter("node.>", buses.cluster))) == ["a", "b.x"]
+    assert keys(await past(buses, pattern=f"trellis.evt.{buses.cluster}.rollout.>")) == ["d"]
+    traces = [event.trace_id for event in events]
+    assert len(set(traces)) == 3
+    tally = Tally()
+    assert keys(await past(buses, tally, trace=traces[1])) == ["b.x"]
+    assert (tally.looked_at, tally.shown) == (3, 1)
+    assert keys(await past(buses, trace=traces[2][:8])) == ["d"]
+
+
+async def test_at_the_original_pace_it_takes_as_long_as_it_took(buses: Buses) -> None:
+    bus = await said(buses, "a")
+    first = (await past(buses))[0].stored
+    await eventually(lambda: datetime.now(UTC) - first > timedelta(seconds=0.5))
+    await bus.publish(opted_out("b"), dedup=f"{buses.cluster}/b")
+    loop = asyncio.get_running_loop()
+    selection = Selection(cluster=buses.cluster)
+    moments = [loop.time() async for _ in replay(buses.url, selection, Tally(), original_pace=True)]
+    assert moments[1] - moments[0] >= 0.4
+
+
+async def test_the_past_survives_a_consumer_that_vanished_in_a_pause(buses: Buses, jetstream: JetStreamContext) -> None:
+    await said(buses, *[f"n{number}" for number in range(150)])
+    seen = []
+    async for event in replay(buses.url, Selection(cluster=buses.cluster), Tally()):
+        seen.append("/".join(event.key))
+        if len(seen) == 1:
+            for info in await jetstream.consumers_info(STREAM_EVENTS):
+                if info.config.filter_subject and buses.cluster in info.config.filter_subject:
+                    await jetstream.delete_consumer(STREAM_EVENTS, info.name)
+    assert seen == [f"n{number}" for number in range(150)]
+
+
+async def test_the_past_of_a_stream_that_is_not_there_is_an_error_that_says_so(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
+    await said(buses, "a")
+    await buses.close()
+    await jetstream.delete_stream(STREAM_EVENTS)
+    with pytest.raises(StreamError, match=f"no stream {STREAM_EVENTS}"):
+        await past(buses)
 
 
 async def test_it_follows_over_a_restart_of_the_server_without_gap_or_repetition(
     buses: Buses, nats_server: NatsServer
 ) -> None:
     bus = await said(buses, "a")
-    async with following(tail(buses.url, cluster=buses.cluster, last=1)) as seen:
+    async with following(tail(buses.url, Selection(cluster=buses.cluster, last=1))) as seen:
         await eventually(lambda: len(seen) == 1)
         nats_server.kill()
         nats_server.start()
@@ -85,7 +145,7 @@ async def test_it_follows_over_a_restart_of_the_server_without_gap_or_repetition
 
 async def test_it_goes_on_with_the_first_fact_of_a_stream_made_anew(buses: Buses, jetstream: JetStreamContext) -> None:
     bus = await said(buses, "a")
-    async with following(tail(buses.url, cluster=buses.cluster, last=1)) as seen:
+    async with following(tail(buses.url, Selection(cluster=buses.cluster, last=1))) as seen:
         await eventually(lambda: len(seen) == 1)
         await jetstream.delete_stream(STREAM_EVENTS)
         await bus.publish(opted_out("b"), dedup=f"{buses.cluster}/b")
@@ -96,4 +156,24 @@ async def test_it_goes_on_with_the_first_fact_of_a_stream_made_anew(buses: Buses
 async def test_without_a_server_it_says_where_it_looked(nats_server: NatsServer, buses: Buses) -> None:
     nats_server.stop()
     with pytest.raises(BusUnavailable, match=f"no NATS at {nats_server.url}: connection refused"):
-        await anext(tail(buses.url))
+        await anext(tail(buses.url, Selection()))
+
+
+async def test_a_tail_ends_when_its_end_has_come(buses: Buses) -> None:
+    await said(buses, "a")
+    selection = Selection(cluster=buses.cluster, last=1, until=datetime.now(UTC) + timedelta(seconds=2))
+    assert [event.key async for event in tail(buses.url, selection)] == [("a",)]
+
+
+async def test_a_cut_connection_costs_no_fact(buses: Buses, nats_server: NatsServer) -> None:
+    names = [f"n{number}" for number in range(300)]
+    bus = await said(buses)
+    async with TcpProxy("127.0.0.1", nats_server.port) as proxy:
+        url = f"nats://127.0.0.1:{proxy.port}"
+        async with following(tail(url, Selection(cluster=buses.cluster, since=datetime.now(UTC)))) as seen:
+            for number, name in enumerate(names):
+                await bus.publish(opted_out(name), dedup=f"{buses.cluster}/{name}")
+                if number % 100 == 50:
+                    proxy.cut()
+            await eventually(lambda: len(seen) >= len(names))
+            assert keys(seen) == names

@@ -138,7 +138,7 @@ def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
         assert not bad.ok
 
 
-def an_event(**envelope: Any) -> TailedEvent:
+def an_event(trace_id: str = "", **envelope: Any) -> TailedEvent:
     return TailedEvent(
         sequence=7,
         stored=datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC),
@@ -147,6 +147,7 @@ def an_event(**envelope: Any) -> TailedEvent:
         fact="failed",
         key=("node-1",),
         event=envelope,
+        trace_id=trace_id,
     )
 
 
@@ -154,7 +155,7 @@ def test_a_fact_is_a_line_with_what_matters() -> None:
     line = line_of(
         an_event(
             source="/trellis/c/provisioner",
-            traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            trace_id="0af7651916cd43dd8448eb211c80319c",
             data={"attempt": 2, "reason": "InstallerFailed", "message": "no\nspace left", "node_uid": "u"},
         )
     )

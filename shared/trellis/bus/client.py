@@ -1,0 +1,42 @@
+"""NATS' client, made so that no stored message can deafen it.
+
+In: what the server sends. Out: messages. The base of ``trellis.bus.user_client``, which everybody connects with.
+Invariant: whatever stands in a stream is handed over as a message: garbage is for the reader to judge.
+
+Three kinds of stored messages deafen nats-py 2.16 for as long as they are in the stream: a subject that is no UTF-8
+ends its reading loop; a vertical tab or form feed in a subject does not fit its expression for a line of the protocol;
+a header ``Status`` is taken for the server's own word. The server takes all three from any publisher.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.protocol import parser
+
+STATUS_OF_MESSAGE: Final = "Original-Status"
+"""Name under which a stored message's own header ``Status`` is handed over."""
+
+_STATUS: Final = "Status"
+# Reply subjects of messages that come out of a stream; the server's own words have none.
+_STORED_REPLY: Final = b"$JS.ACK."
+_WORD: Final = rb"([^ \t\r\n]+)[ \t]+"
+
+# The parser looks its expressions up there. Source: NATS client protocol, fields are separated by spaces and tabs.
+parser.MSG_RE = re.compile(rb"\AMSG[ \t]+" + _WORD + _WORD + rb"(" + _WORD + rb")?(\d+)\r\n")
+parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+" + _WORD + _WORD + rb"(" + _WORD + rb")?(\d+)[ \t]+(\d+)\r\n")
+
+
+class SturdyClient(Client):
+    """The library's client; only how it makes messages of what it receives is another."""
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg:
+        if headers and _STATUS in headers and reply.startswith(_STORED_REPLY):
+            headers[STATUS_OF_MESSAGE] = headers.pop(_STATUS)
+        subject_text, reply_text = (raw.decode(errors="backslashreplace") for raw in (subject, reply))
+        return Msg(self, subject_text, reply_text, data, headers, _sid=sid)

@@ -1,0 +1,73 @@
+"""The connection of a command: refused at once if nobody is there, later outages are waited out.
+
+In: the address. Out: a connected client. Called by what reads the bus for people. Invariant: the first attempt takes
+three seconds at most, and what it met is said in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+import nats.errors
+from nats.aio.client import Client
+
+from trellis.bus.connection import describe
+from trellis.bus.errors import BusUnavailable
+from trellis.bus.permissions import PEOPLE_INBOX
+from trellis.bus.user_client import UserClient
+from trellis.credentials import Credentials
+from trellis.redaction import redact_url
+
+AGAIN_SECONDS: Final = 1
+"""Between two attempts, once there was a connection."""
+
+_CONNECT_SECONDS: Final = 3
+
+
+async def dial(url: str, name: str, credentials: Credentials | None = None) -> UserClient:
+    """Return a client that is connected, and that comes back by itself after an outage.
+
+    Args:
+        url: of the NATS server, or several separated by commas.
+        name: of the connection in NATS' monitoring.
+        credentials: who connects; without them it is whoever the URL says.
+
+    Raises:
+        BusUnavailable: there is no NATS at any of the addresses.
+    """
+    servers = [part.strip() for part in url.split(",")]
+    failures: list[Exception] = []
+    connected = False
+
+    async def on_error(error: Exception) -> None:
+        failures.append(error)
+        # Nobody is there: people do not want to wait for that. A reset may hide why the server refuses: ask again.
+        if not connected and len(servers) == 1 and not isinstance(error, ConnectionResetError):
+            raise error
+
+    client = UserClient(credentials)
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            await client.connect(
+                servers=servers,
+                name=name,
+                inbox_prefix=PEOPLE_INBOX,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=AGAIN_SECONDS,
+                error_cb=on_error,
+            )
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        await hang_up(client)
+        raise BusUnavailable(
+            f"no NATS at {redact_url(url)}: {describe(failures[-1] if failures else error)}"
+        ) from error
+    connected = True
+    return client
+
+
+async def hang_up(client: Client) -> None:
+    """Close a client, in whatever state its connection is."""
+    with contextlib.suppress(nats.errors.Error, OSError):
+        await client.close()

@@ -1,0 +1,85 @@
+"""People's NATS user: reads facts and dead letters and replays these; a service's user may not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.nats_users import NatsUsers
+from trellis.bus.dead_letters import dead_letters
+from trellis.bus.dial import dial
+from trellis.bus.errors import BusUnavailable, StreamError
+from trellis.bus.letters import DeadLetter, Wanted
+from trellis.bus.permissions import PEOPLE
+from trellis.bus.survey import survey
+from trellis.bus.tail import Selection, Tally, replay, tail
+from trellis.events.node import NodeOptedOut
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-users")]
+
+SELECTION = Selection(cluster="c1")
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> NatsUsers:
+    return NatsUsers(tmp_path_factory.mktemp("users"), ["c1"])
+
+
+@pytest.fixture(scope="module")
+def server(users: NatsUsers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path_factory.mktemp("nats") / "server", config=users.config) as running:
+        yield running
+
+
+@pytest.fixture
+async def buses(server: NatsServer) -> AsyncIterator[Buses]:
+    made = Buses(server.url, "c1")
+    yield made
+    await made.close()
+
+
+async def found(server: NatsServer, users: NatsUsers) -> list[DeadLetter]:
+    async with dead_letters(server.url, credentials=users.credentials(PEOPLE)) as box:
+        return [letter async for letter in box.find(Wanted(), bodies=True)]
+
+
+async def test_they_read_the_facts_and_replay_dead_letters(buses: Buses, server: NatsServer, users: NatsUsers) -> None:
+    people, listener = users.credentials(PEOPLE), Listener()
+    provisioner = buses.new(PROVISIONER, credentials=users.credentials(f"{PROVISIONER}.c1"))
+    provisioner.subscribe("nodes", [NodeOptedOut], listener)
+    await provisioner.connect()
+    await provisioner.start()
+    client = await dial(server.url, "test", people)
+    await client.jetstream().publish(fact_subject("c1", opted_out("n")), b"poison")
+    await client.close()
+    await eventually_async(lambda: found(server, users))
+    async with dead_letters(server.url, credentials=people) as box:
+        for letter in await found(server, users):
+            await box.replay(letter)
+        assert await box.get(letter.sequence) is None
+    tally = Tally()
+    assert [event.size async for event in replay(server.url, SELECTION, tally, credentials=people)] == [6, 6]
+    watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.c1"))
+    await watcher.connect()
+    await watcher.publish(opted_out("healthy"), dedup="healthy")
+    await eventually(lambda: listener.names == ["healthy"])
+    newest = await anext(tail(server.url, Selection(cluster="c1", last=1), credentials=people))
+    assert newest.key == ("healthy",)
+    assert {stream.name for stream in await survey(server.url, people)} >= {STREAM_EVENTS, STREAM_DEAD}
+
+
+async def test_a_services_user_is_told_what_it_may_not(buses: Buses, server: NatsServer, users: NatsUsers) -> None:
+    service = users.credentials(f"{PROVISIONER}.c1")
+    bus = buses.new(PROVISIONER, credentials=service)
+    await bus.connect()
+    with pytest.raises(StreamError, match=f"{STREAM_DEAD} cannot be read: NATS does not let this user"):
+        async with dead_letters(server.url, credentials=service) as box:
+            await anext(box.find(Wanted()))
+    with pytest.raises(StreamError, match=f"{STREAM_EVENTS} cannot be read: NATS does not let this user"):
+        await anext(tail(server.url, Selection(cluster="c1", last=1), credentials=service))
+    with pytest.raises(BusUnavailable, match="NATS refused"):
+        await anext(tail(server.url, SELECTION))

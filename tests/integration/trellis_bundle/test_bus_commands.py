@@ -1,0 +1,189 @@
+"""`trellis dead` and `trellis events replay`, run as a user runs them, on a bus full of letters and garbage."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.js.errors import NotFoundError
+
+from support.buses import Buses, Listener, eventually_async, opted_out
+from support.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
+from trellis.events.node import NodeOptedOut
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
+from trellis.localcluster.nats import NatsServer
+
+# Each command is a process of its own.
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
+
+NOWHERE = "nats://127.0.0.1:1"
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+@dataclass(frozen=True)
+class Commands:
+    """A server of its own, and the command line that looks at it."""
+
+    server: NatsServer
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
+        return subprocess.run(
+            [sys.executable, "-m", "trellis_bundle", *arguments],
+            env=kept | {"TRELLIS_NATS_URL": self.server.url} | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def json(self, *arguments: str, status: int = 0) -> dict[str, Any]:
+        done = self.run(*arguments, "-o", "json")
+        assert (done.returncode, done.stderr) == (status, ""), done.stdout
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    with NatsServer(tmp_path / "nats") as server:
+        yield Commands(server)
+
+
+async def dead(commands: Commands) -> int:
+    client = await nats.connect(commands.server.url)
+    try:
+        return (await client.jetstream().stream_info(STREAM_DEAD)).state.messages
+    except NotFoundError:
+        return -1
+    finally:
+        await client.close()
+
+
+async def two_poisons_and_a_fact(commands: Commands) -> None:
+    """Letters 1 (in a trace) and 2 (too large to be kept whole), of cluster c1; and a fact that is none."""
+    buses = Buses(commands.server.url, "c1")
+    bus = await buses.consuming(Listener(), NodeOptedOut)
+    client = await nats.connect(commands.server.url)
+    traceparent = f"00-{TRACE}-b7ad6b7169203331-01"
+    await client.jetstream().publish(
+        fact_subject("c1", opted_out("n.1")), b'{"a": "\xc3\xa9"}', headers={"traceparent": traceparent}
+    )
+
+    async def letters(count: int) -> bool:
+        return await dead(commands) == count
+
+    await eventually_async(lambda: letters(1))
+    await client.jetstream().publish(fact_subject("c1", opted_out("n.2")), b"x" * (client.max_payload - 10))
+    await eventually_async(lambda: letters(2))
+    await bus.publish(opted_out("healthy"), dedup="healthy")
+    await client.close()
+    await buses.close()
+
+
+async def test_letters_are_listed_shown_and_replayed(commands: Commands) -> None:
+    await two_poisons_and_a_fact(commands)
+    found = commands.json("dead", "list")
+    assert [(letter["sequence"], letter["key"], letter["obstacle"] == "") for letter in found["letters"]] == [
+        (1, ["n.1"], True),
+        (2, ["n.2"], False),
+    ]
+    first = found["letters"][0]
+    assert (first["cluster"], first["service"], first["subscription"]) == ("c1", "provisioner", "nodes")
+    assert (first["reason"], first["deliveries"], first["trace_id"]) == ("Unparseable", 1, TRACE)
+    table = commands.run("dead", "list", "--service", "provisioner", "--reason", "unparseable")
+    assert table.returncode == 0
+    rows = [line.split() for line in table.stdout.splitlines()]
+    assert rows[1][:1] + rows[1][3:6] == ["1", "provisioner/nodes", "Unparseable", "1"]
+    assert table.stdout.splitlines()[-1].startswith("2 dead letters (2 Unparseable)")
+
+    page = commands.run("dead", "show", "1").stdout
+    assert f"trace      {TRACE}" in page
+    assert '"a": "é"' in page
+    whole = commands.json("dead", "show", "1")
+    assert (whole["body"], whole["headers"]["traceparent"][3:35]) == ({"a": "é"}, TRACE)
+    cut = commands.run("dead", "show", "2")
+    assert "CUT: the original had" in cut.stdout
+    assert "replay     impossible" in cut.stdout
+
+    dry = commands.json("dead", "replay", "--all", "--dry-run", status=1)
+    assert [line["outcome"] for line in dry["letters"]] == ["WouldReplay", "NotReplayed"]
+    assert len(commands.json("dead", "list")["letters"]) == 2, "nothing was done"
+    done = commands.run("dead", "replay", "1", "2", "7")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0].startswith("1  replayed  trellis.evt.c1.node.opted_out.n=2E1 as ")
+    assert "2  NOT REPLAYED  its body was cut" in done.stdout
+    assert "7  NOT REPLAYED  there is no such letter" in done.stdout
+    assert [letter["sequence"] for letter in commands.json("dead", "list")["letters"]] == [2]
+    assert commands.run("dead", "replay", "--all", "--noun", "rollout").stdout == "no letters to replay\n"
+    gone = commands.run("dead", "show", "1")
+    assert (gone.returncode, gone.stdout, gone.stderr.count("\n")) == (1, "", 1)
+    assert gone.stderr.startswith("trellis: there is no letter 1")
+
+
+async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: Commands) -> None:
+    await two_poisons_and_a_fact(commands)
+    every = commands.run("events", "replay")
+    assert (every.returncode, every.stderr) == (0, "trellis: 3 facts shown, 3 looked at\n")
+    assert [line.split()[1:3] for line in every.stdout.splitlines()] == [
+        ["node.opted_out", "n.1"],
+        ["node.opted_out", "n.2"],
+        ["node.opted_out", "healthy"],
+    ]
+    traced = commands.run("events", "replay", "--trace", TRACE[:8].upper(), "-o", "json")
+    assert (traced.stdout, traced.stderr) == ('{"a":"é"}\n', "trellis: 1 facts shown, 3 looked at\n")
+    one = commands.run("events", "replay", "--subject", "*.*.n=2E2", "--cluster", "c1", "--json")
+    assert json.loads(one.stdout)["unreadable"] is True
+    none = commands.run("events", "replay", "--until", "1h", "--noun", "node")
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "trellis: 0 facts shown, 0 looked at\n")
+    ended = commands.run("events", "tail", "--since", "1h", "--until", "1s", "--subject", "node.>")
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+async def test_garbage_breaks_nothing(commands: Commands) -> None:
+    buses = Buses(commands.server.url, "c1")
+    await buses.new().connect()
+    port, count = commands.server.port, 0
+    for token in ODD_TOKENS.values():
+        raw_publish(port, b"trellis.dead.c1.s.node." + token, b"by hand")
+        raw_publish(port, b"trellis.evt.c1.node.gone." + token, b"by hand")
+        count += 1
+    for headers in ODD_HEADERS.values():
+        raw_publish(port, b"trellis.dead.c1.s.node.x", b"{}", headers)
+        raw_publish(port, b"trellis.evt.c1.node.gone.x", b"{}", headers)
+        count += 1
+    for body in ODD_BODIES.values():
+        raw_publish(port, b"trellis.dead.x", body)
+        raw_publish(port, b"trellis.evt.x", body)
+        count += 1
+    await buses.close()
+    assert len(commands.json("dead", "list")["letters"]) == count
+    for arguments in (["dead", "list"], ["events", "tail", "--since", "1h", "--until", "0s"]):
+        shown = commands.run(*arguments)
+        assert shown.returncode == 0, shown.stderr
+        assert all(char.isprintable() or char == "\n" for char in shown.stdout), arguments
+    lines = commands.run("events", "replay", "--json").stdout.splitlines()
+    assert len([json.loads(line) for line in lines]) == count
+    lone_surrogate = list(ODD_TOKENS).index("lone surrogate") + 1
+    assert commands.json("dead", "show", str(lone_surrogate))["key"] == ["\\ud800"]
+    refused = commands.json("dead", "replay", "--all", status=1)
+    assert (refused["replayed"], refused["not_replayed"]) == (0, count)
+
+
+@pytest.mark.parametrize("arguments", ["dead replay --all", "events replay"])
+def test_without_a_bus_or_its_streams_it_is_one_line(commands: Commands, arguments: str) -> None:
+    away = commands.run(*arguments.split(), TRELLIS_NATS_URL=NOWHERE)
+    assert (away.returncode, away.stdout) == (1, "")
+    assert away.stderr.startswith(f"trellis: no NATS at {NOWHERE}")
+    empty = commands.run(*arguments.split())
+    assert empty.returncode == 1
+    assert f"there is no stream {STREAM_EVENTS if arguments.startswith('events') else STREAM_DEAD}" in empty.stderr
+    assert (away.stderr.count("\n"), empty.stderr.count("\n")) == (1, 1)

@@ -1,0 +1,77 @@
+"""Patterns people type: relative to a cluster or absolute, and refused where they can match nothing."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellis.events.node import NodeOptedOut
+from trellis.events.subjects import can_be_said, fact_subject, facts_filter, pattern_filter, plain
+
+
+@pytest.mark.parametrize(
+    ("pattern", "cluster", "found"),
+    [
+        ("node.>", "c", "trellis.evt.c.node.>"),
+        ("node.>", None, "trellis.evt.*.node.>"),
+        (">", "c.d", "trellis.evt.c=2Ed.>"),
+        ("*.failed.n1", "c", "trellis.evt.c.*.failed.n1"),
+        ("trellis.evt.>", "c", "trellis.evt.>"),
+        ("trellis.evt.*.node.*.n=2E1", None, "trellis.evt.*.node.*.n=2E1"),
+    ],
+)
+def test_a_pattern_is_relative_unless_it_begins_as_our_subjects_do(
+    pattern: str, cluster: str | None, found: str
+) -> None:
+    assert pattern_filter(pattern, cluster) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "needs"),
+    [
+        ("", "single dots"),
+        ("node..x", "single dots"),
+        ("node.gone.", "single dots"),
+        ("node gone.x.y", "without spaces"),
+        ("node.\x1b.x", "single dots"),
+        ("node.>.x", "last token"),
+        ("node.opt*.x", "whole tokens"),
+        ("node.gone.n>", "whole tokens"),
+        ("node", "matches no fact"),
+        ("node.*", "matches no fact"),
+        ("trellis.evt.c.node.gone", "matches no fact"),
+        ("trellis.>", "begin with trellis.evt."),
+        ("trellis.dead.>", "begin with trellis.evt."),
+        ("trellis.evtx.a.b.c.d", "begin with trellis.evt."),
+    ],
+)
+def test_a_wrong_pattern_is_told_what_it_needs(pattern: str, needs: str) -> None:
+    with pytest.raises(ValueError, match=needs):
+        pattern_filter(pattern, "c")
+
+
+def test_without_a_noun_everything_below_the_cluster_is_meant() -> None:
+    assert facts_filter(None) == "trellis.evt.>"
+    assert facts_filter("c.d") == "trellis.evt.c=2Ed.>"
+    assert facts_filter(None, "node") == "trellis.evt.*.node.>"
+
+
+@given(st.text(), st.text(min_size=1))
+def test_every_fact_can_be_said(cluster: str, name: str) -> None:
+    assert can_be_said(fact_subject(cluster, NodeOptedOut(name=name, uid="u", resource_version="1")))
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["", "x", "trellis.evt.c.node.gone", "trellis.evt.c.node.gone.*", "trellis.evt.c.node.>.x", "trellis.dead.c.s.n.k",
+     "trellis.evt.c.node.gone.é", "trellis.evt.c.node.gone.a b", "trellis.evt.c..gone.x", "trellis.evt.c.node.gone.x\n",
+     "xtrellis.evt.c.node.gone.x", "$JS.API.STREAM.PURGE.TRELLIS_EVENTS"],
+)  # fmt: skip
+def test_nothing_else_can(subject: str) -> None:
+    assert not can_be_said(subject)
+
+
+@given(st.text())
+def test_any_token_has_a_plain_form(token: str) -> None:
+    assert isinstance(plain(token), str)
