@@ -121,11 +121,23 @@ class ListBehaviour:
             await until(lambda: f"{namespace}/fine" in seen, "the change after the faults")
             assert watched.of_tests() == {f"{namespace}/untakeable", f"{namespace}/fine"}
 
-    async def test_an_object_of_a_megabyte_passes_the_watch(self, kube: Kube, namespace: str) -> None:
+    async def test_objects_of_a_megabyte_pass_watch_list_and_patch(self, kube: Kube, namespace: str) -> None:
+        key, size = f"{namespace}/big", 1_000_000
+
+        def is_whole(watched: Watched) -> bool:
+            found = watched.informer.objects.get(key)
+            return found is not None and len(dict(found.data)["x"]) == size
+
         async with Watched(kube, namespace) as watched:
-            await kube.create(CONFIGMAPS, configmap(namespace, "big", x="y" * 1_000_000))
-            await until(lambda: f"{namespace}/big" in watched.informer.objects, "the big object")
-            assert len(watched.informer.objects[f"{namespace}/big"].data[0][1]) == 1_000_000
+            await kube.create(CONFIGMAPS, configmap(namespace, "big", x="y" * size))
+            await until(lambda: is_whole(watched), "the big object")
+        for number in range(3):
+            await kube.create(CONFIGMAPS, configmap(namespace, f"big-{number}", x="z" * size))
+        async with Watched(kube, namespace) as watched:
+            assert is_whole(watched), "listed"
+        patch = {"data": {"x": "w" * size}}
+        patched = await kube.merge_patch(CONFIGMAPS, "big", patch, namespace, field_manager=MANAGER)
+        assert len(patched["data"]["x"]) == size
 
 
 class EventBehaviour:

@@ -28,8 +28,8 @@ class TcpProxy:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._asking, self._answering = asyncio.Event(), asyncio.Event()
+        self.resume()
         self._held: list[tuple[asyncio.StreamWriter, bytes]] | None = None
         self.port = 0
         self.accepted = 0
@@ -63,11 +63,17 @@ class TcpProxy:
 
     def silence(self) -> None:
         """Stop forwarding; connections stay open and new ones are accepted, as behind a dead middlebox."""
-        self._flowing.clear()
+        self._asking.clear()
+        self._answering.clear()
+
+    def mute(self) -> None:
+        """Forward what clients send and no answer, as for a client that does not read: the server has to wait."""
+        self._answering.clear()
 
     def resume(self) -> None:
         """Forward again."""
-        self._flowing.set()
+        self._asking.set()
+        self._answering.set()
 
     def hold(self) -> None:
         """Keep what clients send from now on, also when they are gone; what is sent to them still flows."""
@@ -101,14 +107,14 @@ class TcpProxy:
         task.add_done_callback(self._tasks.discard)
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool) -> None:
-        held = False
+        held, flowing = False, self._asking if up else self._answering
         try:
             while data := await reader.read(65536):
                 if up and self._held is not None:
                     self._held.append((writer, data))
                     held = True
                     continue
-                await self._flowing.wait()
+                await flowing.wait()
                 writer.write(data)
                 await writer.drain()
         except OSError:

@@ -20,6 +20,9 @@ from yarl import URL
 from trellis.kube.access import Access, AccessError, Credentials, Session
 
 _CONNECT_SECONDS = 5.0
+_OPEN_SECONDS = 15.0
+"""A watch is answered at once, whatever happens later. A request that got lost must be noticed long before the 60 s
+after which a watch that makes no progress counts as deaf: the outage may be over by then."""
 _LINE_MAX = 32 * 2**20
 """Bytes of one watch event; the API server refuses objects well below."""
 
@@ -126,10 +129,11 @@ class HttpTransport:
         Raises:
             ConnectionFailed: on opening, or from the lines.
         """
-        # `sock_read` bounds the wait for the headers and each wait for bytes after them.
+        # `sock_read` bounds each wait for bytes.
         timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds)
         try:
-            response = await self._open(request, timeout)
+            async with asyncio.timeout(_OPEN_SECONDS):
+                response = await self._open(request, timeout)
         except _NO_ANSWER as error:
             raise self._failure(error) from None
         try:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import urllib.request
+from typing import Any
 
 import pytest
 
@@ -10,8 +13,11 @@ from support.kube_world import MANAGER, Watched, configmap, until
 from support.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.informer import ChangeKind, WatchTimings
+from trellis.kube.reader import Selection
 from trellis.kube.resources import CONFIGMAPS
 from trellis.localcluster import ClusterInfo, restart
+from trellis.localcluster.paths import Layout
+from trellis.localcluster.state import load
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -109,3 +115,63 @@ async def test_bookmarks_keep_a_quiet_watch_fresh(kube: Kube, namespace: str) ->
         await kube.create(CONFIGMAPS, configmap(f"{namespace}-other", "elsewhere"))
         await until(lambda: int(watched.informer._version) > before, "a bookmark moves the version")
         assert watched.of_tests() == set()
+
+
+async def test_a_list_whose_page_token_was_compacted_away_starts_again(
+    kube: Kube, namespace: str, cluster: ClusterInfo
+) -> None:
+    """410 for a page: etcd has forgotten the state that the first page was of."""
+    for number in range(5):
+        await kube.create(CONFIGMAPS, configmap(namespace, f"c{number}"))
+    pages = kube.pages(Selection(CONFIGMAPS, namespace), limit=2)
+    first = await anext(pages)
+    assert first.first
+    gone = first.items[0]["metadata"]
+    await kube.delete(CONFIGMAPS, gone["name"], namespace, uid=gone["uid"])
+    await asyncio.to_thread(compact_etcd, cluster)
+    await asyncio.to_thread(restart, cluster.name, "kube-apiserver")  # which has snapshots of its own
+    await kube.wait_available()
+    rest = [page async for page in pages]
+    assert rest[0].first, "what came before does not count any more"
+    names = {item["metadata"]["name"] for page in rest for item in page.items}
+    assert names == {"kube-root-ca.crt", *(f"c{number}" for number in range(5))} - {gone["name"]}
+
+
+def compact_etcd(cluster: ClusterInfo) -> None:
+    """Let etcd forget all history, by its JSON gateway."""
+    state = load(Layout.of(cluster.name))
+    assert state is not None
+
+    def call(path: str, **body: object) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{state.ports['etcd']}/v3/kv/{path}"
+        with urllib.request.urlopen(url, json.dumps(body).encode(), timeout=10) as answer:
+            return dict(json.load(answer))
+
+    revision = call("range", key="AA==")["header"]["revision"]
+    call("compaction", revision=revision, physical=True)
+
+
+async def test_a_watch_survives_that_etcd_forgets_its_history(
+    kube: Kube, proxied: Kube, proxy: TcpProxy, namespace: str, cluster: ClusterInfo
+) -> None:
+    await kube.create(CONFIGMAPS, configmap(namespace, "before"))
+    async with Watched(proxied, namespace, timings=QUICK) as watched:
+        await proxy.refuse()
+        await kube.create(CONFIGMAPS, configmap(namespace, "meanwhile"))
+        await asyncio.to_thread(compact_etcd, cluster)
+        await proxy.open()
+        await until(lambda: f"{namespace}/meanwhile" in watched.informer.objects, "what happened meanwhile")
+        assert watched.kinds_of(f"{namespace}/before") == [ChangeKind.ADDED]
+
+
+async def test_everything_is_listed_again_from_time_to_time_and_nothing_is_told_twice(
+    kube: Kube, namespace: str
+) -> None:
+    counter = kube.telemetry.metrics.kube_requests_total
+    lists = counter.labels(kube.telemetry.service, "LIST", "configmaps", "200")
+    await kube.create(CONFIGMAPS, configmap(namespace, "a"))
+    async with Watched(kube, namespace, timings=WatchTimings(relist=0.4, backoff_first=0.05)) as watched:
+        await until(lambda: lists._value.get() >= 4, "several lists")
+        await kube.create(CONFIGMAPS, configmap(namespace, "b"))
+        await until(lambda: f"{namespace}/b" in watched.informer.objects, "b")
+        assert watched.kinds_of(f"{namespace}/a") == [ChangeKind.ADDED]

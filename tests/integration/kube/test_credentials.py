@@ -1,0 +1,114 @@
+"""Tokens that are revoked and certificates that rotate are followed in their files: no restart, no hot loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.accounts import Account
+from support.kube_world import MANAGER, Watched, configmap, eventually, until
+from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError, Unauthorized, Unavailable
+from trellis.kube.informer import ChangeKind, WatchTimings
+from trellis.kube.resources import CONFIGMAPS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.certs import write_pki
+
+Connect = Callable[[Path], Awaitable[Kube]]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+SHORT = WatchTimings(watch=(1, 2), backoff_first=0.2, backoff_most=1.0)
+"""Watches that end and are opened anew every other second: an open one is not asked for its token again."""
+PATIENCE = 60.0
+"""The API server believes a token for another 10 s after it last looked."""
+
+
+@pytest.fixture
+def account(cluster: ClusterInfo, cluster_api: Api, namespace: str, tmp_path: Path) -> Iterator[Account]:
+    made = Account(cluster, cluster_api, namespace, tmp_path)
+    yield made
+    made.remove()
+
+
+def asked(kube: Kube) -> float:
+    """Count the requests of a connection, of any outcome."""
+    return sum(
+        sample.value
+        for family in kube.telemetry.metrics.kube_requests_total.collect()
+        for sample in family.samples
+        if sample.name.endswith("_total") and sample.labels["service"] == kube.telemetry.service
+    )
+
+
+async def is_refused(kube: Kube, namespace: str, error: type[KubeError]) -> bool:
+    try:
+        await kube.get(CONFIGMAPS, "a", namespace)
+    except error:
+        return True
+    return False
+
+
+async def test_a_revoked_token_is_read_again_by_calls_and_watches(
+    kube: Kube, connect: Connect, account: Account, namespace: str
+) -> None:
+    await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))
+    mine = await connect(account.kubeconfig)
+    async with Watched(mine, namespace, timings=SHORT) as watched:
+        account.revoke()
+        await eventually(lambda: is_refused(mine, namespace, Unauthorized), "the token is worthless", PATIENCE)
+        await until(lambda: not mine.health.readiness().ok, "the watch is refused too", PATIENCE)
+        assert "401 Unauthorized" in mine.health.readiness().reasons[0]
+        assert mine.health.liveness().ok, "no restart brings a better token"
+        assert account.token.read_text().strip() not in str(mine.health.readiness().reasons)
+
+        before = asked(mine)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(watched.task), 4)
+        assert 1 <= asked(mine) - before <= 30, "tries go on, with backoff of 0 … 1 s"
+
+        patch = {"data": {"x": "2"}}
+        await kube.merge_patch(CONFIGMAPS, "a", patch, namespace, field_manager=MANAGER)
+        account.issue()
+        assert (await mine.get(CONFIGMAPS, "a", namespace))["data"] == {"x": "2"}
+        await until(lambda: len(watched.kinds_of(f"{namespace}/a")) == 2, "what happened meanwhile", PATIENCE)
+        assert watched.kinds_of(f"{namespace}/a") == [ChangeKind.ADDED, ChangeKind.MODIFIED]
+        await until(lambda: mine.health.readiness().ok, "ready again")
+
+
+async def test_a_write_meets_the_new_token_at_its_second_try(
+    connect: Connect, account: Account, namespace: str
+) -> None:
+    mine = await connect(account.kubeconfig)
+    await mine.create(CONFIGMAPS, configmap(namespace, "a"))
+    account.revoke()
+    await eventually(lambda: is_refused(mine, namespace, Unauthorized), "the token is worthless", PATIENCE)
+    account.issue()
+    made = await mine.create(CONFIGMAPS, configmap(namespace, "b"))
+    await mine.delete(CONFIGMAPS, "b", namespace, uid=made["metadata"]["uid"])
+
+
+async def test_an_authority_that_rotated_in_its_file_is_followed_by_calls_and_watches(
+    kube: Kube, connect: Connect, account: Account, namespace: str, tmp_path: Path
+) -> None:
+    """The server's authority is the new one here: what the file held before vouches for nobody any more."""
+    (tmp_path / "other").mkdir()
+    write_pki(tmp_path / "other")
+    account.authority.write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
+    mine = await connect(account.kubeconfig)
+    watched = Watched(mine, namespace, timings=SHORT)
+    watching = asyncio.create_task(watched.informer.run())
+    try:
+        await until(lambda: "certificate verify failed" in str(mine.health.readiness().reasons), "it is named")
+        assert await is_refused(mine, namespace, Unavailable)
+        await kube.create(CONFIGMAPS, configmap(namespace, "a"))
+        account.authority.write_bytes(account.trusted)
+        await mine.get(CONFIGMAPS, "a", namespace)
+        await until(lambda: f"{namespace}/a" in watched.informer.objects, "the watch goes on")
+        await until(lambda: mine.health.readiness().ok, "ready")
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
