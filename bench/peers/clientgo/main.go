@@ -44,7 +44,7 @@ type watcher struct {
 	accept  atomic.Value
 	handled atomic.Int64
 	expired atomic.Bool
-	// When the last list began: before a list that a watch's end causes, the reflector waits for up to two seconds.
+	// When the list's first page was asked for: the reflector waits for up to two seconds before it lists again.
 	listing atomic.Int64
 	// Held while a watch is open, so that a forced list can end it.
 	open watch.Interface
@@ -91,7 +91,7 @@ func (w *watcher) list() {
 	nodes := w.client.CoreV1().Nodes()
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			w.listing.Store(time.Now().UnixNano())
+			w.listing.CompareAndSwap(0, time.Now().UnixNano())
 			return nodes.List(ctx, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -134,6 +134,7 @@ func (w *watcher) updated(before, after any) {
 
 func (w *watcher) relist() time.Duration {
 	objects := w.handled.Swap(0)
+	w.listing.Store(0)
 	w.expired.Store(true)
 	w.lock.Lock()
 	w.open.Stop()
