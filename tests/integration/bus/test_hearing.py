@@ -109,7 +109,7 @@ async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_i
     (health,) = buses.healths
     (nats_server.pause if way == "pause" else nats_server.stop)()
     await eventually(lambda: not health.readiness().ok)
-    await eventually(lambda: staleness(buses) > 2 * DEAF, seconds=60)
+    await eventually(lambda: staleness(buses) > 1.5 * DEAF, seconds=60)
     assert health.liveness().ok
     assert not health.readiness().ok
     nats_server.resume()
