@@ -1,7 +1,8 @@
 """A process that consumes facts through the queue and writes the name of each finished node into a file.
 
-Run as a program by tests that kill it: ``python consuming_process.py <nats url> <cluster> <file>``. Once it consumes it
-says ``consuming``. A name stands in the file, safe from any crash, before its message is acknowledged.
+Run as a program by tests that kill it or cut it off: ``python consuming_process.py <nats url> <cluster> <file>``. It
+says ``consuming`` once it does, and ``away`` when it has noticed that the bus is. A name stands in the file, safe from
+any crash, before its message is acknowledged.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from pathlib import Path
 
 from trellis.bus.bus import Bus, Received, Timing
 from trellis.bus.queue import KeyedQueue
@@ -48,9 +52,42 @@ async def main(url: str, cluster: str, path: str) -> None:
     bus.subscribe("nodes", [NodeOptedOut], handle)
     await bus.connect()
     await bus.start()
-    sys.stdout.write("consuming\n")
-    sys.stdout.flush()
-    await queue.work()
+    await asyncio.gather(queue.work(), tell(bus))
+
+
+async def tell(bus: Bus) -> None:
+    """Say ``consuming`` and ``away`` in turn."""
+    while True:
+        for line, said in (("consuming", False), ("away", True)):
+            while bus.connected.is_set() is said:  # noqa: ASYNC110 (that it is away has no event)
+                await asyncio.sleep(0.05)
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+
+async def consuming(url: str, cluster: str, path: Path, *, inside: Sequence[str] = ()) -> Process:
+    """Start such a process, after a prefix of commands, and return it once it consumes."""
+    process = await asyncio.create_subprocess_exec(
+        *inside, sys.executable, __file__, url, cluster, str(path), stdout=PIPE
+    )
+    await says(process, "consuming")
+    return process
+
+
+async def says(process: Process, line: str) -> None:
+    """Wait until it says this."""
+    assert process.stdout is not None
+    async with asyncio.timeout(60):
+        async for said in process.stdout:
+            if said.decode() == f"{line}\n":
+                return
+    raise AssertionError(f"it ended and never said {line}")
+
+
+async def kill(process: Process) -> None:
+    """End it as a crash does."""
+    process.kill()
+    await process.wait()
 
 
 if __name__ == "__main__":

@@ -21,10 +21,11 @@ def kubeconfig_through(port: int, kubeconfig: Path, directory: Path) -> Path:
 
 
 class TcpProxy:
-    """Forwards 127.0.0.1:``port`` to one address."""
+    """Forwards ``port`` of an address of ours (127.0.0.1) to one address."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, listen: str = "127.0.0.1") -> None:
         self._target = (host, port)
+        self._listen = listen
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,7 +47,7 @@ class TcpProxy:
 
     async def open(self) -> None:
         """Accept connections, on the same port as before."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accept, self._listen, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def refuse(self) -> None:

@@ -36,6 +36,7 @@ _UNANSWERED_PINGS: Final = 2
 _STOP_SECONDS: Final = 2.0
 # Attempts come at least every 10 s + the connect timeout: silence for longer means that nobody tries any more.
 _SILENCE_SECONDS: Final = 60.0
+_REPORT_SECONDS: Final = 60.0
 
 _REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
 
@@ -144,6 +145,7 @@ class Connection:
         self._last_sign = time.monotonic()
         self._opening = False
         self._abandoned = False
+        self._reported: dict[type[Exception], float] = {}
 
     @property
     def broker(self) -> NatsBroker | None:
@@ -208,7 +210,7 @@ class Connection:
         if isinstance(error, nats.errors.StaleConnectionError):
             return  # the connection is lost, and _lost says so
         if self.broker is not None:
-            _log.warning("NATS reports an error", error=describe(error))
+            self._report(error)
             return
         self._availability.lost(describe(error))
         self._failures += 1
@@ -216,6 +218,13 @@ class Connection:
             raise asyncio.CancelledError
         if self._opening:
             await asyncio.sleep(_ATTEMPTS.delay(self._failures))
+
+    def _report(self, error: Exception) -> None:
+        """Say what the connection complains of, once a minute for each kind: there may be one a message."""
+        now, kind = time.monotonic(), type(error)
+        if now - self._reported.get(kind, -_REPORT_SECONDS) >= _REPORT_SECONDS:
+            self._reported[kind] = now
+            _log.warning("NATS reports an error", error=describe(error))
 
     async def _lost(self) -> None:
         self._last_sign = time.monotonic()
@@ -244,6 +253,8 @@ def describe(error: BaseException) -> str:
             return "connection refused"
         case ssl.SSLError():
             return f"TLS: {error.reason or error}"
+        case nats.errors.SlowConsumerError():
+            return "slow consumer: messages came faster than they were read, those dropped come again"
         case TimeoutError():
             return "no answer in time"
         case OSError():

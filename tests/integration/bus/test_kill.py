@@ -1,45 +1,26 @@
-"""kill -9 of a consuming process in the middle of its work, again and again: nothing is lost, little is repeated."""
+"""A consuming process is killed in mid-work, again and again, or cut off: nothing is lost, little is repeated."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from nats.js import JetStreamContext
 
-from support import consuming_process
 from support.buses import Buses, eventually, eventually_async, opted_out
-from support.consuming_process import WORKERS
+from support.consuming_process import WORKERS, consuming, kill, says
+from support.network import cable
+from support.tcp_proxy import TcpProxy
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS
+from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
 FACTS = 1000
 KILLS = 3
-
-
-async def consuming(buses: Buses, path: Path) -> Process:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, consuming_process.__file__, buses.url, buses.cluster, str(path), stdout=PIPE
-    )
-    assert process.stdout is not None
-    async with asyncio.timeout(60):
-        async for line in process.stdout:
-            if line == b"consuming\n":
-                return process
-    raise AssertionError("it ended before it consumed")
-
-
-async def kill(process: Process) -> None:
-    os.kill(process.pid, signal.SIGKILL)
-    await process.wait()
 
 
 async def test_a_process_that_is_killed_in_mid_work_loses_nothing_and_repeats_what_was_in_work(
@@ -49,7 +30,7 @@ async def test_a_process_that_is_killed_in_mid_work_loses_nothing_and_repeats_wh
     names = [f"n{number}" for number in range(FACTS)]
     writer = buses.new("node_watcher")
     await writer.connect()
-    process = await consuming(buses, path)
+    process = await consuming(buses.url, buses.cluster, path)
     saying = asyncio.gather(*(writer.publish(opted_out(name), dedup=f"{buses.cluster}/{name}") for name in names))
     for number in range(KILLS):
         # Anywhere in its share of the work, but not when there is nothing left to do.
@@ -57,7 +38,7 @@ async def test_a_process_that_is_killed_in_mid_work_loses_nothing_and_repeats_wh
         await eventually(lambda: path.exists() and path.read_bytes().count(b"\n") >= enough, 60)  # noqa: B023
         await kill(process)
         assert path.read_bytes().count(b"\n") < FACTS, "else it was not in mid-work"
-        process = await consuming(buses, path)
+        process = await consuming(buses.url, buses.cluster, path)
     await saying
 
     async def all_done() -> bool:
@@ -74,3 +55,32 @@ async def test_a_process_that_is_killed_in_mid_work_loses_nothing_and_repeats_wh
     assert repeated <= KILLS * 2 * WORKERS
     dead = await jetstream.stream_info(STREAM_DEAD, subjects_filter=f"trellis.dead.{buses.cluster}.>")
     assert not dead.state.subjects
+
+
+async def test_packets_dropped_without_a_word_cost_time_and_no_fact(
+    buses: Buses, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """The reader is in a network of its own, whose cable is cut and mended: both sides keep a half-open connection."""
+    path = tmp_path / "done"
+    writer = buses.new("node_watcher")
+    await writer.connect()
+
+    async def say(prefix: str) -> None:
+        names = [f"{prefix}{number}" for number in range(300)]
+        await asyncio.gather(*(writer.publish(opted_out(name), dedup=f"{buses.cluster}/{name}") for name in names))
+
+    with cable() as network:
+        async with TcpProxy("127.0.0.1", nats_server.port, listen=network.near) as proxy:
+            url = f"nats://{network.near}:{proxy.port}"
+            process = await consuming(url, buses.cluster, path, inside=network.inside)
+            await say("before")
+            await eventually(lambda: path.read_bytes().count(b"\n") > 30)
+            network.cut()
+            await say("meanwhile")
+            await says(process, "away")
+            assert len(set(path.read_text().split())) < 600, "else the cable was not cut"
+            network.mend()
+            await say("after")
+            await eventually(lambda: len(set(path.read_text().split())) == 900, 60)
+            assert process.returncode is None
+            await kill(process)
