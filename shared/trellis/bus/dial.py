@@ -59,10 +59,9 @@ async def dial(url: str, name: str, credentials: Credentials | None = None) -> U
                 error_cb=on_error,
             )
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        await hang_up(client)
-        raise BusUnavailable(
-            f"no NATS at {redact_url(url)}: {describe(failures[-1] if failures else error)}"
-        ) from error
+        why = describe(failures[-1] if failures else error)
+        await hang_up(client)  # which may meet, and note, what came of it
+        raise BusUnavailable(f"no NATS at {redact_url(url)}: {why}") from error
     connected = True
     return client
 

@@ -99,6 +99,16 @@ class UserClient(SturdyClient):
             limit.reschedule(now)
         return bool(refused)
 
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except ConnectionResetError as error:
+            # The server says why it refuses a user and hangs up; what the client sent meanwhile makes the system drop
+            # the answer. A server that dies in this very moment looks the same, and is told otherwise at the next try.
+            if self._server_info.get("auth_required"):
+                raise nats.errors.AuthorizationError from error
+            raise
+
     def _connect_command(self) -> bytes:
         self._deaf = None
         if self._credentials is not None:

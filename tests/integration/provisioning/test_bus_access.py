@@ -19,9 +19,8 @@ from support.nats_users import NatsUsers
 from support.service_process import ask, free_port, lines, running, until_status
 from trellis.bus.claim import Claim
 from trellis.bus.naming import CLAIM_STREAM, claim_subject
-from trellis.bus.permissions import PEOPLE, PEOPLE_INBOX
+from trellis.bus.permissions import PEOPLE
 from trellis.bus.streams import ensure_streams
-from trellis.bus.user_client import UserClient
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.localcluster.nats import NatsServer
 
@@ -51,7 +50,7 @@ def trellis(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
-async def test_services_of_one_process_are_let_in_each_by_its_own_key(
+async def test_services_of_one_process_are_let_in_each_by_its_own_key_and_people_read_along(
     fleet: Fleet, users: NatsUsers, guarded: NatsServer, tmp_path: Path
 ) -> None:
     log, port = tmp_path / "log", free_port()
@@ -64,10 +63,13 @@ async def test_services_of_one_process_are_let_in_each_by_its_own_key(
         await until_status(port, "/readyz", 200)
         assert process.returncode is None
     assert not [line for line in lines(log) if "NATS" in line["event"] or line["level"] == "error"]
-    people = UserClient(users.credentials(PEOPLE))
-    await people.connect(guarded.url, inbox_prefix=PEOPLE_INBOX)
-    assert len(await said(people.jetstream(), fleet.id)) >= 4
-    await people.close()
+    people = users.credentials(PEOPLE).path
+    people_of = fleet.environment(nats_url=guarded.url, nats_nkey_file=people)
+    shown = trellis("status", "-o", "json", **people_of)
+    streams = {each["name"]: each["messages"] for each in json.loads(shown.stdout)["bus"]["streams"]}
+    assert streams[STREAM_EVENTS] >= 4, shown.stderr
+    nobody = trellis("status", "-o", "json", **fleet.environment(nats_url=guarded.url))
+    assert "NATS refused the user" in json.loads(nobody.stdout)["bus"]["problem"]
 
 
 def test_a_key_file_that_cannot_be_used_is_one_line_and_the_end(fleet: Fleet, tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""The command line on a bus with users: people get what they need, others are told what they lack."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.buses import Buses, Listener, eventually_async, opted_out
+from support.nats_users import NatsUsers
+from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
+from trellis.bus.user_client import UserClient
+from trellis.events.node import NodeOptedOut
+from trellis.events.subjects import STREAM_DEAD, fact_subject
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A bus on which one fact was said and one dead letter lies; ``trellis`` runs a command on it as a user."""
+
+    server: NatsServer
+    users: NatsUsers
+
+    def trellis(self, user: str | None, *arguments: str) -> subprocess.CompletedProcess[str]:
+        own = {"TRELLIS_NATS_NKEY_FILE": str(self.users.credentials(user).path)} if user else {}
+        return subprocess.run(
+            [sys.executable, "-m", "trellis_bundle", *arguments],
+            env={**os.environ, "TRELLIS_NATS_URL": self.server.url, **own},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+
+
+@pytest.fixture
+async def told(tmp_path: Path) -> AsyncIterator[Told]:
+    users = NatsUsers(tmp_path, ["c1"])
+    with NatsServer(tmp_path / "server", config=users.config) as server:
+        buses = Buses(server.url, "c1")
+        watcher = buses.new("node_watcher", credentials=users.credentials("node_watcher.c1"))
+        provisioner = buses.new("provisioner", credentials=users.credentials("provisioner.c1"))
+        provisioner.subscribe("nodes", [NodeOptedOut], Listener())
+        for bus in (watcher, provisioner):
+            await bus.connect()
+            await bus.start()
+        await watcher.publish(opted_out("good"), dedup="good")
+        people = UserClient(users.credentials(PEOPLE))
+        await people.connect(server.url, inbox_prefix=PEOPLE_INBOX)
+        await people.jetstream().publish(fact_subject("c1", opted_out("poison")), b"poison")
+
+        async def buried() -> bool:
+            return (await people.jetstream().stream_info(STREAM_DEAD)).state.messages == 1
+
+        await eventually_async(buried)
+        await people.close()
+        await buses.close()
+        yield Told(server, users)
+
+
+async def test_people_read_facts_and_read_replay_and_remove_dead_letters(told: Told) -> None:
+    facts = await asyncio.to_thread(told.trellis, PEOPLE, "events", "replay", "-o", "json")
+    assert facts.returncode == 0, facts.stderr
+    assert '"good"' in facts.stdout
+    listed = await asyncio.to_thread(told.trellis, PEOPLE, "dead", "list", "-o", "json")
+    assert "poison" in listed.stdout, listed.stderr
+    replayed = await asyncio.to_thread(told.trellis, PEOPLE, "dead", "replay", "--all")
+    assert replayed.returncode == 0, replayed.stderr
+    again = await asyncio.to_thread(told.trellis, PEOPLE, "dead", "list", "-o", "json")
+    assert "poison" not in again.stdout
+    assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("user", [OUTSIDE, "node_watcher.c1", None])
+async def test_whoever_is_not_people_is_told_what_lacks(told: Told, user: str | None) -> None:
+    lacks = "does not let this user subscribe" if user else "NATS refused the user: its nkey"
+    for command in (("dead", "list"), ("dead", "replay", "1"), ("events", "replay")):
+        ended = await asyncio.to_thread(told.trellis, user, *command)
+        assert ended.returncode == 1
+        assert lacks in ended.stderr, ended.stderr
+        assert len(ended.stderr.strip().splitlines()) == 1
