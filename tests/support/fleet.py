@@ -22,7 +22,7 @@ import node_watcher.app
 import node_watcher.settings
 import provisioner.app
 import provisioner.settings
-from trellis import names
+from trellis import localcluster, names
 from trellis.bus.permissions import SUBSCRIPTIONS, durables
 from trellis.bus.tail import Selection, TailedEvent, tail
 from trellis.events.subjects import STREAM_EVENTS
@@ -54,6 +54,11 @@ class Fleet:
         self.system = f"{self.id}-system"
         self.installers = f"{self.id}-installers"
         self._nodes: list[str] = []
+
+    def api_server(self) -> int:
+        """Return the pid of the API server, which another test may have started anew."""
+        [info] = localcluster.status(self.info.name)
+        return info.pids["kube-apiserver"]
 
     # --- nodes ---
 

@@ -71,7 +71,8 @@ async def defined(kube: Kube) -> Kube:
 
 async def _established(kube: Kube, name: str) -> bool:
     definition = await kube.get(DEFINITIONS, name)
-    conditions = {c["type"]: c for c in definition.get("status", {}).get("conditions", [])}
+    # The server says null until its controllers have looked at the definition.
+    conditions = {c["type"]: c for c in definition.get("status", {}).get("conditions") or []}
     not_structural = conditions.get("NonStructuralSchema", {})
     assert not_structural.get("status") != "True", not_structural
     return conditions.get("Established", {}).get("status") == "True"

@@ -123,14 +123,14 @@ async def test_an_api_server_that_hangs_does_not_keep_it(fleet: Fleet, tmp_path:
     async with running(log, **fleet.environment(grace_seconds=GRACE)) as process:
         await fleet.all_provisioned(fleet.add("node", "node"), seconds=60)
         fleet.add(*["node"] * 5)
-        with frozen(fleet.info.pids["kube-apiserver"]):
+        with frozen(fleet.api_server()):
             await asyncio.sleep(1)  # so that calls are under way
             assert await ends(process) == 0
 
 
 async def test_an_api_server_that_hangs_from_the_start_does_not_keep_it(fleet: Fleet, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with frozen(fleet.info.pids["kube-apiserver"]):
+    with frozen(fleet.api_server()):
         async with running(log, **fleet.environment(grace_seconds=GRACE)) as process:
             await said(log, "Kubernetes does not answer")
             assert await ends(process) == 0
@@ -167,7 +167,7 @@ async def test_everything_that_hangs_at_once_does_not_keep_it(
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         environment = {"otlp_endpoint": endpoint, "nats_url": nats_server.url}
         async with stubborn(fleet, tmp_path / "log", "ignores", **environment) as process:
-            with frozen(nats_server.pid), frozen(fleet.info.pids["kube-apiserver"]):
+            with frozen(nats_server.pid), frozen(fleet.api_server()):
                 assert await ends(process) == 0
 
 
