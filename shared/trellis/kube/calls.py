@@ -56,11 +56,13 @@ class Contact:
         return self.clock() - self._asked
 
     def answering_for(self) -> float:
-        """Return for how many seconds every call was answered; 0 if the last answer is old or a call failed since."""
-        now = self.clock()
-        if self._since is None or now - self._last > _ANSWER_IS_RECENT:
+        """Return for how many seconds every call was answered; 0 if the last answer is old or a call failed since.
+
+        The time since the last answer does not count: the server may have gone silent right after it.
+        """
+        if self._since is None or self.clock() - self._last > _ANSWER_IS_RECENT:
             return 0.0
-        return now - self._since
+        return self._last - self._since
 
 
 @dataclass(frozen=True)

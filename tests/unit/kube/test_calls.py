@@ -262,6 +262,8 @@ def test_contact_is_lost_by_a_failure_and_by_age() -> None:
     now = 20.0
     contact.answered()
     assert contact.answering_for() == 20
+    now = 25.0  # asked again and silent since, perhaps: nobody knows yet
+    assert contact.answering_for() == 20
     contact.failed()
     assert contact.answering_for() == 0
     contact.answered()
