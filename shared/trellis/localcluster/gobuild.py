@@ -40,6 +40,8 @@ class Recipe:
 
     packages: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
+    own_path: bool = True
+    """Whether Go may ask the proxy for modules at the packages' own paths; some proxies refuse what they lack."""
 
 
 RECIPES: Final[dict[str, Recipe]] = {
@@ -55,6 +57,7 @@ RECIPES: Final[dict[str, Recipe]] = {
         },
     ),
     "kwok": Recipe(packages={"kwok": "cmd/kwok"}),
+    "nats": Recipe(packages={"nats": "nats"}, own_path=False),
     "jaeger": Recipe(
         packages={"jaeger": "cmd/all-in-one"},
         variables={"github.com/jaegertracing/jaeger/pkg/version.latestVersion": "v{version}"},
@@ -129,7 +132,10 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     module = _download(go, entry)
     (work / "go.mod").write_text(_go_mod(Path(module["GoMod"]).read_text(encoding="utf-8"), entry.version))
     packages = {tool: f"{entry.module}/{recipe.packages[tool]}" for tool in targets}
-    go.run(["get", "-tool", *(f"{package}@v{entry.version}" for package in packages.values())])
+    if recipe.own_path:
+        go.run(["get", "-tool", *(f"{package}@v{entry.version}" for package in packages.values())])
+    else:
+        go.run(["mod", "edit", f"-require={entry.module}@v{entry.version}"])
 
     major, minor, _ = entry.version.split(".")
     variables = " ".join(

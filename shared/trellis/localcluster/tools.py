@@ -51,10 +51,11 @@ TOOLS: Final[dict[str, Tool]] = {
     "kubectl": Tool("kubernetes", ("version", "--client"), in_kubebuilder_assets=True),
     "kwok": Tool("kwok"),
     "jaeger": Tool("jaeger", ("version",)),
+    "nats": Tool("nats", exact_minor=False),
 }
 
-DEFAULT: Final = tuple(tool for tool in TOOLS if tool != "jaeger")
-"""What every cluster needs; Jaeger only if asked for."""
+DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", "nats"})
+"""What every cluster needs; Jaeger only if asked for, the nats CLI only for the examples."""
 
 
 def cached(tool: str) -> Path:

