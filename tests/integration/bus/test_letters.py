@@ -330,6 +330,31 @@ async def test_reading_waits_out_a_restart(buses: Buses, jetstream: JetStreamCon
     assert seen == count
 
 
+async def test_letters_that_come_into_being_meanwhile_are_left_for_the_next_time(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
+    bus = buses.new()
+    await bus.connect()
+    await bus.close()
+    count = 150  # more than are read at a time
+
+    async def bury() -> None:
+        headers = {"Trellis-Subject": fact_subject(buses.cluster, opted_out("n"))}
+        await jetstream.publish(f"trellis.dead.{buses.cluster}.s.node.n", b"poison", headers=headers)
+
+    for _ in range(count):
+        await bury()
+    replayed = 0
+    async with dead_letters(buses.url) as box:
+        async for letter in box.find(Wanted(cluster=buses.cluster), bodies=True):
+            await box.replay(letter)
+            await bury()  # its reader still does not understand it
+            replayed += 1
+            assert replayed <= count
+    assert replayed == count
+    assert len(await letters(buses)) == count
+
+
 # --- garbage ---
 
 
