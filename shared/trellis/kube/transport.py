@@ -8,6 +8,7 @@ answer is a ``ConnectionFailed`` that names the server, and nothing waits withou
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from yarl import URL
 from trellis.kube.access import Access, AccessError, Credentials, Session
 
 _CONNECT_SECONDS = 5.0
+_IN_ONE_PIECE = 2**18
 _OPEN_SECONDS = 15.0
 """A watch is answered at once, whatever happens later. A request that got lost must be noticed long before the 60 s
 after which a watch that makes no progress counts as deaf: the outage may be over by then."""
@@ -191,8 +193,11 @@ class HttpTransport:
             headers["Authorization"] = authorization
         query = f"?{urlencode(request.query)}" if request.query else ""
         url = URL(f"{self.server}{request.path}{query}", encoded=True)
+        body: bytes | io.BytesIO | None = request.body
+        if request.body is not None and len(request.body) > _IN_ONE_PIECE:
+            body = io.BytesIO(request.body)  # sent in parts: the event loop is held up no longer than one part takes
         return await session.http.request(
-            request.method, url, data=request.body, headers=headers, timeout=limits, **session.options
+            request.method, url, data=body, headers=headers, timeout=limits, **session.options
         )
 
     async def _lines(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
