@@ -11,6 +11,8 @@ from functools import partial
 
 import pytest
 
+from support.kube_behaviour_ownership import CollectorBehaviour, ManagerBehaviour
+from support.kube_behaviour_preconditions import PreconditionBehaviour, RefusalBehaviour
 from support.kube_behaviour_writes import ObjectBehaviour, PatchBehaviour
 from support.kube_world import (
     DEADLINE,
@@ -25,11 +27,9 @@ from support.kube_world import (
     until,
 )
 from trellis.kube.client import Kube
-from trellis.kube.errors import (
-    Gone,
-)
+from trellis.kube.errors import Gone, Invalid
 from trellis.kube.informer import Change, ChangeKind
-from trellis.kube.reader import Selection
+from trellis.kube.reader import Selection, WatchEvent
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS, EVENTS, Manifest
 
@@ -49,6 +49,67 @@ class ListBehaviour:
             assert [item["metadata"]["name"] for item in odd.items] == ["c1", "c3", "c5"], selector
         named = await kube.list(CONFIGMAPS, namespace, field_selector="metadata.name=c2")
         assert len(named.items) == 1
+
+    @pytest.mark.parametrize(
+        ("selector", "names"),
+        [
+            ("app in (x,y)", "s1 s2"),
+            ("app in (x, z),t", "s1"),
+            ("app notin (x),t", "s3"),
+            ("app notin (y)", "s1 s3"),
+            ("!app,t", "s3"),
+            ("app,t=1", "s1"),
+            ("app=", ""),
+        ],
+    )
+    async def test_labels_are_selected_by_sets(self, kube: Kube, namespace: str, selector: str, names: str) -> None:
+        for name, labels in {"s1": {"app": "x", "t": "1"}, "s2": {"app": "y"}, "s3": {"t": "2"}}.items():
+            await kube.create(CONFIGMAPS, labelled(configmap(namespace, name), **labels))
+        found = await kube.list(CONFIGMAPS, namespace, label_selector=selector)
+        chosen = [item["metadata"]["name"] for item in found.items]
+        assert [name for name in chosen if name != "kube-root-ca.crt"] == names.split()
+
+    @pytest.mark.parametrize("selector", ["app in (x", "a=b=c", "t,,u in x"])
+    async def test_a_label_selector_that_makes_no_sense_is_invalid(
+        self, kube: Kube, namespace: str, selector: str
+    ) -> None:
+        with pytest.raises(Invalid):
+            await kube.list(CONFIGMAPS, namespace, label_selector=selector)
+
+    async def test_a_field_selector_knows_name_and_namespace_alone(self, kube: Kube, namespace: str) -> None:
+        await kube.create(CONFIGMAPS, configmap(namespace, "a"))
+        found = await kube.list(
+            CONFIGMAPS, field_selector=f"metadata.namespace={namespace},metadata.name!=kube-root-ca.crt"
+        )
+        assert [item["metadata"]["name"] for item in found.items] == ["a"]
+        with pytest.raises(Invalid, match=r'"data\.x" is not a known field selector'):
+            await kube.list(CONFIGMAPS, namespace, field_selector="data.x=1")
+
+    async def test_all_pages_of_a_list_are_of_one_state(self, kube: Kube, namespace: str) -> None:
+        made = {
+            name: await kube.create(CONFIGMAPS, labelled(configmap(namespace, name), mine="")) for name in ("b", "c")
+        }
+        pages = kube.pages(Selection(CONFIGMAPS, namespace, "mine"), limit=1)
+        first = await anext(pages)
+        for name in ("a", "d"):
+            await kube.create(CONFIGMAPS, labelled(configmap(namespace, name), mine=""))
+        await kube.delete(CONFIGMAPS, "c", namespace, uid=made["c"]["metadata"]["uid"])
+        rest = [page async for page in pages]
+        assert [item["metadata"]["name"] for page in (first, *rest) for item in page.items] == ["b", "c"]
+        assert {page.resource_version for page in rest} == {first.resource_version}
+        # A server that selects while it reads may learn only by an empty page that there is no more.
+        assert [page.first for page in (first, *rest)] == [True, *(False for _ in rest)]
+
+    async def test_a_bookmark_carries_a_version_and_nothing_else_of_interest(self, kube: Kube, namespace: str) -> None:
+        start = (await kube.list(CONFIGMAPS, namespace)).resource_version
+        await kube.create(CONFIGMAPS, configmap(namespace, "a"))
+        seen: list[WatchEvent] = []
+        async with kube.watch(Selection(CONFIGMAPS, namespace), start, seconds=3, idle_seconds=DEADLINE) as events:
+            seen = [event async for event in events]
+        # A real namespace gets a ConfigMap of its own meanwhile.
+        assert "a" in [event.object["metadata"]["name"] for event in seen if event.type == "ADDED"]
+        for event in seen:
+            assert int(event.object["metadata"]["resourceVersion"]) >= int(start), event.type
 
     async def test_a_watch_from_an_ancient_version_is_gone(
         self, kube: Kube, namespace: str, forget_history: ForgetHistory
@@ -191,5 +252,14 @@ class EventBehaviour:
         )
 
 
-class KubeBehaviour(ObjectBehaviour, PatchBehaviour, ListBehaviour, EventBehaviour):
+class KubeBehaviour(
+    ObjectBehaviour,
+    PatchBehaviour,
+    PreconditionBehaviour,
+    RefusalBehaviour,
+    ManagerBehaviour,
+    CollectorBehaviour,
+    ListBehaviour,
+    EventBehaviour,
+):
     """The whole suite."""

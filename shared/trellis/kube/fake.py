@@ -11,8 +11,8 @@ from collections.abc import Callable
 from trellis.health import Health
 from trellis.kube.calls import Caller
 from trellis.kube.client import Kube
+from trellis.kube.fake_refusals import Target
 from trellis.kube.fake_server import FakeApiServer, status_reply
-from trellis.kube.fake_store import Target
 from trellis.kube.resources import ALL, PODS, Manifest, Resource
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply
 from trellis.telemetry import Telemetry, setup

@@ -1,14 +1,13 @@
-"""JSON patch, merge patch and a simplified apply, for the API server in memory.
+"""JSON patch and merge patch, for the API server in memory.
 
 Pure: manifests and patches in, a new manifest out. Called by ``trellis.kube.fake_server``.
-Source: RFC 6902 (add, replace, remove, test), RFC 6901 (pointers), RFC 7386. Apply replaces lists whole, where the
-real server merges some by key.
+Source: RFC 6902 (add, replace, remove, test), RFC 6901 (pointers), RFC 7386.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trellis.kube.resources import Manifest
@@ -92,38 +91,3 @@ def merge_patch(target: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
         else:
             result[key] = merge_patch(result.get(key), value)
     return result
-
-
-def apply_patch(manifest: Manifest, wanted: Manifest, before: Manifest, others: Sequence[Manifest]) -> Manifest:
-    """Return the manifest with the fields ``wanted``, without those only ``before`` had.
-
-    Args:
-        manifest: the object as it is.
-        wanted: what the manager applies now.
-        before: what the same manager applied last, {} for nothing.
-        others: what other managers applied last: they keep their fields.
-    """
-    result: Manifest = merge_patch(manifest, wanted)
-    kept = set(_leaves(wanted)).union(*(_leaves(other) for other in others))
-    for path in _leaves(before):
-        if path not in kept:
-            _drop(result, path)
-    return result
-
-
-def _leaves(value: Manifest, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for key, inner in value.items():
-        if isinstance(inner, dict) and inner:
-            yield from _leaves(inner, (*path, key))
-        else:
-            yield (*path, key)
-
-
-def _drop(manifest: Manifest, path: tuple[str, ...]) -> None:
-    parent: Any = manifest
-    for part in path[:-1]:
-        if not isinstance(parent, dict) or part not in parent:
-            return
-        parent = parent[part]
-    if isinstance(parent, dict):
-        parent.pop(path[-1], None)

@@ -2,12 +2,13 @@
 
 In: the HTTP requests ``trellis.kube`` makes. Out: the answers a kube-apiserver gives, as far as the behaviour suite,
 which runs against both, asks for them. Called through ``trellis.kube.fake.FakeKube`` by tests of services.
-Not simulated: admission, defaults, validation, garbage collection, merging of lists by apply.
+Not simulated: admission, defaults, a kind's own validation, merging of lists by apply.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,8 +16,13 @@ from typing import Any
 
 import orjson
 
-from trellis.kube.fake_patches import BadPatchError, TestFailed, apply_patch, json_patch, merge_patch
-from trellis.kube.fake_store import FakeStore, Happening, RefusedError, Target
+from trellis.kube.fake_fields import FieldOwners
+from trellis.kube.fake_patches import BadPatchError, TestFailed, json_patch, merge_patch
+from trellis.kube.fake_refusals import RefusedError, Target
+from trellis.kube.fake_rules import check_identity, check_size
+from trellis.kube.fake_selectors import check as check_selectors
+from trellis.kube.fake_selectors import selected
+from trellis.kube.fake_store import FakeStore, Happening
 from trellis.kube.resources import ALL, PODS, Manifest, Resource
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream
 
@@ -43,6 +49,7 @@ class FakeApiServer:
         self.requests: list[HttpRequest] = []
         self._resources = {(res.api_version, res.plural): res for res in resources}
         self._cuts: set[asyncio.Event] = set()
+        self._pages: dict[str, tuple[int, list[Manifest]]] = {}
 
     async def send(self, request: HttpRequest) -> Reply:
         """Answer one request."""
@@ -95,19 +102,39 @@ class FakeApiServer:
             return self._log(target, request)
         if request.method == "GET" and not target.name:
             return _reply(self._list(target, request))
+        check_size(request.body)
         body = json.loads(request.body or b"{}")
+        manager = request.query.get("fieldManager", "")
         match request.method:
             case "GET":
                 return _reply(self.store.get(target))
             case "POST":
                 created = Target(target.res, target.namespace, body["metadata"]["name"])
-                return _reply(self.store.create(created, _typed(created, body)), 201)
+                return _reply(self._create(created, body, manager), 201)
             case "PUT":
-                return _reply(self.store.update(target, body))
+                check_identity(target, body)
+                return _reply(self._changed(target, self.store.update, body, manager))
             case "PATCH":
                 return _reply(self._patch(target, request, body))
             case _:
                 return _reply(self.store.delete(target, body))
+
+    def _create(self, target: Target, body: Manifest, manager: str) -> Manifest:
+        check_identity(target, body)
+        new = self.store.create(target, _typed(target, body))
+        self._owners(target, new).written({}, new, manager)
+        return new
+
+    def _changed(
+        self, target: Target, store: Callable[[Target, Manifest], Manifest], wanted: Manifest, manager: str
+    ) -> Manifest:
+        old = self.store.get(target)
+        new = store(target, wanted)
+        self._owners(target, new).written(old, new, manager)
+        return new
+
+    def _owners(self, target: Target, manifest: Manifest) -> FieldOwners:
+        return self.store.tables[target.res].owners.setdefault(manifest["metadata"]["uid"], FieldOwners())
 
     def _target(self, path: str) -> Target:
         """Parse ``/api/v1/…`` or ``/apis/<group>/<version>/…``."""
@@ -124,41 +151,55 @@ class FakeApiServer:
         return Target(res, namespace, name, subresource)
 
     def _list(self, target: Target, request: HttpRequest) -> Manifest:
-        found = [
-            manifest
-            for _, manifest in sorted(self.store.tables[target.res].objects.items())
-            if _selected(manifest, target, request)
-        ]
-        start = int(request.query.get("continue") or 0)
+        """Return a page. All pages of a list are of the state its first page is of, until that is forgotten."""
+        check_selectors(request)
+        if token := request.query.get("continue"):
+            if token not in self._pages or self._pages[token][0] < self.store.oldest:
+                raise RefusedError(410, "Expired", "The provided continue parameter is too old")
+            version, found = self._pages[token]
+        else:
+            version = self.store.version
+            objects = self.store.tables[target.res].objects
+            found = [item for _, item in sorted(objects.items()) if selected(item, target.namespace, request)]
         limit = int(request.query.get("limit") or len(found) or 1)
-        more = str(start + limit) if start + limit < len(found) else ""
-        metadata = {"resourceVersion": str(self.store.version), "continue": more}
-        return {"kind": f"{target.res.kind}List", "metadata": metadata, "items": found[start : start + limit]}
+        more = ""
+        if found[limit:]:
+            more = f"{version}-{len(self._pages)}"
+            self._pages[more] = (version, found[limit:])
+        metadata = {"resourceVersion": str(version), "continue": more}
+        return {"kind": f"{target.res.kind}List", "metadata": metadata, "items": found[:limit]}
 
     def _patch(self, target: Target, request: HttpRequest, body: Any) -> Manifest:  # noqa: ANN401 - JSON
+        manager = request.query["fieldManager"]
         match request.content_type:
             case "application/apply-patch+yaml":
-                return self._apply(target, body, request.query["fieldManager"])
+                return self._apply(target, body, manager)
             case "application/json-patch+json":
                 try:
-                    return self.store.patch(target, json_patch(self.store.get(target), body))
+                    wanted = json_patch(self.store.get(target), body)
                 except (TestFailed, BadPatchError):
                     raise RefusedError(422, "Invalid", _REJECTED) from None
             case _:
-                return self.store.patch(target, merge_patch(self.store.get(target), body))
+                wanted = merge_patch(self.store.get(target), body)
+        check_identity(target, wanted)
+        return self._changed(target, self.store.patch, wanted, manager)
 
     def _apply(self, target: Target, wanted: Manifest, manager: str) -> Manifest:
+        check_identity(target, wanted)
         table = self.store.tables[target.res]
         old = table.objects.get(target.key)
-        if old is None:
-            if uid := wanted["metadata"].get("uid"):
-                raise target.conflict(f"uid mismatch: the provided object specified uid {uid}, and no existing object")
-            new = self.store.create(target, _typed(target, wanted))
-        else:
-            applied = table.applied.get(old["metadata"]["uid"], {})
-            others = [manifest for name, manifest in applied.items() if name != manager]
-            new = self.store.patch(target, apply_patch(old, wanted, applied.get(manager, {}), others))
-        table.applied.setdefault(new["metadata"]["uid"], {})[manager] = wanted
+        if old is not None:
+            # Ownership changes only if the write is accepted.
+            owners = copy.deepcopy(self._owners(target, old))
+            new = self.store.patch(target, owners.applied(old, wanted, manager))
+            table.owners[new["metadata"]["uid"]] = owners
+            return new
+        if uid := wanted["metadata"].get("uid"):
+            raise target.conflict(f"uid mismatch: the provided object specified uid {uid}, and no existing object")
+        # A resourceVersion keeps no apply from making an object: so it is with the real server.
+        metadata = {key: value for key, value in wanted["metadata"].items() if key != "resourceVersion"}
+        new = self.store.create(target, _typed(target, wanted | {"metadata": metadata}))
+        self._owners(target, new).applied({}, wanted, manager)
         return new
 
     def _log(self, target: Target, request: HttpRequest) -> Reply:
@@ -196,42 +237,15 @@ class FakeApiServer:
 
 def _event(happening: Happening, target: Target, request: HttpRequest) -> Manifest | None:
     """Return the event of a change for one selection: leaving it is DELETED, entering it is ADDED."""
-    was = happening.old is not None and _selected(happening.old, target, request)
+    was = happening.old is not None and selected(happening.old, target.namespace, request)
     new = happening.new
-    if new is not None and _selected(new, target, request):
+    if new is not None and selected(new, target.namespace, request):
         return {"type": "MODIFIED" if was else "ADDED", "object": new}
     if not was:
         return None
     last = dict(happening.old or {})
     last["metadata"] = last["metadata"] | {"resourceVersion": str(happening.version)}
     return {"type": "DELETED", "object": last}
-
-
-def _selected(manifest: Manifest, target: Target, request: HttpRequest) -> bool:
-    metadata = manifest["metadata"]
-    if target.namespace and metadata.get("namespace") != target.namespace:
-        return False
-    labels = metadata.get("labels") or {}
-    fields = {"metadata.name": metadata["name"], "metadata.namespace": metadata.get("namespace", "")}
-    return _matches(request.query.get("labelSelector", ""), labels) and _matches(
-        request.query.get("fieldSelector", ""), fields
-    )
-
-
-def _matches(selector: str, values: Manifest) -> bool:
-    """Equality and existence selectors: ``a=b,c!=d,e,!f``."""
-    for term in filter(None, selector.split(",")):
-        if "!=" in term:
-            key, value = term.split("!=")
-            good = values.get(key) != value
-        elif "=" in term:
-            key, value = term.replace("==", "=").split("=")
-            good = values.get(key) == value
-        else:
-            good = (term.lstrip("!") in values) is not term.startswith("!")
-        if not good:
-            return False
-    return True
 
 
 def _typed(target: Target, manifest: Manifest) -> Manifest:

@@ -13,64 +13,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from trellis.kube.fake_collector import Collector
+from trellis.kube.fake_fields import FieldOwners
+from trellis.kube.fake_refusals import RefusedError, Target
+from trellis.kube.fake_rules import check_content, check_new
 from trellis.kube.resources import NAMESPACES, Manifest, Resource
 
+__all__ = ["FakeStore", "Happening", "RefusedError", "Table", "Target"]
+
 _NO_GENERATION = {"metadata", "status", "data", "apiVersion", "kind"}
-
-
-class RefusedError(Exception):
-    """An answer other than success: HTTP status, the server's reason and words."""
-
-    def __init__(self, status: int, reason: str, message: str, *, field_at_fault: str | None = None) -> None:
-        self.body: Manifest = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "status": "Failure",
-            "code": status,
-            "reason": reason,
-            "message": message,
-        }
-        if field_at_fault:
-            self.body["details"] = {"causes": [{"field": field_at_fault}]}
-        self.status = status
-        super().__init__(message)
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One object's place; ``namespace`` is "" for kinds without."""
-
-    res: Resource
-    namespace: str
-    name: str
-    subresource: str = ""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Place in the table of the kind."""
-        return (self.namespace, self.name)
-
-    def missing(self) -> RefusedError:
-        """Return the answer for an object that is not there."""
-        return RefusedError(404, "NotFound", f'{self._label} "{self.name}" not found')
-
-    def conflict(self, message: str) -> RefusedError:
-        """Return the answer for an object that is not the one that was read."""
-        return RefusedError(409, "Conflict", f'Operation cannot be fulfilled on {self._label} "{self.name}": {message}')
-
-    def immutable_uid(self, uid: str) -> RefusedError:
-        """Return the answer for a patch that carries another uid."""
-        kind, path = self.res.kind, "metadata.uid"
-        message = f'{kind} "{self.name}" is invalid: {path}: Invalid value: "{uid}": field is immutable'
-        return RefusedError(422, "Invalid", message, field_at_fault=path)
-
-    def exists(self) -> RefusedError:
-        """Return the answer for a name that is taken."""
-        return RefusedError(409, "AlreadyExists", f'{self._label} "{self.name}" already exists')
-
-    @property
-    def _label(self) -> str:
-        return f"{self.res.plural}.{self.res.group}" if self.res.group else self.res.plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +35,11 @@ class Happening:
 
 @dataclass
 class Table:
-    """All objects of a kind, their history, and what each field manager applied last, by uid."""
+    """All objects of a kind, their history, and who owns which field, by uid."""
 
     objects: dict[tuple[str, str], Manifest] = field(default_factory=dict)
     history: list[Happening] = field(default_factory=list)
-    applied: dict[str, dict[str, Manifest]] = field(default_factory=dict)
+    owners: dict[str, FieldOwners] = field(default_factory=dict)
 
 
 class FakeStore:
@@ -99,6 +50,7 @@ class FakeStore:
         self.version = 100
         self.oldest = 0
         self.watchers: set[asyncio.Event] = set()
+        self._collector = Collector(self)
         for name in ("default", "kube-system"):
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
             self.create(Target(NAMESPACES, "", name), namespace)
@@ -112,22 +64,29 @@ class FakeStore:
 
     def create(self, target: Target, manifest: Manifest) -> Manifest:
         """Store a new object with a new uid."""
-        if target.key in self.tables[target.res].objects:
-            raise target.exists()
-        if target.res.namespaced and target.res is not NAMESPACES:
-            self.get(Target(NAMESPACES, "", target.namespace))
+        check_new(target, manifest)
+        if (taken := self.tables[target.res].objects.get(target.key)) is not None:
+            raise target.exists(deleting="deletionTimestamp" in taken["metadata"])
+        if target.res.namespaced:
+            space = self.get(Target(NAMESPACES, "", target.namespace))
+            if "deletionTimestamp" in space["metadata"]:
+                raise target.terminating()
+        check_content(target, None, manifest)
         new = copy.deepcopy(manifest)
         new["metadata"] |= {
             "uid": str(uuid.uuid4()),
             "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "generation": 1,
         }
-        return self._store(target, None, new)
+        self._store(target, None, new)
+        self._collector.created(target, new)
+        return new
 
     def patch(self, target: Target, wanted: Manifest) -> Manifest:
         """Store the outcome of a patch; one that carries another uid or resourceVersion is refused."""
-        uid = wanted["metadata"].get("uid")
-        if uid != self.get(target)["metadata"]["uid"]:
+        old, uid = self.get(target), wanted["metadata"].get("uid")
+        _check_version(target, old, wanted["metadata"].get("resourceVersion"))
+        if uid != old["metadata"]["uid"]:
             raise target.immutable_uid(uid)
         return self.update(target, wanted)
 
@@ -141,24 +100,52 @@ class FakeStore:
         new |= {"apiVersion": target.res.api_version, "kind": target.res.kind}
         if new == old:
             return old
+        check_content(target, old, new)
         if any(new.get(part) != old.get(part) for part in (new.keys() | old.keys()) - _NO_GENERATION):
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
         if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
-            return self._remove(target, new)
+            return self.remove(target, new)
         return self._store(target, old, new)
 
     def delete(self, target: Target, options: Manifest) -> Manifest:
         """Delete an object, or mark it if it has finalizers; preconditions first."""
         old = self.get(target)
-        wanted = options.get("preconditions") or {}
-        _check(target, old, wanted.get("uid"), wanted.get("resourceVersion"))
+        for what, field_name in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
+            wanted, found = (options.get("preconditions") or {}).get(field_name), old["metadata"][field_name]
+            if wanted and wanted != found:
+                raise target.conflict(
+                    f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})"
+                )
+        if target.res is NAMESPACES:
+            self.mark_deleted(target)
+            self._collector.namespace_deletion_asked(target.name)
+            return self.tables[target.res].objects.get(target.key, old)
+        if self._collector.deletion_asked(target, old, options.get("propagationPolicy", "Background")):
+            return self.tables[target.res].objects.get(target.key, old)
         if not old["metadata"].get("finalizers"):
-            return self._remove(target, old)
+            return self.remove(target, old)
+        return self.mark_deleted(target)
+
+    def mark_deleted(self, target: Target) -> Manifest:
+        """Give an object its deletionTimestamp, once; finalizers keep it."""
+        old = self.get(target)
         if "deletionTimestamp" in old["metadata"]:
             return old
         new = copy.deepcopy(old)
         new["metadata"]["deletionTimestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return self._store(target, old, new)
+
+    def remove(self, target: Target, last: Manifest) -> Manifest:
+        """Take an object out of its table, and what depends on it."""
+        table = self.tables[target.res]
+        self.version += 1
+        del table.objects[target.key]
+        table.owners.pop(last["metadata"]["uid"], None)
+        last = copy.deepcopy(last)
+        last["metadata"]["resourceVersion"] = str(self.version)
+        self._happened(table, Happening(self.version, last, None))
+        self._collector.removed(target, last)
+        return last
 
     def compact(self) -> None:
         """Forget all history: a watch from an older version is Gone."""
@@ -174,16 +161,6 @@ class FakeStore:
         self._happened(table, Happening(self.version, old, new))
         return new
 
-    def _remove(self, target: Target, last: Manifest) -> Manifest:
-        table = self.tables[target.res]
-        self.version += 1
-        del table.objects[target.key]
-        table.applied.pop(last["metadata"]["uid"], None)
-        last = copy.deepcopy(last)
-        last["metadata"]["resourceVersion"] = str(self.version)
-        self._happened(table, Happening(self.version, last, None))
-        return last
-
     def _happened(self, table: Table, happening: Happening) -> None:
         table.history.append(happening)
         for watcher in self.watchers:
@@ -194,5 +171,11 @@ def _check(target: Target, old: Manifest, uid: Any, version: Any) -> None:  # no
     found = old["metadata"]
     if uid and uid != found["uid"]:
         raise target.conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {found['uid']}")
-    if version and version != found["resourceVersion"]:
-        raise target.conflict("the object has been modified; please apply your changes to the latest version")
+    _check_version(target, old, version)
+
+
+def _check_version(target: Target, old: Manifest, version: Any) -> None:  # noqa: ANN401 - JSON
+    if version and version != old["metadata"]["resourceVersion"]:
+        raise target.conflict(
+            "the object has been modified; please apply your changes to the latest version and try again"
+        )
