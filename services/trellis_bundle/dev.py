@@ -8,9 +8,11 @@ Invariant: importing this module needs nothing of the extra ``local``, which the
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 app = typer.Typer(help="A real control plane on this machine: NATS, Kubernetes, simulated nodes.", no_args_is_help=True)
 
@@ -19,27 +21,55 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON as the last line 
 Jaeger = Annotated[bool, typer.Option("--jaeger", help="With Jaeger, to look at traces.")]
 
 
-@app.command()
-def up(
+class OptionalCount(TyperCommand):
+    """A command whose option ``--real-node`` may be given with a number or without, which means one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (typer keeps its type to itself)
+        """Give the option the number it was written without."""
+        words: list[str] = []
+        for word, following in zip(args, [*args[1:], ""], strict=True):
+            words.append("--real-node=1" if word == "--real-node" and not following.isdecimal() else word)
+        return super().parse_args(ctx, words)
+
+
+class Containerd(StrEnum):
+    """The versions of containerd that real nodes can run."""
+
+    TWO = "2"
+    ONE_SIX = "1.6"
+
+
+@app.command(cls=OptionalCount)
+def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
     name: Name = "default",
     nodes: Annotated[int, typer.Option(min=0, max=5000, help="How many simulated nodes.")] = 0,
     jaeger: Jaeger = False,
     wadm: Annotated[bool, typer.Option("--wadm", help="With wadm and a wasmCloud host.")] = False,
-    real_node: Annotated[bool, typer.Option("--real-node", help="With a kubelet and containerd.")] = False,
+    real_node: Annotated[
+        int,
+        typer.Option(
+            "--real-node",
+            min=0,
+            max=8,
+            metavar="[N]",
+            help="With N real nodes (1 without a number): kubelet, containerd. Needs root.",
+        ),
+    ] = 0,
+    containerd: Annotated[Containerd, typer.Option(help="The containerd of real nodes.")] = Containerd.TWO,
     as_json: Json = False,
 ) -> None:
     """Bring a cluster up, or complete the one that runs.
 
     The first time, missing programs are built from Go modules, which takes minutes; later it is a few seconds.
     """
-    for asked, option in ((wadm, "--wadm"), (real_node, "--real-node")):
-        if asked:
-            typer.echo(f"not yet: {option} is planned, and nothing was started", err=True)
-            raise typer.Exit(2)
+    if wadm:
+        typer.echo("not yet: --wadm is planned, and nothing was started", err=True)
+        raise typer.Exit(2)
     _require_extra()
     from trellis_bundle import dev_local  # noqa: PLC0415 - needs the extra
 
-    dev_local.up(name, nodes=nodes, jaeger=jaeger, as_json=as_json)
+    real = dev_local.RealNodes(real_node, containerd.value)
+    dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, as_json=as_json)
 
 
 @app.command()
@@ -63,12 +93,15 @@ def status(as_json: Json = False) -> None:
 
 
 @app.command("tools")
-def ensure_tools(jaeger: Jaeger = False) -> None:
+def ensure_tools(
+    jaeger: Jaeger = False,
+    real_node: Annotated[bool, typer.Option("--real-node", help="What real nodes and their tests need, too.")] = False,
+) -> None:
     """Get every program that clusters need, building what is missing."""
     _require_extra()
     from trellis_bundle import dev_local  # noqa: PLC0415 - needs the extra
 
-    dev_local.ensure_tools(jaeger=jaeger)
+    dev_local.ensure_tools(jaeger=jaeger, real_node=real_node)
 
 
 def _require_extra() -> None:

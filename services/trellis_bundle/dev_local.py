@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
 import typer
 
-from trellis.localcluster import ClusterInfo, LocalClusterError, cluster, registry, tools
+from trellis.localcluster import ClusterInfo, LocalClusterError, cluster, realnode, registry, requirements, tools
+from trellis.localcluster.building import How
 from trellis.localcluster.commands import PORTS
 from trellis.localcluster.progress import on_stderr
 
@@ -56,11 +59,26 @@ def _ending_well(what: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def up(name: str, *, nodes: int, jaeger: bool, as_json: bool) -> None:
+@dataclass(frozen=True)
+class RealNodes:
+    """How many real nodes, and their containerd."""
+
+    count: int
+    containerd: str
+
+
+def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, as_json: bool) -> None:
     """Bring a cluster up and print how to reach it."""
     with _ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
-        info = cluster.up(name, nodes=nodes, jaeger=jaeger, progress=progress)
-    typer.echo(info.model_dump_json(exclude={"audit_log"}) if as_json else _summary(info))
+        info = cluster.up(
+            name, nodes=nodes, jaeger=jaeger, real_nodes=real.count, containerd=real.containerd, progress=progress
+        )
+    typer.echo(info.model_dump_json(exclude=_hidden(info)) if as_json else _summary(info))
+
+
+def _hidden(info: ClusterInfo) -> set[str]:
+    """Return the fields that are no part of what is printed: real nodes only where there are any."""
+    return {"audit_log"} if info.real_nodes else {"audit_log", "real_nodes"}
 
 
 def down(name: str | None) -> None:
@@ -82,17 +100,20 @@ def status(*, as_json: bool) -> None:
     with _ending_well("listing clusters"):
         found = cluster.status()
     if as_json:
-        typer.echo(json.dumps([info.model_dump(mode="json", exclude={"audit_log"}) for info in found]))
+        typer.echo(json.dumps([info.model_dump(mode="json", exclude=_hidden(info)) for info in found]))
     elif found:
         typer.echo("\n".join(map(_describe, found)))
     else:
         typer.echo("there are no clusters: `trellis dev up` brings one up")
 
 
-def ensure_tools(*, jaeger: bool) -> None:
+def ensure_tools(*, jaeger: bool, real_node: bool) -> None:
     """Get the tools and print where they are."""
-    wanted = [*tools.DEFAULT, *(["jaeger"] if jaeger else [])]
+    wanted = [*tools.DEFAULT, *(["jaeger"] if jaeger else []), *(tools.REAL_NODE if real_node else ())]
     with _ending_well("getting the tools"), on_stderr() as progress:
+        if real_node:
+            requirements.require()
+            realnode.prepare(How(progress, threading.Event()))
         found = cluster.prepare(wanted, progress)
     for tool in wanted:
         typer.echo(f"{tool:<24} {found[tool]}")
@@ -107,12 +128,14 @@ def _summary(info: ClusterInfo) -> str:
     ]
     if info.otlp_endpoint is not None:
         lines += [f"  export TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"Traces: {info.jaeger_url}/api/services"]
+    lines += [f"Real node {node.name}: {node.address}, what it changed: {node.root}" for node in info.real_nodes]
     lines += [f"Programs: {info.bin_dir}", f"Take it down: trellis dev down{named}"]
     return "\n".join(lines)
 
 
 def _describe(info: ClusterInfo) -> str:
     expected = [tool for tool in PORTS if tool != "jaeger" or info.jaeger_url is not None]
+    expected += ["network", *(node.name for node in info.real_nodes)] if info.real_nodes else []
     ended = [tool for tool in expected if tool not in info.pids]
     health = f"ended: {', '.join(ended)}; `trellis dev up --name {info.name}` starts them again" if ended else "all run"
     lines = [f"{info.name}  ({health})", f"  KUBECONFIG={info.kubeconfig}", f"  TRELLIS_NATS_URL={info.nats_url}"]

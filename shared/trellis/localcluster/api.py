@@ -26,7 +26,8 @@ _SECONDS: Final = 10.0
 class Api:
     """Calls to one API server with one token."""
 
-    def __init__(self, port: int, token: str, authority: str) -> None:
+    def __init__(self, port: int, token: str, authority: str, host: str = LOOPBACK) -> None:
+        self._host = host
         self._port = port
         self._token = token
         self._tls = ssl.create_default_context(cadata=authority)
@@ -39,13 +40,13 @@ class Api:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
         cluster = config["clusters"][0]["cluster"]
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode("ascii")
-        port = int(cluster["server"].rpartition(":")[2])
-        return cls(port, config["users"][0]["user"]["token"], authority)
+        host, _, port = cluster["server"].removeprefix("https://").rpartition(":")
+        return cls(int(port), config["users"][0]["user"]["token"], authority, host)
 
     @classmethod
-    def of_pki(cls, port: int, pki: Path) -> Self:
+    def of_pki(cls, port: int, pki: Path, host: str = LOOPBACK) -> Self:
         """Return calls as the administrator, before there is a kubeconfig."""
-        return cls(port, read_token(pki, "admin"), (pki / "ca.crt").read_text(encoding="ascii"))
+        return cls(port, read_token(pki, "admin"), (pki / "ca.crt").read_text(encoding="ascii"), host)
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Return HTTP status and decoded answer (empty if it is no JSON object). A PATCH is a merge patch.
@@ -70,7 +71,7 @@ class Api:
     def _exchange(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = http.client.HTTPSConnection(LOOPBACK, self._port, context=self._tls, timeout=_SECONDS)
+            connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=_SECONDS)
             self._local.connection = connection
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
@@ -80,7 +81,7 @@ class Api:
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise OSError(f"{method} {path} on {LOOPBACK}:{self._port}: {error}") from error
+            raise OSError(f"{method} {path} on {self._host}:{self._port}: {error}") from error
 
     def ok(self, path: str) -> bool:
         """Return whether a GET is answered with 200; False also if the server cannot be reached."""

@@ -12,6 +12,7 @@ import datetime as dt
 import ipaddress
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,9 @@ USERS: Final = {
 }
 """Who has a token: user → group. The two ``system:`` users have their rights by name, from the default RBAC."""
 
+KUBELET_CLIENT: Final = "kube-apiserver-kubelet-client"
+"""Name of the certificate with which the API server reads logs from kubelets; there only with real nodes."""
+
 Issuer = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 
@@ -44,8 +48,11 @@ def write_private(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def write_pki(directory: Path) -> None:
-    """Write both authorities, the server and front-proxy certificates, the service-account keys and the tokens."""
+def write_pki(directory: Path, address: str = LOOPBACK, nodes: Sequence[str] = ()) -> None:
+    """Write both authorities, the server and front-proxy certificates, the service-account keys and the tokens.
+
+    ``address`` is where the API server listens; ``nodes`` are real nodes, each of which gets a token.
+    """
     authority = _authority("trellis-local-ca")
     _write(directory, "ca", *authority)
     names: list[x509.GeneralName] = [
@@ -53,20 +60,24 @@ def write_pki(directory: Path) -> None:
         for name in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
                      "kubernetes.default.svc.cluster.local")
     ]  # fmt: skip
-    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in (LOOPBACK, _SERVICE_IP)]
+    names += [x509.IPAddress(ipaddress.ip_address(each)) for each in sorted({LOOPBACK, address, _SERVICE_IP})]
     _write(directory, "kube-apiserver", *_leaf("kube-apiserver", authority, names))
     front_proxy = _authority("trellis-local-front-proxy-ca")
     _write(directory, "front-proxy-ca", *front_proxy)
     _write(directory, "front-proxy-client", *_leaf("front-proxy-client", front_proxy, []))
     _write_service_account_keys(directory)
     lines = [f'{secrets.token_hex(16)},{_user_name(user)},{user},"{group}"' for user, group in USERS.items()]
+    if nodes:
+        _write(directory, KUBELET_CLIENT, *_leaf(KUBELET_CLIENT, authority, []))
+        lines.append(f"{secrets.token_hex(16)},system:kube-proxy,kube-proxy")
+        lines += [f"{secrets.token_hex(16)},system:node:{node},{node},system:nodes" for node in nodes]
     write_private(directory / "tokens.csv", "\n".join([*lines, ""]).encode())
 
 
 def read_token(directory: Path, user: str) -> str:
     """Return the bearer token of one of :data:`USERS`; KeyError if there is none."""
     rows = (line.split(",") for line in (directory / "tokens.csv").read_text(encoding="ascii").splitlines())
-    return {uid: token for token, _, uid, _ in rows}[user]
+    return {uid: token for token, _, uid, *_ in rows}[user]
 
 
 def _user_name(user: str) -> str:

@@ -20,8 +20,9 @@ from typing import Final
 
 from filelock import FileLock
 
-from trellis.localcluster import registry, tools
+from trellis.localcluster import realnode, registry, tools
 from trellis.localcluster.api import Api
+from trellis.localcluster.building import How
 from trellis.localcluster.certs import write_pki, write_private
 from trellis.localcluster.commands import AUDIT_POLICY, PORTS
 from trellis.localcluster.errors import LocalClusterError
@@ -30,9 +31,10 @@ from trellis.localcluster.nodes import ensure_nodes
 from trellis.localcluster.paths import Layout, check_name
 from trellis.localcluster.processes import alive, end, freeze, send, wait_gone
 from trellis.localcluster.progress import Progress, Quiet
+from trellis.localcluster.requirements import require
 from trellis.localcluster.stages import ensure_stages, merge
 from trellis.localcluster.start import Starter
-from trellis.localcluster.state import ClusterInfo, ClusterState, describe, load, save
+from trellis.localcluster.state import NODE_NAMES, ClusterInfo, ClusterState, describe, load, save
 
 _STOP_SECONDS: Final = 10.0
 _GRACEFUL: Final = frozenset(PORTS) - {"kube-apiserver"}
@@ -50,6 +52,8 @@ class Wanted:
     kwok_stages: tuple[str, ...] = ()
     owned: bool = False
     quick_jobs: bool = True
+    real_nodes: int = 0
+    containerd: str = "2"
 
     @property
     def components(self) -> set[str]:
@@ -57,26 +61,30 @@ class Wanted:
         return {tool for tool in PORTS if tool != "jaeger" or self.jaeger}
 
 
-def up(
+def up(  # noqa: PLR0913 (keywords, all with defaults)
     name: str,
     *,
     nodes: int = 0,
     jaeger: bool = False,
     audit: bool = False,
     kwok_stages: Sequence[str] = (),
+    real_nodes: int = 0,
+    containerd: str = "2",
     progress: Progress | None = None,
 ) -> ClusterInfo:
     """Bring a cluster up, or complete the one of that name that runs already, and return how to reach it.
 
     A running cluster keeps its data: components that ended are started again, missing nodes and Jaeger are added.
     ``audit`` logs every write to the API server (``audit_log`` of the result); ``kwok_stages`` are kwok Stage
-    documents. Both are taken only when the cluster is made.
+    documents. Both are taken only when the cluster is made. ``real_nodes`` run a kubelet and containerd ("2" or "1.6").
 
     Raises:
         ToolError: if a program is missing and cannot be built.
         LocalClusterError: if it cannot be brought up; nothing of a new cluster is left then.
     """
-    wanted = Wanted(check_name(name), nodes, jaeger, audit, tuple(kwok_stages))
+    wanted = Wanted(
+        check_name(name), nodes, jaeger, audit, tuple(kwok_stages), real_nodes=real_nodes, containerd=containerd
+    )
     layout, state, watcher = bring_up(wanted, progress or Quiet(), threading.Event())
     if watcher is not None:
         watcher.release()
@@ -90,6 +98,10 @@ def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tupl
         AbortedError: if ``abort`` was set; and what `up` raises.
     """
     programs = prepare([*(tool for tool in PORTS if tool in wanted.components), "kubectl"], progress, abort)
+    how = How(progress, abort)
+    if wanted.real_nodes:
+        require()
+        realnode.prepare(how)
     stages = merge(ensure_stages(progress, abort), wanted.kwok_stages)
     layout, state, watcher = registry.claim(
         wanted.name, owned=wanted.owned, audit=wanted.audit, quick_jobs=wanted.quick_jobs
@@ -97,12 +109,13 @@ def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tupl
     try:
         with FileLock(layout.root / "lock"):
             _link(layout, programs)
+            _ensure_network(layout, state, wanted, new=watcher is not None)
             if watcher is not None:
                 _write_files(layout, state, stages)
-            expected = wanted.components | set(state.processes)
+            expected = wanted.components | (set(state.processes) & set(PORTS))
             ended = {tool for tool in expected if tool not in state.processes or not alive(state.processes[tool])}
             Starter(layout, state, progress, abort).start(ended)
-            _complete(layout, state, wanted.nodes, (progress, abort))
+            _complete(layout, state, wanted, how)
     except BaseException:
         if watcher is not None:
             registry.discard(layout, state, watcher)
@@ -186,13 +199,31 @@ def restart(name: str, tool: str, progress: Progress | None = None) -> ClusterIn
     return describe(layout, state)
 
 
-def _complete(layout: Layout, state: ClusterState, nodes: int, how: tuple[Progress, threading.Event]) -> None:
-    if nodes:
-        api = Api.of_pki(state.ports["kube-apiserver"], layout.pki)
+def _ensure_network(layout: Layout, state: ClusterState, wanted: Wanted, *, new: bool) -> None:
+    """Have the network of real nodes run, if the cluster has them; only a new cluster can begin to."""
+    if new:
+        layout.logs.mkdir(mode=0o700)
+        state.containerd = wanted.containerd
+    elif wanted.real_nodes and (state.range is None or state.containerd != wanted.containerd):
+        has = (
+            f"containerd {state.containerd} on its real nodes" if state.range is not None else "no place for real nodes"
+        )
+        raise LocalClusterError(
+            f"cluster '{layout.name}' was made with {has}: choose another name, or take it down first"
+        )
+    if state.range is not None or wanted.real_nodes:
+        realnode.ensure_network(layout, state)
+
+
+def _complete(layout: Layout, state: ClusterState, wanted: Wanted, how: How) -> None:
+    if wanted.nodes:
+        api = Api.of_pki(state.ports["kube-apiserver"], layout.pki, state.address)
         try:
-            ensure_nodes(api, nodes, *how)
+            ensure_nodes(api, wanted.nodes, how.progress, how.abort)
         finally:
             api.close()
+    if state.range is not None:
+        realnode.ensure_real_nodes(layout, state, wanted.real_nodes, how)
     state.complete = True
     if not state.owned:
         state.starter = None
@@ -200,9 +231,9 @@ def _complete(layout: Layout, state: ClusterState, nodes: int, how: tuple[Progre
 
 
 def _write_files(layout: Layout, state: ClusterState, stages: str) -> None:
-    for directory in (layout.pki, layout.data, layout.logs):
+    for directory in (layout.pki, layout.data):
         directory.mkdir(mode=0o700)
-    write_pki(layout.pki)
+    write_pki(layout.pki, state.address, NODE_NAMES if state.range is not None else ())
     write_private(layout.stages, stages.encode())
     if state.audit:
         write_private(layout.root / "audit-policy.yaml", AUDIT_POLICY.encode())

@@ -1,8 +1,8 @@
 """The command line of every component of a local cluster, and the ports it needs.
 
 In: where the cluster's files are, and its ports. Out: argument lists. Pure. Called by `up` and by fault tests.
-Invariant: everything listens on the loopback address only, and no component reads anything outside the cluster's
-directory.
+Invariant: everything listens on the loopback address only, with real nodes the API server on their network instead;
+and no component reads anything outside the cluster's directory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from trellis.localcluster.certs import SERVICE_RANGE
+from trellis.localcluster.certs import KUBELET_CLIENT, SERVICE_RANGE
 from trellis.localcluster.paths import Layout
 from trellis.localcluster.ports import LOOPBACK
 
@@ -61,8 +61,10 @@ _QUICK_JOBS: Final = ("--kube-api-qps=300", "--kube-api-burst=600", "--concurren
 """The controller manager's own client limits finish 1,000 Jobs in four minutes."""
 
 
-def command(tool: str, layout: Layout, ports: Ports, *, audit: bool, quick_jobs: bool = True) -> list[str]:
-    """Return the command line of one component.
+def command(
+    tool: str, layout: Layout, ports: Ports, *, audit: bool, quick_jobs: bool = True, address: str = LOOPBACK
+) -> list[str]:
+    """Return the command line of one component; ``address`` is where the API server listens.
 
     Raises:
         KeyError: if the tool is no component, or a port it needs is not in ``ports``.
@@ -71,7 +73,7 @@ def command(tool: str, layout: Layout, ports: Ports, *, audit: bool, quick_jobs:
     if tool == "nats-server":
         return nats_server(program, ports["nats"], layout.data / "nats")
     if tool == "kube-apiserver":
-        return [str(program), *_apiserver(layout, ports, audit=audit)]
+        return [str(program), *_apiserver(layout, ports, address, audit=audit)]
     if tool == "kube-controller-manager":
         return [str(program), *_controller_manager(layout, ports), *(_QUICK_JOBS if quick_jobs else ())]
     builders: dict[str, Callable[[Layout, Ports], list[str]]] = {
@@ -98,14 +100,12 @@ def _etcd(layout: Layout, ports: Ports) -> list[str]:
     ]
 
 
-def _apiserver(layout: Layout, ports: Ports, *, audit: bool) -> list[str]:
+def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> list[str]:
     pki = layout.pki
     arguments = [
         f"--etcd-servers=http://{LOOPBACK}:{ports['etcd']}",
-        f"--bind-address={LOOPBACK}",
-        f"--advertise-address={LOOPBACK}",
-        # A loopback address is refused as an endpoint, and no pod of ours reaches the service anyway.
-        "--endpoint-reconciler-type=none",
+        f"--bind-address={address}",
+        f"--advertise-address={address}",
         f"--secure-port={ports['kube-apiserver']}",
         # The wheel's etcd (< 3.5.13) cannot be asked for watch progress. With the gate on, the server turns every watch
         # from resource version 0 into one that needs it and ends it with an error: kwok would poll with backoff.
@@ -129,6 +129,15 @@ def _apiserver(layout: Layout, ports: Ports, *, audit: bool) -> list[str]:
         f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
         f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
     ]
+    if address == LOOPBACK:
+        # A loopback address is refused as an endpoint, and no pod of ours reaches the service anyway.
+        arguments.append("--endpoint-reconciler-type=none")
+    else:
+        arguments += [
+            f"--kubelet-client-certificate={pki / KUBELET_CLIENT}.crt",
+            f"--kubelet-client-key={pki / KUBELET_CLIENT}.key",
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
     if audit:
         arguments += [
             f"--audit-policy-file={layout.root / 'audit-policy.yaml'}",

@@ -1,4 +1,4 @@
-"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger.
+"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, CoreDNS.
 
 In: a product of ``versions.toml`` and the tools wanted of it. Out: programs under their final names in the cache.
 Called by the tool search when nothing on the machine fits.
@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-from trellis.localcluster.errors import AbortedError, ToolError
+from trellis.localcluster.building import acquire
+from trellis.localcluster.errors import ToolError
 from trellis.localcluster.gotoolchain import Go, go_program
 from trellis.localcluster.paths import cache_root
 from trellis.localcluster.progress import Progress, stepping
@@ -47,7 +48,15 @@ class Recipe:
 RECIPES: Final[dict[str, Recipe]] = {
     "kubernetes": Recipe(
         packages={
-            tool: f"cmd/{tool}" for tool in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+            tool: f"cmd/{tool}"
+            for tool in (
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kubectl",
+                "kubelet",
+                "kube-proxy",
+            )
         },
         # Without these the server reports v0.0.0, and clients refuse it.
         variables={
@@ -62,6 +71,11 @@ RECIPES: Final[dict[str, Recipe]] = {
         packages={"jaeger": "cmd/all-in-one"},
         variables={"github.com/jaegertracing/jaeger/pkg/version.latestVersion": "v{version}"},
     ),
+    "containerd": Recipe(
+        packages={tool: f"cmd/{tool}" for tool in ("containerd", "containerd-shim-runc-v2", "ctr")},
+        variables={"github.com/containerd/containerd/v2/version.Version": "v{version}"},
+    ),
+    "coredns": Recipe(packages={"coredns": ""}),  # the module's root is the program
 }
 
 
@@ -77,7 +91,7 @@ def build(product: str, targets: Mapping[str, Path], progress: Progress, abort: 
     lock = FileLock(root / f"{product}.lock")
     step = f"build {', '.join(targets)} {products()[product].version}"
     with stepping(progress, step):
-        _acquire(lock, step, progress, abort)
+        acquire(lock, step, progress, abort)
         try:
             missing = {tool: path for tool, path in targets.items() if not os.access(path, os.X_OK)}
             if missing:
@@ -102,22 +116,6 @@ def module_folder(product: str, progress: Progress, abort: threading.Event) -> P
         work.with_suffix(".log").unlink(missing_ok=True)
 
 
-def _acquire(lock: FileLock, step: str, progress: Progress, abort: threading.Event) -> None:
-    """Take the lock; while another process builds, say so and stay stoppable."""
-    said = False
-    while True:
-        if abort.is_set():
-            raise AbortedError("asked to stop while waiting for a build")
-        try:
-            lock.acquire(timeout=0.5)
-        except Timeout:
-            if not said:
-                progress.note(step, "another process is building it")
-                said = True
-        else:
-            return
-
-
 def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Progress, threading.Event]) -> None:
     progress, abort = how
     recipe, entry = RECIPES[product], products()[product]
@@ -131,7 +129,7 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     progress.note(step, "downloading modules")
     module = _download(go, entry)
     (work / "go.mod").write_text(_go_mod(Path(module["GoMod"]).read_text(encoding="utf-8"), entry.version))
-    packages = {tool: f"{entry.module}/{recipe.packages[tool]}" for tool in targets}
+    packages = {tool: f"{entry.module}/{recipe.packages[tool]}".rstrip("/") for tool in targets}
     if recipe.own_path:
         go.run(["get", "-tool", *(f"{package}@v{entry.version}" for package in packages.values())])
     else:

@@ -13,20 +13,18 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from filelock import FileLock
 
-from trellis.localcluster.errors import AbortedError, ToolError
+from trellis.localcluster.building import LoggedBuild
+from trellis.localcluster.errors import ToolError
 from trellis.localcluster.paths import cache_root
 from trellis.localcluster.progress import Progress, stepping
 from trellis.localcluster.versions import parse_version, products
 
-_TAIL_LINES: Final = 25
-_POLL: Final = 0.1
 _HINT: Final = (
     "Trellis builds this tool once, from Go modules: it needs a Go module proxy (GOPROXY), 6 GB of free disk and "
     "4 GB of memory. Or put the tool itself on the PATH."
@@ -103,9 +101,7 @@ class Go:
 
     def __init__(self, program: Path, directory: Path, log: Path, abort: threading.Event) -> None:
         self._program = program
-        self._directory = directory
-        self._log = log
-        self._abort = abort
+        self._build = LoggedBuild(directory, log, abort, environment(program), _HINT)
 
     def run(self, arguments: Sequence[str], heard: Callable[[str], None] = lambda _: None) -> str:
         """Run a command to its end and return its standard output; ``heard`` gets the newest line it said.
@@ -114,43 +110,4 @@ class Go:
             ToolError: if it fails, with the last lines of what it said and what to do.
             AbortedError: if asked to stop.
         """
-        output = self._directory / "stdout"
-        start = self._log.stat().st_size if self._log.exists() else 0
-        with output.open("wb") as out, self._log.open("ab") as said:
-            process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
-                [self._program, *arguments],
-                cwd=self._directory,
-                env=environment(self._program),
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=said,
-            )
-            try:
-                self._watch(process, start, heard)
-            finally:
-                if process.poll() is None:
-                    process.terminate()
-                    process.wait()
-        if process.returncode != 0:
-            lines = self._since(start).splitlines()[-_TAIL_LINES:]
-            raise ToolError(
-                f"`go {' '.join(arguments[:3])} …` failed; the end of {self._log}:\n" + "\n".join(lines) + f"\n{_HINT}"
-            )
-        return output.read_text(encoding="utf-8")
-
-    def _watch(self, process: subprocess.Popen[bytes], start: int, heard: Callable[[str], None]) -> None:
-        last = ""
-        while process.poll() is None:
-            if self._abort.is_set():
-                raise AbortedError("asked to stop while building")
-            lines = self._since(start).splitlines()
-            if lines and lines[-1] != last:
-                last = lines[-1]
-                heard(last)
-            time.sleep(_POLL)
-
-    def _since(self, start: int) -> str:
-        with self._log.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(start, size - 16_384))
-            return file.read().decode(errors="replace")
+        return self._build.run([str(self._program), *arguments], heard)

@@ -29,6 +29,8 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     audit: bool = False,
     kwok_stages: Sequence[str] = (),
     quick_jobs: bool = True,
+    real_nodes: int = 0,
+    containerd: str = "2",
     progress: Progress | None = None,
 ) -> AsyncIterator[ClusterInfo]:
     """Have a cluster for the time of a block, under a name of its own unless one is given.
@@ -38,7 +40,17 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     client limits it has in any cluster: 1,000 Jobs then take it four minutes.
     """
     stages = tuple(kwok_stages)
-    wanted = Wanted(check_name(name or unique_name()), nodes, jaeger, audit, stages, owned=True, quick_jobs=quick_jobs)
+    wanted = Wanted(
+        check_name(name or unique_name()),
+        nodes,
+        jaeger,
+        audit,
+        stages,
+        owned=True,
+        quick_jobs=quick_jobs,
+        real_nodes=real_nodes,
+        containerd=containerd,
+    )
     abort = threading.Event()
     starting = asyncio.create_task(asyncio.to_thread(bring_up, wanted, progress or Quiet(), abort))
     try:
@@ -56,10 +68,25 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
 
 @contextlib.contextmanager
 def owned_cluster(
-    *, nodes: int = 0, jaeger: bool = False, audit: bool = False, kwok_stages: Sequence[str] = ()
+    *,
+    nodes: int = 0,
+    jaeger: bool = False,
+    audit: bool = False,
+    kwok_stages: Sequence[str] = (),
+    real_nodes: int = 0,
+    containerd: str = "2",
 ) -> Iterator[ClusterInfo]:
     """Do the same as :func:`local_cluster` where no event loop runs, as in a pytest fixture."""
-    wanted = Wanted(unique_name(), nodes, jaeger, audit, tuple(kwok_stages), owned=True)
+    wanted = Wanted(
+        unique_name(),
+        nodes,
+        jaeger,
+        audit,
+        tuple(kwok_stages),
+        owned=True,
+        real_nodes=real_nodes,
+        containerd=containerd,
+    )
     layout, state, watcher = bring_up(wanted, Quiet(), threading.Event())
     try:
         yield describe(layout, state)

@@ -94,6 +94,10 @@ class Layout:
         """Log of every write to the API server (JSON lines), if asked for."""
         return self.logs / "audit.jsonl"
 
+    def node(self, name: str) -> Path:
+        """Return the directory of one real node: what it changed (``upper``) and its other disk (``disk``)."""
+        return self.root / "nodes" / name
+
     def kubeconfig(self, user: str = "admin") -> Path:
         """Return the kubeconfig of one user; the administrator's lies at the top."""
         return self.root / "kubeconfig" if user == "admin" else self.pki / f"{user}.kubeconfig"

@@ -83,6 +83,17 @@ def alive(record: ProcessRecord) -> bool:
         return not look[1]
 
 
+def children(record: ProcessRecord, *, deep: bool = False) -> list[ProcessRecord]:
+    """Return the processes that this one started and that run; with ``deep`` also those that they started."""
+    if not alive(record):
+        return []
+    try:
+        found = psutil.Process(record.pid).children(recursive=deep)
+    except psutil.NoSuchProcess:
+        return []
+    return [record_of(process.pid) for process in found]
+
+
 def spawn(argv: Sequence[str], *, log: Path, token: str) -> ProcessRecord:
     """Start a program in a session of its own, its output appended to ``log``, marked with ``token``.
 

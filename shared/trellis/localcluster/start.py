@@ -106,13 +106,18 @@ class Starter:
         log = self._layout.log(tool)
         position = log.stat().st_size if log.exists() else 0
         argv = command(
-            tool, self._layout, self._state.ports, audit=self._state.audit, quick_jobs=self._state.quick_jobs
+            tool,
+            self._layout,
+            self._state.ports,
+            audit=self._state.audit,
+            quick_jobs=self._state.quick_jobs,
+            address=self._state.address,
         )
         process = spawn(argv, log=log, token=self._state.token)
         self._state.processes[tool] = process
         save(self._layout, self._state)
         api = (
-            Api.of_pki(self._state.ports["kube-apiserver"], self._layout.pki)
+            Api.of_pki(self._state.ports["kube-apiserver"], self._layout.pki, self._state.address)
             if "kube-apiserver" in self._state.ports
             else None
         )
@@ -162,7 +167,7 @@ class Starter:
 
     def _write_kubeconfigs(self) -> None:
         """Write a kubeconfig for each user, with everything inside: it may be copied elsewhere."""
-        server = f"https://{LOOPBACK}:{self._state.ports['kube-apiserver']}"
+        server = f"https://{self._state.address}:{self._state.ports['kube-apiserver']}"
         for user in USERS:
             write_private(self._layout.kubeconfig(user), kubeconfig(self._layout, server, user).encode())
 

@@ -6,15 +6,36 @@ a whole (temporary name, rename), is readable by its owner only, and names every
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
 from pathlib import Path
+from typing import Final
 
 from pydantic import BaseModel, Field, ValidationError
 
 from trellis.localcluster.paths import Layout
-from trellis.localcluster.processes import ProcessRecord
+from trellis.localcluster.ports import LOOPBACK
+from trellis.localcluster.processes import ProcessRecord, children
+
+NETWORK: Final = "network"
+"""The process that holds the real nodes' network."""
+NODE_NAMES: Final = tuple(f"real-{index}" for index in range(8))
+"""The names that real nodes can have; each has a token from the start."""
+
+
+class RealNodeInfo(BaseModel, frozen=True):
+    """A real node as this machine sees it. ``root``: what it changed on its disk, as in an overlay's upper directory.
+
+    ``pids``: ``init`` is the node's PID 1; ``containerd``, ``kubelet`` and ``kube-proxy`` as far as they run.
+    """
+
+    name: str
+    root: Path
+    address: str
+    pids: dict[str, int]
+    containerd_socket: Path
 
 
 class ClusterInfo(BaseModel, frozen=True):
@@ -28,10 +49,14 @@ class ClusterInfo(BaseModel, frozen=True):
     bin_dir: Path
     pids: dict[str, int]
     audit_log: Path | None = None
+    real_nodes: tuple[RealNodeInfo, ...] = ()
 
 
 class ClusterState(BaseModel):
-    """The record of one cluster. ``starter`` is the process that is bringing it up, or owns it; None otherwise."""
+    """The record of one cluster. ``starter`` is the process that is bringing it up, or owns it; None otherwise.
+
+    ``range`` is set if it can have real nodes: they, and the API server for them, have addresses 10.<range>.0.0/16.
+    """
 
     name: str
     token: str
@@ -40,10 +65,14 @@ class ClusterState(BaseModel):
     complete: bool = False
     audit: bool = False
     quick_jobs: bool = True
+    address: str = LOOPBACK
+    range: int | None = None
+    containerd: str = "2"
     ports: dict[str, int] = Field(default_factory=dict)
     processes: dict[str, ProcessRecord] = Field(default_factory=dict)
 
 
+_SERVICES: Final = ("containerd", "kubelet", "kube-proxy")
 _saving = threading.Lock()
 
 
@@ -74,6 +103,24 @@ def load_token(layout: Layout) -> str | None:
     return token if isinstance(token, str) else None
 
 
+def describe_node(layout: Layout, state: ClusterState, name: str) -> RealNodeInfo:
+    """Return how this machine sees a real node; of one that does not run ``pids`` is empty, its socket not there."""
+    inside = children(state.processes[name])
+    pids = {"init": inside[0].pid} if inside else {}
+    for record in children(state.processes[name], deep=True):
+        with contextlib.suppress(OSError):
+            program = Path(f"/proc/{record.pid}/comm").read_text(encoding="utf-8").strip()
+            if program in _SERVICES:
+                pids.setdefault(program, record.pid)
+    return RealNodeInfo(
+        name=name,
+        root=layout.node(name) / "upper",
+        address=f"10.{state.range}.0.{10 + NODE_NAMES.index(name)}",
+        pids=pids,
+        containerd_socket=Path(f"/proc/{pids.get('init', 0)}/root/run/containerd/containerd.sock"),
+    )
+
+
 def describe(layout: Layout, state: ClusterState) -> ClusterInfo:
     """Return how to reach a complete cluster."""
     ports = state.ports
@@ -87,4 +134,5 @@ def describe(layout: Layout, state: ClusterState) -> ClusterInfo:
         bin_dir=layout.bin,
         pids={tool: record.pid for tool, record in state.processes.items()},
         audit_log=layout.audit_log if state.audit else None,
+        real_nodes=tuple(describe_node(layout, state, name) for name in NODE_NAMES if name in state.processes),
     )

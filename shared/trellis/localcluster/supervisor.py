@@ -27,6 +27,7 @@ MARK: Final = "TRELLIS_CLUSTER_TOKEN"
 _QUIET_SWEEPS: Final = 3
 _PAUSE: Final = 0.05
 _SWEEP_SECONDS: Final = 10.0
+_CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
 def marked(token: str) -> list[int]:
@@ -40,7 +41,7 @@ def marked(token: str) -> list[int]:
 
 
 def sweep(token: str) -> None:
-    """Kill every process that carries the token, until several looks in a row find none.
+    """Kill every process that carries the token, until several looks in a row find none; remove its control groups.
 
     One look is not enough: a process between fork and exec does not show its new environment yet.
     """
@@ -53,6 +54,43 @@ def sweep(token: str) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_PAUSE)
+    _remove_trunks(token)
+
+
+def trunk(token: str) -> str:
+    """Return the name of the control group above those of a cluster's real nodes, the same in each hierarchy."""
+    return f"trellis-{token}"
+
+
+def remove_groups(group: Path) -> None:
+    """Remove a control group with all below it, if there is one.
+
+    Raises:
+        OSError: if a process is still in one after some seconds.
+    """
+    deadline = time.monotonic() + _SWEEP_SECONDS
+    for directory, _, _ in os.walk(group, topdown=False):
+        while True:
+            try:
+                Path(directory).rmdir()
+            except FileNotFoundError:
+                break
+            except OSError:
+                # The kernel lets go of a group a moment after its last process has ended.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE)
+            else:
+                break
+
+
+def _remove_trunks(token: str) -> None:
+    if not _CGROUPS.is_dir():
+        return
+    found = [Path(top) / trunk(token) for top, names, _ in os.walk(_CGROUPS) if trunk(token) in names]
+    for group in found:
+        with contextlib.suppress(OSError):
+            remove_groups(group)
 
 
 def main(directory: Path, token: str, lock: Path | None) -> None:

@@ -40,6 +40,8 @@ class Tool:
     version_arguments: tuple[str, ...] = ("--version",)
     in_kubebuilder_assets: bool = False
     exact_minor: bool = True
+    inside_node: bool = False
+    """Runs in a real node's own root, so only the cache's static builds will do."""
 
 
 TOOLS: Final[dict[str, Tool]] = {
@@ -52,10 +54,19 @@ TOOLS: Final[dict[str, Tool]] = {
     "kwok": Tool("kwok"),
     "jaeger": Tool("jaeger", ("version",)),
     "nats": Tool("nats", exact_minor=False),
+    "kubelet": Tool("kubernetes", inside_node=True),
+    "kube-proxy": Tool("kubernetes", inside_node=True),
+    "containerd": Tool("containerd", inside_node=True),
+    "containerd-shim-runc-v2": Tool("containerd", inside_node=True),
+    "ctr": Tool("containerd", inside_node=True),
+    "coredns": Tool("coredns", inside_node=True),
 }
 
-DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", "nats"})
-"""What every cluster needs; Jaeger only if asked for, the nats CLI only for the examples."""
+REAL_NODE: Final = tuple(tool for tool, description in TOOLS.items() if description.inside_node)
+"""What only real nodes need."""
+
+DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", "nats", *REAL_NODE})
+"""What every cluster needs; the nats CLI is for the examples, Jaeger and what runs in real nodes only if asked for."""
 
 
 def cached(tool: str) -> Path:
@@ -110,7 +121,7 @@ def find(tool: str) -> Path | None:
         candidates.append(Path(assets) / tool)
     candidates += _from_wheel(tool)
     on_path = shutil.which(tool)
-    if on_path is not None:
+    if on_path is not None and not description.inside_node:
         candidates.append(Path(on_path))
     for candidate in candidates:
         if _fits(candidate, description):

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Stands in for systemd's systemctl on a test node that has no systemd; the node's PID 1 does what it says.
+#
+# It knows three units: containerd, kubelet, kube-proxy. As with systemd and containerd's own unit file, `start` and
+# `restart` of containerd return when containerd answers, or with status 1 when it ended meanwhile, and only the main
+# process is ended, so that containers go on. `/run/systemd/system` does not exist: this node was not booted by systemd.
+set -u
+state=/run/node
+wait=yes
+quiet=no
+verb=
+units=
+for word in "$@"; do
+    case $word in
+    --no-block) wait=no ;;
+    -q | --quiet) quiet=yes ;;
+    -*) ;;
+    *) if [ -z "$verb" ]; then verb=$word; else units="$units ${word%.service}"; fi ;;
+    esac
+done
+
+pid_of() { cat "$state/$1.pid" 2>/dev/null; }
+
+known() {
+    case $1 in containerd | kubelet | kube-proxy) return 0 ;; esac
+    echo "Unit $1.service could not be found." >&2
+    return 1
+}
+
+stop() {
+    touch "$state/$1.stopped"
+    pid=$(pid_of "$1") || return 0
+    kill "$pid" 2>/dev/null
+    tries=900 # the 90 s systemd gives
+    while [ "$(pid_of "$1")" = "$pid" ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || kill -9 "$pid" 2>/dev/null
+        sleep 0.1
+    done
+}
+
+failed() {
+    echo "Job for $1.service failed because the control process exited with error code." >&2
+    echo "See /var/log/$1.log on the node." >&2
+    return 1
+}
+
+start() {
+    rm -f "$state/$1.stopped"
+    [ "$wait" = yes ] || return 0
+    until pid=$(pid_of "$1"); do sleep 0.05; done
+    [ "$1" = containerd ] || return 0
+    until timeout 5 ctr version >/dev/null 2>&1; do
+        [ "$(pid_of "$1")" = "$pid" ] || { failed "$1"; return 1; }
+        sleep 0.1
+    done
+}
+
+case $verb in
+daemon-reload | enable | disable | reset-failed) exit 0 ;;
+is-system-running) echo running; exit 0 ;;
+'') echo "systemctl (Trellis test node): containerd, kubelet, kube-proxy"; exit 0 ;;
+esac
+
+status=0
+for unit in $units; do
+    known "$unit" || exit 5
+    case $verb in
+    start) start "$unit" || status=1 ;;
+    stop) stop "$unit" ;;
+    restart | try-restart | reload-or-restart) { stop "$unit" && start "$unit"; } || status=1 ;;
+    is-active)
+        if pid_of "$unit" >/dev/null; then answer=active; else answer=inactive status=3; fi
+        [ "$quiet" = yes ] || echo "$answer"
+        ;;
+    is-enabled) echo enabled ;;
+    status)
+        if pid=$(pid_of "$unit"); then echo "$unit.service: active (running), main PID $pid"
+        else echo "$unit.service: inactive (dead)"; status=3; fi
+        ;;
+    *) echo "systemctl (Trellis test node) does not know '$verb'" >&2; exit 1 ;;
+    esac
+done
+exit $status
