@@ -18,7 +18,17 @@ from typing import NoReturn
 
 import typer
 
-from trellis.localcluster import ClusterInfo, LocalClusterError, cluster, realnode, registry, requirements, tools
+from trellis.localcluster import (
+    ClusterInfo,
+    LocalClusterError,
+    cluster,
+    node_images,
+    realnode,
+    registry,
+    requirements,
+    tools,
+    wasmshim,
+)
 from trellis.localcluster.building import How
 from trellis.localcluster.commands import PORTS
 from trellis.localcluster.progress import on_stderr
@@ -113,7 +123,10 @@ def ensure_tools(*, jaeger: bool, real_node: bool) -> None:
     with _ending_well("getting the tools"), on_stderr() as progress:
         if real_node:
             requirements.require()
-            realnode.prepare(How(progress, threading.Event()))
+            how = How(progress, threading.Event())
+            realnode.prepare(how)
+            node_images.hello_wasm_image(wasmshim.hello_module(how), how)
+            wasmshim.shim(how)
         found = cluster.prepare(wanted, progress)
     for tool in wanted:
         typer.echo(f"{tool:<24} {found[tool]}")

@@ -43,7 +43,7 @@ class LoggedBuild:
             ToolError: if it fails, with the last lines of what it said and what to do.
             AbortedError: if asked to stop.
         """
-        output = self.directory / "stdout"
+        output = self.log.with_suffix(".stdout")
         start = self.log.stat().st_size if self.log.exists() else 0
         with output.open("wb") as out, self.log.open("ab") as said:
             process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
@@ -59,7 +59,9 @@ class LoggedBuild:
             lines = self._since(start).splitlines()[-_TAIL_LINES:]
             name = " ".join([Path(argv[0]).name, *argv[1:4]])
             raise ToolError(f"`{name} …` failed; the end of {self.log}:\n" + "\n".join(lines) + f"\n{self.hint}")
-        return output.read_text(encoding="utf-8")
+        answer = output.read_text(encoding="utf-8")
+        output.unlink()
+        return answer
 
     def _watch(self, process: subprocess.Popen[bytes], start: int, heard: Callable[[str], None]) -> None:
         last = ""
