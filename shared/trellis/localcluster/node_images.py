@@ -57,7 +57,7 @@ def node_images(coredns: Path, how: How) -> dict[str, Path]:
     of = architecture()
     return {
         "pause": _archive(Image(PAUSE, ["/bin/busybox", "sleep", "infinity"], of), busybox, how),
-        "box": _archive(Image(BOX, ["/bin/sh"], of, links=shell), busybox, how),
+        "box": _archive(Image(BOX, ["/bin/sh"], of, links=shell, open_directories=("tmp",)), busybox, how),
         "coredns": _archive(Image(coredns_image(), ["/coredns"], of), {"coredns": coredns}, how),
     }
 

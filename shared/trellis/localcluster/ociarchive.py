@@ -24,13 +24,15 @@ _LAYER: Final = "application/vnd.oci.image.layer.v1.tar"
 
 @dataclass(frozen=True)
 class Image:
-    """An image to be: its full name with tag, what it runs, its platform, and symbolic links besides the files."""
+    """An image to be: its full name with tag, what it runs, its platform, and what it has besides its files."""
 
     name: str
     entrypoint: Sequence[str]
     architecture: str
     os: str = "linux"
     links: Mapping[str, str] = field(default_factory=dict)
+    open_directories: Sequence[str] = ()
+    """Empty directories that everyone may write to."""
 
 
 def write_image(target: Path, image: Image, files: Mapping[str, Path]) -> None:
@@ -43,6 +45,8 @@ def write_image(target: Path, image: Image, files: Mapping[str, Path]) -> None:
     def fill(layer: tarfile.TarFile) -> None:
         for directory in sorted({str(parent) for path in files for parent in Path(path).parents} - {"."}):
             layer.addfile(_entry(directory, tarfile.DIRTYPE, 0o755))
+        for directory in image.open_directories:
+            layer.addfile(_entry(directory, tarfile.DIRTYPE, 0o1777))
         for path, source in sorted(files.items()):
             content = source.read_bytes()
             entry = _entry(path, tarfile.REGTYPE, 0o755)

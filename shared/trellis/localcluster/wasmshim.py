@@ -1,10 +1,10 @@
 """A containerd shim that runs Wasm modules, and a module for it: built from crates and from Go, once.
 
-In: the Cargo project in ``shim``, the Go program in ``hello``. Out: a program and a module in the cache. Called by tests
-of real nodes and `trellis dev tools --real-node`. Needs a Rust toolchain, a C compiler, and apt-get for a few packages
-that are unpacked into the cache. Crates are those of ``crates.lock``, by version and checksum; where a registry's
-address belongs in Cargo.lock, the one this machine's cargo uses is filled in. Invariant: the program is linked statically, so
-that it runs on a node of any distribution.
+In: the Cargo project in ``shim``, the Go program in ``hello``. Out: a program and a module in the cache. Called by
+tests of real nodes and `trellis dev tools --real-node`. Needs a Rust toolchain, a C compiler, and apt-get for a few
+packages that are unpacked into the cache. Crates are those of ``crates.lock``, by version and checksum; where a
+registry's address belongs in Cargo.lock, the one this machine's cargo uses is filled in.
+Invariant: the program is linked statically, so that it runs on a node of any distribution.
 """
 
 from __future__ import annotations

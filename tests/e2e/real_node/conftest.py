@@ -1,0 +1,75 @@
+"""Clusters with real nodes, one of each kind for the whole run; what they need is built before the first test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.real_nodes import SHIM_IMAGE, Kubectl, fingerprint
+from trellis.localcluster import ClusterInfo, debian, owned_cluster
+from trellis.localcluster.building import How
+from trellis.localcluster.node_images import architecture, hello_wasm_image
+from trellis.localcluster.ociarchive import Image, write_image
+from trellis.localcluster.progress import Lines
+from trellis.localcluster.realnode_faults import load_image
+from trellis.localcluster.wasmshim import SHIM, hello_module, shim
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(1800))  # the first one builds
+
+
+@pytest.fixture(scope="session")
+def machine() -> dict[str, str]:
+    """What this machine's /etc and /opt held before any node was there."""
+    return fingerprint("/etc", "/opt")
+
+
+@pytest.fixture(scope="session")
+def wasm_images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """An image that carries a real shim, with a shell to install it, and one that needs the shim to run."""
+    how = How(Lines(), threading.Event())
+    files = {"bin/busybox": debian.tree("node", how) / "bin/busybox", SHIM: shim(how)}
+    archive = tmp_path_factory.mktemp("images") / "shim.tar"
+    links = {f"bin/{name}": "busybox" for name in ("sh", "cp", "mkdir", "nsenter", "cat", "mv", "chmod")}
+    write_image(archive, Image(SHIM_IMAGE, ["/bin/sh"], architecture(), links=links), files)
+    return [archive, hello_wasm_image(hello_module(how), how)]
+
+
+@pytest.fixture(scope="session")
+def one_node(machine: dict[str, str], wasm_images: list[Path]) -> Iterator[ClusterInfo]:
+    """A cluster of one real node with containerd 2."""
+    assert machine
+    with owned_cluster(real_nodes=1) as info:
+        for archive in wasm_images:
+            load_image(info.name, "real-0", archive)
+        yield info
+
+
+@pytest.fixture(scope="session")
+def old_node(machine: dict[str, str], wasm_images: list[Path]) -> Iterator[ClusterInfo]:
+    """A cluster of one real node with containerd 1.6."""
+    assert machine
+    with owned_cluster(real_nodes=1, containerd="1.6") as info:
+        for archive in wasm_images:
+            load_image(info.name, "real-0", archive)
+        yield info
+
+
+@pytest.fixture(scope="session")
+def three_nodes(machine: dict[str, str]) -> Iterator[ClusterInfo]:
+    """A cluster of three real nodes."""
+    assert machine
+    with owned_cluster(real_nodes=3) as info:
+        yield info
+
+
+@pytest.fixture
+def kubectl(request: pytest.FixtureRequest) -> Kubectl:
+    """Commands for the cluster that the test's module names in ``CLUSTER``."""
+    return Kubectl(request.getfixturevalue(request.module.CLUSTER))

@@ -1,0 +1,197 @@
+"""What tests of real nodes do: run pods and Jobs on them, read what they said, see what this machine still has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.node_images import BOX, HELLO_WASM
+from trellis.localcluster.supervisor import marked, trunk
+
+INSTALLER = {"securityContext": {"privileged": True}, "volumeMounts": [{"name": "node", "mountPath": "/mnt/node-root"}]}
+"""How an installer's container sees its node."""
+
+SHIM_IMAGE = "trellis.local/shim:1"
+"""An image with the shim's program at its top."""
+RUNTIME_CLASS = {
+    "apiVersion": "node.k8s.io/v1",
+    "kind": "RuntimeClass",
+    "metadata": {"name": "wasmi"},
+    "handler": "wasmi",
+}
+_INSTALL_SHIM = """
+bin=/mnt/node-root/opt/kwasm/bin
+mkdir -p $bin
+cp /containerd-shim-wasmi-v1 $bin/.new
+mv $bin/.new $bin/containerd-shim-wasmi-v1
+cat >> /mnt/node-root/etc/containerd/config.toml <<END
+
+[plugins.'{plugin}'.containerd.runtimes.wasmi]
+runtime_type = '/opt/kwasm/bin/containerd-shim-wasmi-v1'
+END
+nsenter -t 1 -m -u -i -n -p -- systemctl restart containerd
+"""
+
+
+def eventually(check: Callable[[], object], what: str, seconds: float = 180) -> None:
+    """Wait until ``check`` holds, or fail with ``what``."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+class Kubectl:
+    """The cluster as its administrator sees it."""
+
+    def __init__(self, cluster: ClusterInfo) -> None:
+        self._command = [str(cluster.bin_dir / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
+
+    def __call__(self, *words: str, given: Mapping[str, Any] | None = None) -> str:
+        """Run kubectl; return its standard output."""
+        text = json.dumps(given) if given is not None else None
+        answer = subprocess.run([*self._command, *words], input=text, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, f"kubectl {' '.join(words)}: {answer.stderr}"
+        return answer.stdout
+
+    def create(self, manifest: Mapping[str, Any]) -> None:
+        """Create an object."""
+        self("create", "-f", "-", given=manifest)
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """Return an object."""
+        found: dict[str, Any] = json.loads(self("get", kind, name, "-o", "json"))
+        return found
+
+    def phase(self, pod: str) -> str:
+        """Return a pod's phase, with the reason while a container waits."""
+        status = self.get("pod", pod)["status"]
+        waiting = [c["state"].get("waiting", {}).get("reason", "") for c in status.get("containerStatuses", [])]
+        return " ".join([str(status.get("phase")), *filter(None, waiting)])
+
+    def succeeded(self, job: str) -> bool:
+        """Return whether a Job is done; fail with what it said if it failed."""
+        status = self.get("job", job)["status"]
+        assert not status.get("failed"), self("logs", f"job/{job}")
+        return bool(status.get("succeeded"))
+
+    def ended(self, pod: str) -> str:
+        """Wait until a pod has succeeded; return what it said."""
+        eventually(lambda: self.phase(pod).startswith(("Succeeded", "Failed")), f"pod {pod} ends", 120)
+        said = self("logs", pod)
+        assert self.phase(pod) == "Succeeded", f"pod {pod}: {said}"
+        return said
+
+    def running(self, pod: str) -> str:
+        """Wait until a pod is ready; return its address."""
+
+        def ready() -> bool:
+            conditions = self.get("pod", pod)["status"].get("conditions", [])
+            return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+        eventually(ready, f"pod {pod} is ready", 120)
+        address: str = self.get("pod", pod)["status"]["podIP"]
+        return address
+
+    def ready(self, node: str) -> str:
+        """Return the status of a node's Ready condition."""
+        conditions = self.get("node", node)["status"]["conditions"]
+        return next(str(c["status"]) for c in conditions if c["type"] == "Ready")
+
+    def handlers(self, node: str) -> set[str]:
+        """Return the runtime handlers that a node's status lists."""
+        return {handler["name"] for handler in self.get("node", node)["status"].get("runtimeHandlers", [])}
+
+
+def pod(name: str, script: str, node: str, **container: Any) -> dict[str, Any]:
+    """Return a pod of one container that runs a shell script on a node."""
+    main = {
+        "name": "main",
+        "image": BOX,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-euc", script],
+        **container,
+    }
+    spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [main]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": spec}
+
+
+def installer_job(name: str, script: str, node: str, image: str = BOX) -> dict[str, Any]:
+    """Return a privileged Job in the node's pid namespace with its root at /mnt/node-root, as installers are run."""
+    spec = pod(name, script, node, image=image, **INSTALLER)["spec"]
+    spec |= {"hostPID": True, "volumes": [{"name": "node", "hostPath": {"path": "/"}}]}
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    job = {"backoffLimit": 0, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": job}
+
+
+def shim_job(node: str, plugin: str) -> dict[str, Any]:
+    """Return a Job that installs the shim, adds it to the configuration of this CRI plugin, and restarts containerd."""
+    return installer_job("install", _INSTALL_SHIM.format(plugin=plugin), node, image=SHIM_IMAGE)
+
+
+def wasm_pod(name: str, node: str, runtime_class: str | None = None) -> dict[str, Any]:
+    """Return a pod that prints ``hello from wasm``, if what runs it can run Wasm."""
+    manifest = pod(name, "", node, image=HELLO_WASM)
+    del manifest["spec"]["containers"][0]["command"]
+    if runtime_class is not None:
+        manifest["spec"]["runtimeClassName"] = runtime_class
+    return manifest
+
+
+def fingerprint(*roots: str) -> dict[str, str]:
+    """Return what there is below these directories of this machine: path → kind, mode, owner and content."""
+    found = {}
+    for root in roots:
+        for top, directories, files in os.walk(root):
+            for name in (*directories, *files):
+                path = Path(top, name)
+                status = path.lstat()
+                content = "" if path.is_symlink() or not path.is_file() else _digest(path)
+                target = str(path.readlink()) if path.is_symlink() else ""
+                found[str(path)] = f"{status.st_mode:o} {status.st_uid}:{status.st_gid} {target}{content}"
+    return found
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def namespaces(pids: Sequence[int]) -> set[str]:
+    """Return the namespaces that these processes have and this one has not."""
+    kinds = ("net", "mnt", "pid", "uts", "ipc", "cgroup")
+    ours = {str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in kinds}
+    return {str(Path(f"/proc/{pid}/ns/{kind}").readlink()) for pid in pids for kind in kinds} - ours
+
+
+def remains(token: str, root: Path, former: set[str]) -> list[str]:
+    """Return what is left on this machine of a cluster with real nodes: nothing, if all is well."""
+    left = [f"process {pid}" for pid in marked(token)]
+    left += [f"file {path}" for path in (root, root.with_name(f".{token}")) if path.exists()]
+    for top, names, _ in os.walk("/sys/fs/cgroup"):
+        left += [f"control group {top}/{name}" for name in names if name == trunk(token)]
+    for process in psutil.process_iter():
+        for file in (f"/proc/{process.pid}/ns/{kind}" for kind in ("net", "mnt", "pid", "uts", "ipc", "cgroup")):
+            try:
+                namespace = str(Path(file).readlink())
+            except OSError:
+                continue  # it ended meanwhile, or is a zombie
+            if namespace in former:
+                left.append(f"namespace {namespace} of process {process.pid}")
+    left += [f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(root) in line]
+    return left
+
+
+def interfaces() -> set[str]:
+    """Return this machine's network interfaces."""
+    return {path.name for path in Path("/sys/class/net").iterdir()}
