@@ -41,8 +41,8 @@ test: check ## Everything CI runs: check, the built wheel, real nats-server, rea
 	@$(BIN)/trellis dev tools
 	@$(BIN)/pytest -q tests/integration -n 2 --dist loadgroup
 
-test-e2e: install ## What needs more tools than `make test`
-	@$(BIN)/python tests/e2e/run.py
+test-e2e: install ## What needs more than `make test`: real nodes (root, Linux); ARGS=--quick for a minute of it
+	@$(BIN)/python tests/e2e/run.py $(ARGS)
 
 bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/provision.py $(ARGS)

@@ -27,7 +27,7 @@ class OptionalCount(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (typer keeps its type to itself)
         """Give the option the number it was written without."""
         words: list[str] = []
-        for word, following in zip(args, [*args[1:], ""], strict=True):
+        for word, following in zip(args, [*args, ""][1:], strict=True):
             words.append("--real-node=1" if word == "--real-node" and not following.isdecimal() else word)
         return super().parse_args(ctx, words)
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from trellis.localcluster import requirements, wasmshim
+
 NOT_RUN = 3
 
 
@@ -21,6 +23,7 @@ class Part:
     name: str
     tests: Path
     missing: Callable[[], str | None]
+    quick: bool = False
 
 
 def _not_yet(option: str) -> Callable[[], str | None]:
@@ -34,23 +37,45 @@ def _not_yet(option: str) -> Callable[[], str | None]:
     return ask
 
 
+def _no_real_nodes() -> str | None:
+    return requirements.missing() or wasmshim.missing()
+
+
 HERE = Path(__file__).parent
+REAL = HERE / "real_node"
 PARTS = (
-    Part("a real node with kubelet and containerd", HERE / "real_node", _not_yet("--real-node")),
+    Part("one real node: installers and Wasm", REAL / "test_one_node.py", _no_real_nodes, quick=True),
+    Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", _no_real_nodes),
+    Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_real_nodes),
+    Part("three real nodes", REAL / "test_three_nodes.py", _no_real_nodes),
     Part("a real wasmCloud lattice with wadm", HERE / "lattice", _not_yet("--wadm")),
 )
 
 
+def _tests(part: Part) -> list[str]:
+    """Return the names of a part's tests; empty if they are not written yet."""
+    if not part.tests.exists():
+        return []
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", str(part.tests)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    return [line for line in answer.stdout.splitlines() if "::" in line]
+
+
 def main() -> int:
-    """Run what can be run; print one line a part."""
+    """Run what can be run; print one line a part, and the name of each test that was not run.
+
+    With ``--quick`` only the parts that take a minute.
+    """
     failed = left_out = 0
-    for part in PARTS:
+    for part in [part for part in PARTS if part.quick or "--quick" not in sys.argv[1:]]:
         if (reason := part.missing()) is not None:
             print(f"NOT RUN  {part.name}: {reason}")
+            for test in _tests(part):
+                print(f"NOT RUN    {test}")
             left_out += 1
             continue
         code = subprocess.run([sys.executable, "-m", "pytest", "-q", str(part.tests)], check=False).returncode
-        print(f"{'passed ' if code == 0 else 'FAILED '}  {part.name}")
+        print(f"{'passed ' if code == 0 else 'FAILED '}  {part.name}", flush=True)
         failed += code != 0
     return 1 if failed else NOT_RUN if left_out else 0
 

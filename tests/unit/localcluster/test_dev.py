@@ -26,7 +26,7 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize("option", ["--wadm", "--real-node"])
+@pytest.mark.parametrize("option", ["--wadm"])
 def test_what_is_planned_is_refused_in_one_line(option: str) -> None:
     result = CliRunner().invoke(app, ["up", option])
     assert result.exit_code == 2
