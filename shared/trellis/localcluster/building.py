@@ -25,6 +25,12 @@ from trellis.localcluster.progress import Progress, stepping
 _TAIL_LINES: Final = 25
 _POLL: Final = 0.1
 
+PRIVATE: Final = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--"),
+)
+"""Before a command that mounts: its mounts and all its processes end with it, and it with us, by SIGKILL too."""
+
 
 @dataclass(frozen=True)
 class LoggedBuild:
@@ -56,7 +62,9 @@ class LoggedBuild:
                     process.terminate()
                     process.wait()
         if process.returncode != 0:
-            lines = self._since(start).splitlines()[-_TAIL_LINES:]
+            # Some say what is wrong on standard output.
+            said_last = self._since(start) or output.read_text(encoding="utf-8", errors="replace")
+            lines = said_last.splitlines()[-_TAIL_LINES:]
             name = " ".join([Path(argv[0]).name, *argv[1:4]])
             raise ToolError(f"`{name} …` failed; the end of {self.log}:\n" + "\n".join(lines) + f"\n{self.hint}")
         answer = output.read_text(encoding="utf-8")

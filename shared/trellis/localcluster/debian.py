@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from trellis.localcluster.building import How, LoggedBuild, make_once
+from trellis.localcluster.building import PRIVATE, How, LoggedBuild, make_once
 from trellis.localcluster.errors import ToolError
 from trellis.localcluster.paths import cache_root
 from trellis.localcluster.versions import products
@@ -28,10 +28,19 @@ TREES: Final[dict[str, tuple[str, ...]]] = {
         "iptables", "kmod", "nftables", "procps", "runc",
     ),
     "python": ("ca-certificates", "python3"),
-    "buildah": ("buildah", "ca-certificates"),
+    "buildah": ("buildah",),
 }  # fmt: skip
-"""Name of a tree → its packages, besides the smallest system."""
+"""Name of a tree → its packages, besides the smallest system or the tree below it."""
 
+_BELOW: Final = {"buildah": "python"}
+"""Trees that are another tree and more: debootstrap does not understand what buildah depends on, apt does."""
+
+# Its own /proc, in a mount namespace that ends with it; where to ask for names it has from debootstrap.
+_EXTEND: Final = """\
+mount -t proc proc "$0/proc"
+chroot "$0" apt-get --quiet update >&2
+chroot "$0" apt-get --quiet --yes install --no-install-recommends "$@" >&2
+"""
 _HINT: Final = "It needs a Debian mirror and 1 GB of free disk; if apt knows no packages, run `apt-get update` first."
 
 
@@ -45,15 +54,26 @@ def tree(name: str, how: How) -> Path:
     digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
     step = f"make a Debian {suite} tree '{name}'"
 
+    def extend(target: Path, log: Path) -> None:
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        build = LoggedBuild(target.parent, log, how.abort, environment, _HINT)
+        build.run([*PRIVATE, "cp", "--archive", str(tree(_BELOW[name], how)), str(target)])
+        build.run([*PRIVATE, "/bin/sh", "-ec", _EXTEND, str(target), *packages], heard)
+        _strip(target)
+
     def make(target: Path, log: Path) -> None:
         program, environment = _debootstrap(how)
-        argv = ["unshare", "--mount", "--propagation", "private", str(program), "--variant=minbase"]
+        argv = [*PRIVATE, str(program), "--variant=minbase"]
         argv += [f"--include={','.join(packages)}", suite, str(target), *_mirror(suite)]
         build = LoggedBuild(target.parent, log, how.abort, environment, _HINT)
-        build.run(argv, lambda line: how.progress.note(step, line))
-        shutil.rmtree(target / "var" / "cache" / "apt" / "archives", ignore_errors=True)
+        build.run(argv, heard)
+        _strip(target)
 
-    return make_once(cache_root() / "debian" / f"{name}-{suite}-{digest}", step, how, make)
+    def heard(line: str) -> None:
+        how.progress.note(step, line)
+
+    target = cache_root() / "debian" / f"{name}-{suite}-{digest}"
+    return make_once(target, step, how, extend if name in _BELOW else make)
 
 
 def unpacked(name: str, packages: Sequence[str], how: How) -> Path:
@@ -79,6 +99,12 @@ def unpacked(name: str, packages: Sequence[str], how: How) -> Path:
         if shutil.which(program) is None:
             raise ToolError(f"{step}: {program} is missing; Trellis takes these from Debian's packages")
     return make_once(cache_root() / "debian" / f"packages-{name}-{digest}", step, how, make)
+
+
+def _strip(tree: Path) -> None:
+    """Remove what apt can download again."""
+    for directory in ("cache/apt/archives", "lib/apt/lists"):
+        shutil.rmtree(tree / "var" / directory, ignore_errors=True)
 
 
 def _debootstrap(how: How) -> tuple[Path, dict[str, str]]:

@@ -17,7 +17,13 @@ from typing import Final
 
 from trellis.localcluster.errors import ToolError
 
-_PROGRAMS: Final = {"ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount"}
+_PROGRAMS: Final = {
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "mount": "mount",
+}
 _TRIALS: Final = (
     ("network namespaces with a bridge and veth", ("--net",),
      "ip link add name t1 type veth peer name t2 && ip link add name t3 type bridge && ip link set t1 master t3"),
