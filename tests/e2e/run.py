@@ -37,17 +37,18 @@ def _not_yet(option: str) -> Callable[[], str | None]:
     return ask
 
 
-def _no_real_nodes() -> str | None:
+def _no_wasm_nodes() -> str | None:
     return requirements.missing() or wasmshim.missing()
 
 
 HERE = Path(__file__).parent
 REAL = HERE / "real_node"
 PARTS = (
-    Part("one real node: installers and Wasm", REAL / "test_one_node.py", _no_real_nodes, quick=True),
-    Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", _no_real_nodes),
-    Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_real_nodes),
-    Part("three real nodes", REAL / "test_three_nodes.py", _no_real_nodes),
+    Part("one real node: installers and Wasm", REAL / "test_one_node.py", _no_wasm_nodes, quick=True),
+    Part("an image built from a Dockerfile, on a real node", REAL / "test_images.py", _no_wasm_nodes),
+    Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
+    Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),
+    Part("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
     Part("a real wasmCloud lattice with wadm", HERE / "lattice", _not_yet("--wadm")),
 )
 

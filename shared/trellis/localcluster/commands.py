@@ -129,15 +129,7 @@ def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> li
         f"--proxy-client-cert-file={pki / 'front-proxy-client.crt'}",
         f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
     ]
-    if address == LOOPBACK:
-        # A loopback address is refused as an endpoint, and no pod of ours reaches the service anyway.
-        arguments.append("--endpoint-reconciler-type=none")
-    else:
-        arguments += [
-            f"--kubelet-client-certificate={pki / KUBELET_CLIENT}.crt",
-            f"--kubelet-client-key={pki / KUBELET_CLIENT}.key",
-            "--kubelet-preferred-address-types=InternalIP",
-        ]
+    arguments += _reached_by_nodes(address, pki)
     if audit:
         arguments += [
             f"--audit-policy-file={layout.root / 'audit-policy.yaml'}",
@@ -145,6 +137,18 @@ def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> li
             "--audit-log-mode=blocking",  # an entry is in the file before the answer is out
         ]
     return arguments
+
+
+def _reached_by_nodes(address: str, pki: Path) -> list[str]:
+    """Return what the API server needs to know of real nodes, if it listens where they reach it."""
+    if address == LOOPBACK:
+        # A loopback address is refused as an endpoint, and no pod of ours reaches the service anyway.
+        return ["--endpoint-reconciler-type=none"]
+    return [
+        f"--kubelet-client-certificate={pki / KUBELET_CLIENT}.crt",
+        f"--kubelet-client-key={pki / KUBELET_CLIENT}.key",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
 
 
 def _controller_manager(layout: Layout, ports: Ports) -> list[str]:

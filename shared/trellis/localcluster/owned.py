@@ -39,18 +39,8 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     `up`, and LocalClusterError if a cluster of that name exists. ``quick_jobs`` False leaves the controller manager the
     client limits it has in any cluster: 1,000 Jobs then take it four minutes.
     """
-    stages = tuple(kwok_stages)
-    wanted = Wanted(
-        check_name(name or unique_name()),
-        nodes,
-        jaeger,
-        audit,
-        stages,
-        owned=True,
-        quick_jobs=quick_jobs,
-        real_nodes=real_nodes,
-        containerd=containerd,
-    )
+    made_with = (nodes, jaeger, audit, tuple(kwok_stages), True, quick_jobs, real_nodes, containerd)
+    wanted = Wanted(check_name(name or unique_name()), *made_with)
     abort = threading.Event()
     starting = asyncio.create_task(asyncio.to_thread(bring_up, wanted, progress or Quiet(), abort))
     try:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import psutil
 import pytest
 
 from support.real_nodes import eventually, fingerprint, interfaces, namespaces, remains
-from trellis.localcluster import down, registry, status, up
+from trellis.localcluster import down, realnode, registry, status, up
+from trellis.localcluster.building import How
 from trellis.localcluster.paths import Layout
+from trellis.localcluster.progress import Lines
 from trellis.localcluster.realnode_faults import inspect
 from trellis.localcluster.state import ClusterState, load, load_token
 
@@ -23,8 +26,8 @@ UP = [*COMMAND, "up", "--name", "real-abandoned", "--real-node", "--json"]
 
 
 @pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wasm_images: list[Path]) -> Iterator[None]:
-    assert wasm_images  # everything is built: what follows has no time for it
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    realnode.prepare(How(Lines(), threading.Event()))  # what follows has no time to build
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     yield
     for name in registry.names():
