@@ -1,0 +1,228 @@
+"""Carries out a plan on the node, so that it can be undone or finished whenever this process is killed.
+
+In: a plan. Out: effects on disk and runtime, and which of them happened. Called by ``operations``.
+The journal is written before the first effect: it names every file that will change and where the former one is kept.
+- Killed while applying: the next run plans anew from what is there, and keeps the first run's backups.
+- An effect fails, or the runtime does not come up: all files go back, and the runtime is restarted if it had been.
+- Killed while rolling back: the next run rolls back before anything else.
+Invariant: there is no journal if and only if the node is as a whole plan left it, or as it was before one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from node_installer.actions import (
+    Action,
+    MakeDirectory,
+    Plan,
+    ProbeShim,
+    PutShim,
+    Reason,
+    RemoveDirectory,
+    RemoveFile,
+    RestartRuntime,
+    WriteFile,
+)
+from node_installer.disk import Disk
+from node_installer.errors import InstallError
+from node_installer.inspection import Inspection, Layout
+from node_installer.interruption import INTERRUPTED, Interruption
+from node_installer.runtime import Runtime
+from node_installer.state import Journal, Phase
+from trellis.install_results import FailureReason
+
+Step = Callable[[str], AbstractContextManager[object]]
+"""Opens a span around one action."""
+Prove = Callable[[str], str]
+"""Returns the version a shim at a path of the node answers with. Raises InstallError ``ShimDoesNotRun``."""
+
+_AS_BEFORE: Final = RestartRuntime({}, frozenset(), Reason.ROLLED_BACK, "the former configuration is back")
+
+
+class RolledBackError(InstallError):
+    """The run failed after the runtime had been restarted; everything was put back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Does plans on one node. ``step``: called around each action."""
+
+    disk: Disk
+    runtime: Runtime
+    prove: Prove
+    step: Step
+    interruption: Interruption = field(default_factory=Interruption)
+
+    def run(self, found: Inspection, plan: Plan, operation: str) -> bool:
+        """Do the plan; True if the runtime was restarted for it.
+
+        Raises:
+            RolledBackError: the runtime did not come up; it runs again as before, or the message says that it does not.
+            InstallError: an effect failed before any restart; the node is as it was.
+        """
+        if not plan.actions and found.journal is None:
+            self._last(plan)
+            return False
+        self.interruption.hold()
+        journal = self._begin(found, plan, operation)
+        restarted = False
+        for action in plan.actions:
+            if self.interruption.requested and not restarted:
+                self._fail(found, journal, INTERRUPTED, restart=False)
+            if isinstance(action, RestartRuntime):
+                journal = journal.at(Phase.RESTARTING)
+                self._write_journal(found.base, journal)
+            try:
+                with self.step(type(action).__name__):
+                    self._do(found, action)
+            except (InstallError, OSError) as error:
+                tried = restarted or isinstance(action, RestartRuntime)
+                self._fail(found, journal, _as_install_error(error), restart=tried)
+            restarted = restarted or isinstance(action, RestartRuntime)
+        self._commit(found.base, journal)
+        self._last(plan)
+        return restarted
+
+    def finish_rollback(self, found: Inspection) -> None:
+        """Finish a rollback that was killed, if there is one.
+
+        Raises:
+            RolledBackError: always then: the run that was rolled back had failed, and says why.
+        """
+        if found.journal is not None and found.journal.phase is Phase.ROLLING_BACK:
+            cause = InstallError(FailureReason.INTERRUPTED, found.journal.cause)
+            self._fail(found, found.journal, cause, restart=found.journal.restart)
+
+    def _begin(self, found: Inspection, plan: Plan, operation: str) -> Journal:
+        layout = Layout(found.base)
+        former = found.journal
+        backups = dict(former.backups) if former else {}
+        directories = list(former.directories) if former else []
+        for action in plan.actions:
+            if isinstance(action, MakeDirectory) and action.path not in found.directories:
+                directories.append(action.path)
+        for path in _touched(plan):
+            backups.setdefault(path, f"{layout.backups}/{len(backups)}")
+        restart = any(isinstance(action, RestartRuntime) for action in plan.actions)
+        journal = Journal(
+            operation,
+            Phase.APPLYING,
+            restart or bool(former and former.restart),
+            backups,
+            tuple(dict.fromkeys(directories)),
+        )
+        known = former.backups if former else {}
+        new = [path for path in backups if path not in known]
+        self._keep(layout, journal, new, found)
+        return journal
+
+    def _keep(self, layout: Layout, journal: Journal, new: list[str], found: Inspection) -> None:
+        """Make our own directories, keep the former files, then write the journal: from here on the run is known."""
+        made = []
+        try:
+            for folder in _ancestors(layout.backups):
+                if not self.disk.exists(folder):
+                    self.disk.make_directory(folder)
+                    made.append(folder)
+            for path in new:
+                self.disk.keep(path, journal.backups[path])
+            self._write_journal(found.base, replace(journal, directories=(*journal.directories, *_new(made, journal))))
+        except (InstallError, OSError) as error:
+            for path in new:
+                with contextlib.suppress(InstallError, OSError):
+                    self.disk.remove(journal.backups[path])
+            for folder in reversed(made):
+                self.disk.remove_directory(folder)
+            raise _as_install_error(error) from error
+
+    def _do(self, found: Inspection, action: Action) -> None:
+        match action:
+            case MakeDirectory(path=path):
+                self.disk.make_directory(path)
+            case PutShim(path=path, staged=staged):
+                assert staged is not None
+                self.disk.put(path, staged)
+            case ProbeShim(path=path):
+                self.prove(path)
+            case WriteFile(path=path, content=content):
+                self.disk.write(path, content)
+            case RemoveFile(path=path):
+                self.disk.remove(path)
+            case RemoveDirectory(path=path):
+                self.disk.remove_directory(path)
+            case RestartRuntime():
+                self.runtime.restart(found, action)
+
+    def _fail(self, found: Inspection, journal: Journal, cause: InstallError, *, restart: bool) -> None:
+        """Put everything back and raise why."""
+        # A full disk must not keep the former files away: restoring them needs no space.
+        with contextlib.suppress(InstallError, OSError):
+            self._write_journal(found.base, replace(journal.at(Phase.ROLLING_BACK, cause.message), restart=restart))
+        with self.step("RollBack"):
+            for path, backup in journal.backups.items():
+                if self._folder_exists(path):
+                    self.disk.restore(path, backup)
+            trouble = self._restart_again(found) if restart else ""
+            self._commit(found.base, journal)
+            for folder in reversed(journal.directories):
+                self.disk.remove_directory(folder)
+        if not restart:
+            raise cause
+        message = f"{cause.message}. Everything was put back{trouble or ', and the runtime runs as before'}"
+        raise RolledBackError(cause.reason, message) from cause
+
+    def _restart_again(self, found: Inspection) -> str:
+        try:
+            self.runtime.restart(found, _AS_BEFORE)
+        except InstallError as error:
+            return f", but the runtime does not come up with its former configuration either: {error.message}"
+        return ""
+
+    def _commit(self, base: str, journal: Journal) -> None:
+        """Forget how to undo: first the journal, so that no journal ever names a backup that is gone."""
+        layout = Layout(base)
+        self.disk.remove(layout.journal)
+        for backup in [*journal.backups.values(), *self.disk.matches(f"{layout.backups}/*")]:
+            if self._folder_exists(backup):
+                self.disk.remove(backup)
+        self.disk.remove_directory(layout.backups)
+        for folder in (layout.bin, layout.own):
+            self.disk.sweep(folder)
+
+    def _last(self, plan: Plan) -> None:
+        for action in plan.last:
+            if isinstance(action, RemoveDirectory):
+                self.disk.remove_directory(action.path)
+
+    def _write_journal(self, base: str, journal: Journal) -> None:
+        self.disk.write(Layout(base).journal, journal.to_bytes(), 0o600)
+
+    def _folder_exists(self, path: str) -> bool:
+        return self.disk.exists(path.rpartition("/")[0])
+
+
+def _touched(plan: Plan) -> Iterator[str]:
+    for action in plan.actions:
+        if isinstance(action, WriteFile | RemoveFile | PutShim):
+            yield action.path
+
+
+def _ancestors(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
+
+
+def _new(made: list[str], journal: Journal) -> list[str]:
+    return [folder for folder in made if folder not in journal.directories]
+
+
+def _as_install_error(error: Exception) -> InstallError:
+    if isinstance(error, InstallError):
+        return error
+    message = f"{getattr(error, 'filename', None) or 'the node'}: {getattr(error, 'strerror', None) or error}"
+    return InstallError(FailureReason.READ_ONLY_TARGET, message)

@@ -1,0 +1,222 @@
+"""Takes one shim out of what was fetched: tar (gzip, zstd, xz or plain), zip, or the program itself.
+
+In: a file. Out: the shim as a file of its own. Called by ``stage`` and ``oci``.
+Invariants: nothing is ever unpacked by the archive's own paths, so none can leave the target; an archive that tries is
+refused as a whole; only a regular file is taken, and never more than the limit.
+"""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO, Final
+
+from node_installer.errors import InstallError
+from trellis.install_results import FailureReason
+
+MAX_SHIM_BYTES: Final = 1 << 30
+"""Shims are 10 to 150 MB; a small archive can unpack to much more."""
+_MAX_MEMBERS: Final = 100_000
+_BLOCK: Final = 1 << 20
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_TARS: Final = {b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
+_PREFIX: Final = "containerd-shim-"
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is an archive that this module reads, by its first bytes."""
+    return _kind(path) is not None
+
+
+def extract_shim(path: Path, target: Path, *, member: str | None, names: tuple[str, ...]) -> str:
+    """Write the shim in an archive to ``target`` and return its path in the archive.
+
+    Args:
+        path: the archive.
+        target: where the shim goes; it is made anew.
+        member: its path in the archive; without one it is the only ``containerd-shim-*``, or the one of ``names``.
+        names: base names to prefer, best first.
+
+    Raises:
+        InstallError: ``UnsafeArchive`` or ``ShimNotInArchive``.
+    """
+    try:
+        return (
+            _extract_zip(path, target, member, names)
+            if _kind(path) == "zip"
+            else _extract_tar(path, target, member, names)
+        )
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        message = f"the archive cannot be read: {error or type(error).__name__}"
+        raise InstallError(FailureReason.UNSAFE_ARCHIVE, message) from error
+
+
+def choose(files: list[str], member: str | None, names: tuple[str, ...]) -> str:
+    """Return which of an archive's files is the shim.
+
+    Raises:
+        InstallError: ``ShimNotInArchive``, with what is in it.
+    """
+    if member is not None:
+        wanted = PurePosixPath(member.lstrip("/"))
+        for file in files:
+            if PurePosixPath(file.lstrip("/")) == wanted:
+                return file
+    else:
+        shims = [file for file in files if PurePosixPath(file).name.startswith(_PREFIX)]
+        for name in names:
+            for file in shims:
+                if PurePosixPath(file).name == name:
+                    return file
+        if len(shims) == 1:
+            return shims[0]
+        files = shims or files
+    shown = ", ".join(sorted(files)[:10]) or "no file at all"
+    looked = repr(member) if member else f"one {_PREFIX}*"
+    message = f"looked for {looked} in the archive and found {shown}: name it as the source's member"
+    raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, message)
+
+
+def check_path(name: str) -> None:
+    """Refuse a member that would leave the directory it is unpacked into.
+
+    Raises:
+        InstallError: ``UnsafeArchive``.
+    """
+    parts = PurePosixPath(name).parts
+    if ".." in parts or name.startswith("/") or "\0" in name or "\\" in name:
+        raise InstallError(FailureReason.UNSAFE_ARCHIVE, f"the archive has a member that leaves it: {name!r}")
+
+
+@contextmanager
+def opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a tar of any known compression."""
+    with (
+        path.open("rb") as raw,
+        _decompressed(raw, _kind(path)) as stream,
+        # As a stream: going back in a compressed file would unpack it twice.
+        tarfile.open(fileobj=stream, mode="r|") as tar,
+    ):
+        yield tar
+
+
+def copy_limited(origin: IO[bytes], target: Path) -> None:
+    """Copy to a new file, at most a shim's size.
+
+    Raises:
+        InstallError: ``UnsafeArchive``.
+    """
+    written = 0
+    with target.open("wb") as file:
+        while block := origin.read(_BLOCK):
+            written += len(block)
+            if written > MAX_SHIM_BYTES:
+                message = f"the shim unpacks to more than {MAX_SHIM_BYTES >> 20} MiB"
+                raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
+            file.write(block)
+
+
+def _extract_tar(path: Path, target: Path, member: str | None, names: tuple[str, ...]) -> str:
+    files: list[str] = []
+    special: dict[str, str] = {}
+    with opened_tar(path) as tar:
+        for count, item in enumerate(tar):
+            _check_count(count)
+            check_path(item.name)
+            if item.isfile() and not item.islnk():
+                files.append(item.name)
+            elif not item.isdir():
+                special[item.name] = item.linkname or "a device"
+    chosen = _chosen(files, special, member, names)
+    with opened_tar(path) as tar:
+        for item in tar:
+            content = tar.extractfile(item) if item.name == chosen and item.isfile() else None
+            if content is not None:
+                copy_limited(content, target)
+                return chosen
+    raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, f"{chosen} is gone from the archive")
+
+
+def _extract_zip(path: Path, target: Path, member: str | None, names: tuple[str, ...]) -> str:
+    with zipfile.ZipFile(path) as archive:
+        files: list[str] = []
+        special: dict[str, str] = {}
+        for count, item in enumerate(archive.infolist()):
+            _check_count(count)
+            check_path(item.filename)
+            # The Unix mode is in the upper half; 0o100000 is a regular file, 0 no mode at all.
+            if (item.external_attr >> 16) & 0o170000 not in (0, 0o100000, 0o040000):
+                special[item.filename] = "a link or a device"
+            elif not item.is_dir():
+                files.append(item.filename)
+        chosen = _chosen(files, special, member, names)
+        with archive.open(chosen) as content:
+            copy_limited(content, target)
+        return chosen
+
+
+def _chosen(files: list[str], special: dict[str, str], member: str | None, names: tuple[str, ...]) -> str:
+    wanted = PurePosixPath(member.lstrip("/")) if member else None
+    for name, what in special.items():
+        path = PurePosixPath(name)
+        if path == wanted or (wanted is None and (path.name in names or path.name.startswith(_PREFIX))):
+            message = f"{name} in the archive is no file of its own but leads to {what}"
+            raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
+    return choose(files, member, names)
+
+
+def _check_count(count: int) -> None:
+    if count > _MAX_MEMBERS:
+        raise InstallError(FailureReason.UNSAFE_ARCHIVE, f"the archive has more than {_MAX_MEMBERS} members")
+
+
+def _kind(path: Path) -> str | None:
+    with path.open("rb") as file:
+        head = file.read(512)
+    if head.startswith(b"PK\x03\x04"):
+        return "zip"
+    if head.startswith(_ZSTD):
+        return "zst"
+    for magic, kind in _TARS.items():
+        if head.startswith(magic):
+            return kind
+    return "tar" if head[257:262] == b"ustar" else None
+
+
+@contextmanager
+def _decompressed(raw: BinaryIO, kind: str | None) -> Iterator[Any]:
+    # Imported by kind: each costs time that most runs need not spend.
+    if kind == "gz":
+        import gzip  # noqa: PLC0415
+
+        with gzip.open(raw) as stream:
+            yield stream
+    elif kind == "zst":
+        from backports import zstd  # noqa: PLC0415
+
+        try:
+            with zstd.open(raw) as compressed:
+                yield compressed
+        except zstd.ZstdError as error:
+            raise ValueError(str(error)) from error
+    elif kind == "xz":
+        import lzma  # noqa: PLC0415
+
+        try:
+            with lzma.open(raw) as packed:
+                yield packed
+        except lzma.LZMAError as error:
+            raise ValueError(str(error)) from error
+    elif kind == "bz2":
+        import bz2  # noqa: PLC0415
+
+        with bz2.open(raw) as packed_too:
+            yield packed_too
+    else:
+        yield raw

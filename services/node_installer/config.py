@@ -1,0 +1,272 @@
+"""containerd's configuration by meaning: which runtimes it defines, and the same text with ours added or removed.
+
+Pure: text in, text out. Called by ``target`` and ``plan``. Source: containerd's configuration versions 1 to 4
+(``docs/PLUGINS.md``, ``docs/cri/config.md``): the CRI plugin is ``cri`` in version 1, ``io.containerd.grpc.v1.cri`` in
+version 2 and ``io.containerd.cri.v1.runtime`` from version 3 on; a file without a version is version 1.
+Invariant: an edit is proved, not trusted: the new text, parsed, is the old meaning with exactly the wanted difference.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from node_installer import toml_text
+from node_installer.entries import Entry, render
+from node_installer.errors import InstallError
+from trellis.install_results import FailureReason
+
+CRI_V1: Final = "cri"
+CRI_V2: Final = "io.containerd.grpc.v1.cri"
+CRI_V3: Final = "io.containerd.cri.v1.runtime"
+_PLUGINS: Final = (CRI_V3, CRI_V2, CRI_V1)
+# runtime-class-manager writes this line above each of its tables.
+FOREIGN_COMMENT: Final = re.compile(r"# RCM runtime config for \S+")
+
+Document = dict[str, Any]
+
+
+def parse(text: str, path: str) -> Document:
+    """Return what a configuration means.
+
+    Raises:
+        InstallError: ``ConfigUnreadable``; containerd could not read it either.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = f"{path} is no valid TOML ({error}): mend it, or move it away, and try again"
+        raise InstallError(FailureReason.CONFIG_UNREADABLE, message) from error
+
+
+def version_of(document: Mapping[str, Any]) -> int:
+    """Return the version a configuration says it has; 1 without one."""
+    version = document.get("version", 1)
+    return version if isinstance(version, int) and version > 0 else 1
+
+
+def plugin_of(document: Mapping[str, Any]) -> str:
+    """Return the id of the plugin whose runtimes containerd reads in this file.
+
+    A version 2 file may name version 3's plugin: containerd 2 leaves it as it is (Azure's nodes are set up so).
+    """
+    version = version_of(document)
+    plugins = document.get("plugins")
+    present = plugins if isinstance(plugins, dict) else {}
+    if version >= 3 or CRI_V3 in present:
+        return CRI_V3
+    return CRI_V2 if version == 2 else CRI_V1
+
+
+def plugin_for(version: int) -> str:
+    """Return the id of the CRI plugin in a new file of this version."""
+    return CRI_V3 if version >= 3 else CRI_V2 if version == 2 else CRI_V1
+
+
+def runtimes_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the ``runtime_type`` of each handler a file defines, in whichever CRI plugin; "" where it has none."""
+    found: dict[str, str] = {}
+    for plugin in reversed(_PLUGINS):
+        for handler, table in _runtimes(document, plugin).items():
+            if isinstance(table, dict):
+                found[handler] = str(table.get("runtime_type", ""))
+    return found
+
+
+def runtimes_of_template(text: str) -> dict[str, str]:
+    """Return the same of a Go template, which is no TOML: by its headers and the line that sets ``runtime_type``."""
+    found: dict[str, str] = {}
+    lines = text.splitlines(keepends=True)
+    for plugin in _PLUGINS:
+        prefix = ("plugins", plugin, "containerd", "runtimes")
+        for start, end in toml_text.tables_under(text, prefix):
+            header = re.match(r"\s*\[(.+?)\]\s*(?:#.*)?$", lines[start].rstrip("\r\n"))
+            path = toml_text.header_path(header[1]) or () if header else ()
+            if len(path) == len(prefix) + 1:
+                kind = re.search(r"^\s*runtime_type\s*=\s*[\"']([^\"']*)[\"']", "".join(lines[start:end]), re.MULTILINE)
+                found[path[-1]] = kind[1] if kind else ""
+    return found
+
+
+def merged(text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[str] = ()) -> str:
+    """Return a configuration file's text with exactly these entries of ours.
+
+    Args:
+        text: the file; it may have a section of ours, which is replaced.
+        entries: all we want in it; none removes the section.
+        path: for messages.
+        adopted: handlers another installer defined outside of our section: their tables are taken out.
+
+    Raises:
+        InstallError: ``ConfigUnreadable``, also where no edit leads to the meaning that is wanted.
+    """
+    wanted = sorted(entries, key=lambda entry: entry.handler)
+    before = parse(text, path)
+    base = _take_out(_without_ours(text, before), adopted, path)
+    document = parse(base, path)
+    plugin = plugin_of(document)
+    if not wanted:
+        return base
+    meaning = copy.deepcopy(document)
+    for entry in wanted:
+        _runtimes_in(meaning, plugin)[entry.handler] = entry.value()
+    new = toml_text.with_section(base, render(wanted, plugin))
+    if _means(new, meaning):
+        return new
+    new = _edited(base, {entry.handler: entry.value() for entry in wanted}, plugin)
+    if _means(new, meaning):
+        return new
+    raise InstallError(
+        FailureReason.CONFIG_UNREADABLE,
+        f'{path} is written in a form that cannot be extended: give [plugins."{plugin}".containerd.runtimes] a table',
+    )
+
+
+def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted: Iterable[str] = ()) -> str:
+    """Return a Go template's text (k3s, RKE2) with exactly these entries of ours. Proved later, by the runtime."""
+    base = toml_text.without_section(text)
+    for handler in adopted:
+        base = _cut_text(base, handler)
+    wanted = sorted(entries, key=lambda entry: entry.handler)
+    return toml_text.with_section(base, render(wanted, plugin)) if wanted else base
+
+
+def without_entries(text: str, handlers: Iterable[str], *, path: str) -> str:
+    """Return a file's text without our section or, where the entries were edited in, without these tables."""
+    document = parse(text, path)
+    base = _without_ours(text, document)
+    return base if base != text else _take_out(text, handlers, path)
+
+
+def same_meaning(one: str, other: str) -> bool:
+    """Whether two texts mean the same; where one cannot be parsed, whether they are the same but for comments."""
+    try:
+        return tomllib.loads(one) == tomllib.loads(other)
+    except tomllib.TOMLDecodeError:
+        return _bare_lines(one) == _bare_lines(other)
+
+
+def _bare_lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _means(text: str, meaning: Document) -> bool:
+    try:
+        return tomllib.loads(text) == meaning
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _without_ours(text: str, document: Document) -> str:
+    """Return the text without our section; what someone else wrote inside of it stays."""
+    body = toml_text.section_of(text)
+    if body is None:
+        return text
+    ours = set(runtimes_of_template(body))
+    foreign = body
+    for handler in ours:
+        foreign = _cut_text(foreign, handler)
+    whole = toml_text.without_section(text, keep=foreign if _bare_lines(foreign) else "")
+    expected = copy.deepcopy(document)
+    for handler in ours:
+        for plugin in _PLUGINS:
+            _forget(expected, plugin, handler)
+    return whole if _means(whole, expected) or not _bare_lines(foreign) else toml_text.without_section(text)
+
+
+def _take_out(text: str, handlers: Iterable[str], path: str) -> str:
+    for handler in handlers:
+        document = parse(text, path)
+        if handler not in runtimes_of(document):
+            continue
+        expected = copy.deepcopy(document)
+        for plugin in _PLUGINS:
+            _forget(expected, plugin, handler)
+        cut = _cut_text(text, handler)
+        text = cut if _means(cut, expected) else _edited(text, {handler: None}, plugin_of(document))
+        if not _means(text, expected):
+            message = f"{path}: the entry of handler {handler!r} cannot be taken out: remove it by hand"
+            raise InstallError(FailureReason.CONFIG_UNREADABLE, message)
+    return text
+
+
+def _cut_text(text: str, handler: str) -> str:
+    for plugin in _PLUGINS:
+        path = ("plugins", plugin, "containerd", "runtimes", handler)
+        text = toml_text.cut_tables(text, path, comment=FOREIGN_COMMENT)
+    return text
+
+
+def _edited(text: str, changes: Mapping[str, Document | None], plugin: str) -> str:
+    """Return the text edited in place, for files written with inline tables or dotted keys."""
+    # Imported here: it costs a third of the start, and ordinary files do not need it.
+    import tomlkit  # noqa: PLC0415
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
+    try:
+        document: Any = tomlkit.parse(text)
+        for handler, value in changes.items():
+            if value is None:
+                for name in _PLUGINS:
+                    _forget(document, name, handler)
+            else:
+                _put_inline(document, ("plugins", plugin, "containerd", "runtimes", handler), value)
+        return tomlkit.dumps(document)
+    except (TOMLKitError, KeyError, TypeError, ValueError):
+        return text
+
+
+def _put_inline(document: Any, path: tuple[str, ...], value: Document) -> None:  # noqa: ANN401 (a dict or tomlkit's own)
+    """Set a value, as inline tables: they may stand inside of inline tables and of others alike."""
+    import tomlkit  # noqa: PLC0415
+
+    *parents, last = path
+    for key in parents:
+        if key not in document:
+            document[key] = tomlkit.inline_table()
+        document = document[key]
+    table = tomlkit.inline_table()
+    for key, item in value.items():
+        if isinstance(item, dict):
+            inner = tomlkit.inline_table()
+            inner.update(item)
+            table[key] = inner
+        else:
+            table[key] = item
+    document[last] = table
+
+
+def _runtimes(document: Mapping[str, Any], plugin: str) -> Mapping[str, Any]:
+    value: Any = document
+    for key in ("plugins", plugin, "containerd", "runtimes"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _runtimes_in(document: Any, plugin: str) -> Any:  # noqa: ANN401 (a dict or tomlkit's own)
+    for key in ("plugins", plugin, "containerd", "runtimes"):
+        if key not in document:
+            document[key] = {}
+        document = document[key]
+    return document
+
+
+def _forget(document: Any, plugin: str, handler: str) -> None:  # noqa: ANN401 (a dict or tomlkit's own)
+    """Take a handler out, and the tables that only its header made."""
+    path = [("plugins", document)]
+    for key, following in (("plugins", plugin), (plugin, "containerd"), ("containerd", "runtimes"), ("runtimes", "")):
+        table = path[-1][1]
+        if not isinstance(table, Mapping) or key not in table:
+            return
+        path.append((following, table[key]))
+    if handler not in path[-1][1]:
+        return
+    del path[-1][1][handler]
+    for (key, table), (_, inner) in reversed(list(itertools.pairwise(path))):
+        if inner:
+            return
+        del table[key]

@@ -1,0 +1,278 @@
+"""The node's file system below ``--node-root``: everything that reads or changes it goes through here.
+
+In: the node's own absolute paths. Out: effects, each of them atomic: a file is there whole or not at all.
+Called by ``gather`` (reads) and ``apply`` (writes); tests replace single methods to break them.
+Invariants: symbolic links are followed as the node would follow them, so nothing outside of the root is touched;
+mode, owner and extended attributes of a file that is replaced are kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from node_installer.errors import InstallError
+from trellis.install_results import FailureReason
+
+_LINKS: Final = 40  # Linux gives up there too (path_resolution(7))
+_BLOCK: Final = 1 << 20
+PARTIAL: Final = ".trellis-partial"
+
+
+class Disk:
+    """The tree of one node."""
+
+    def __init__(self, root: Path) -> None:
+        self.root: Final = root
+
+    def real(self, path: str) -> Path:
+        """Return where a path of the node lies for us; links are resolved inside of the root, the last one too."""
+        pending = [part for part in path.split("/") if part not in ("", ".")][::-1]
+        current: list[str] = []
+        links = 0
+        while pending:
+            part = pending.pop()
+            if part == "..":
+                current = current[:-1]
+                continue
+            target = self.root.joinpath(*current, part)
+            if not target.is_symlink():
+                current.append(part)
+                continue
+            links += 1
+            if links > _LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            link = str(target.readlink())
+            if link.startswith("/"):
+                current = []
+            pending += [piece for piece in link.split("/") if piece not in ("", ".")][::-1]
+        return self.root.joinpath(*current)
+
+    # --- reads ---
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there, a dangling link not counted."""
+        return self.real(path).exists()
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content, None if there is none."""
+        try:
+            return self.real(path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def sha256(self, path: str) -> str | None:
+        """Return the hexadecimal SHA-256 of a file, None if there is none."""
+        try:
+            with self.real(path).open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+
+    def matches(self, pattern: str) -> tuple[str, ...]:
+        """Return the node's paths that match, where only the last part may have a ``*``; sorted."""
+        folder, _, name = pattern.rpartition("/")
+        real = self.real(folder)
+        if "*" not in name:
+            return (pattern,) if self.exists(pattern) else ()
+        with contextlib.suppress(OSError):
+            return tuple(sorted(f"{folder}/{found.name}" for found in real.glob(name) if found.exists()))
+        return ()
+
+    def nearest(self, path: str) -> str:
+        """Return the path, or the nearest directory above it that exists."""
+        while path not in ("", "/") and not self.exists(path):
+            path = path.rpartition("/")[0]
+        return path or "/"
+
+    # --- writes ---
+
+    def make_directory(self, path: str) -> None:
+        """Make one directory, mode 0755; its parent exists. One that is there already stays."""
+        with _explained(path), contextlib.suppress(FileExistsError):
+            self.real(path).mkdir(mode=0o755)
+
+    def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """Put content in a file's place at once, with the former one's mode, owner and extended attributes."""
+        real = self.real(path)
+        partial = real.with_name(f".{real.name}{PARTIAL}")
+        with _explained(path), _removed_on_failure(partial):
+            with _create(partial, mode) as file:
+                file.write(content)
+                file.flush()
+                if real.exists():
+                    _copy_facts(real, partial)
+                os.fsync(file.fileno())
+            _replace(partial, real, content)
+
+    def put(self, path: str, source: Path, mode: int = 0o755) -> None:
+        """Copy a file from outside of the node into its place at once. Processes that run the former one go on."""
+        real = self.real(path)
+        partial = real.with_name(f".{real.name}{PARTIAL}")
+        with _explained(path), _removed_on_failure(partial):
+            with source.open("rb") as origin, _create(partial, mode) as file:
+                shutil.copyfileobj(origin, file, _BLOCK)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(real)
+            _sync_folder(real.parent)
+
+    def keep(self, path: str, backup: str) -> bool:
+        """Keep a file's present content, mode, owner and attributes under a second name; False if there is none.
+
+        A hard link where it can be: files are replaced, never written into, so the former one stays as it was.
+        """
+        real, kept = self.real(path), self.real(backup)
+        with _explained(backup):
+            kept.unlink(missing_ok=True)
+            try:
+                os.link(real, kept)
+            except FileNotFoundError:
+                return False
+            except OSError:
+                shutil.copyfile(real, kept)
+                _copy_facts(real, kept)
+        return True
+
+    def restore(self, path: str, backup: str) -> None:
+        """Put a kept file back where it was; without one the path is removed."""
+        kept, real = self.real(backup), self.real(path)
+        with _explained(path):
+            if not kept.exists():
+                real.unlink(missing_ok=True)
+                return
+            # Linked first: rename(2) does nothing between two names of one file.
+            partial = real.with_name(f".{real.name}{PARTIAL}")
+            partial.unlink(missing_ok=True)
+            try:
+                os.link(kept, partial)
+            except OSError:
+                shutil.copyfile(kept, partial)
+                _copy_facts(kept, partial)
+            if real.exists() and real.samefile(kept):
+                partial.unlink()
+            else:
+                _replace(partial, real, kept.read_bytes())
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is gone is fine."""
+        with _explained(path):
+            self.real(path).unlink(missing_ok=True)
+
+    def remove_directory(self, path: str) -> bool:
+        """Remove a directory if nothing is in it; False if it stays."""
+        try:
+            self.real(path).rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def sweep(self, folder: str) -> None:
+        """Remove what an interrupted write left in a directory."""
+        for path in self.matches(f"{folder}/.*{PARTIAL}"):
+            self.remove(path)
+
+    @contextlib.contextmanager
+    def locked(self, path: str) -> Iterator[bool]:
+        """Hold the node's lock, or yield False at once if another installer holds it. It ends with the process."""
+        real = self.real(path)
+        with _explained(path):
+            descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held = False
+        try:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # The holder before us removes the file as it goes: then ours is a lock on nothing.
+                held = real.exists() and os.fstat(descriptor).st_ino == real.stat().st_ino
+            yield held
+        finally:
+            if held:
+                real.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def facts_of(real: Path) -> tuple[int, int, int, tuple[tuple[str, bytes], ...]]:
+    """Return mode, uid, gid and extended attributes of a file."""
+    status = real.stat()
+    attributes: list[tuple[str, bytes]] = []
+    with contextlib.suppress(OSError):
+        attributes = [(name, os.getxattr(real, name)) for name in sorted(os.listxattr(real))]
+    return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, tuple(attributes)
+
+
+def _copy_facts(origin: Path, target: Path) -> None:
+    mode, uid, gid, attributes = facts_of(origin)
+    present = target.stat()
+    if (present.st_uid, present.st_gid) != (uid, gid):
+        os.chown(target, uid, gid)
+    target.chmod(mode)
+    for name, value in attributes:
+        # Some, like the security label a policy gives, are set already and may not be set again.
+        with contextlib.suppress(OSError):
+            os.setxattr(target, name, value)
+
+
+@contextlib.contextmanager
+def _create(partial: Path, mode: int) -> Iterator[BinaryIO]:
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)  # whatever the umask
+        yield file
+
+
+def _replace(partial: Path, real: Path, content: bytes) -> None:
+    try:
+        partial.replace(real)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV):
+            raise
+        # A mount point of its own (a file mounted into a container that is a node): it cannot be replaced.
+        real.write_bytes(content)
+        partial.unlink()
+    _sync_folder(real.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system can
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _removed_on_failure(partial: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Say of what the node's disk refuses which path it was, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason, advice = FailureReason.NO_SPACE, "free some space there and try again"
+        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            reason, advice = FailureReason.READ_ONLY_TARGET, "it must be writable for the installer"
+        else:
+            raise
+        message = f"cannot write {path}: {os.strerror(error.errno)}; {advice}"
+        raise InstallError(reason, message) from error

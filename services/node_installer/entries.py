@@ -1,0 +1,79 @@
+"""One runtime of containerd's CRI plugin, and how it is written as TOML.
+
+Pure: an entry in, TOML text out. Called by ``config`` and ``plan``.
+Invariant: what :func:`render` writes parses to :meth:`Entry.value`, whatever text the options hold.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One runtime of the CRI plugin: the shim's absolute path on the node, and options for it."""
+
+    handler: str
+    runtime_type: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self) -> dict[str, Any]:
+        """Return what the table means."""
+        table: dict[str, Any] = {"runtime_type": self.runtime_type}
+        if self.options:
+            table["options"] = {key: option_value(text) for key, text in self.options.items()}
+        return table
+
+
+def render(entries: Iterable[Entry], plugin: str) -> str:
+    """Return the TOML of entries, as it stands in our section."""
+    lines: list[str] = []
+    for entry in entries:
+        table = f'plugins."{plugin}".containerd.runtimes.{_name(entry.handler)}'
+        lines += [f"[{table}]", f"runtime_type = {_literal(entry.runtime_type)}"]
+        if entry.options:
+            lines.append(f"[{table}.options]")
+            lines += [f"{_name(key)} = {_literal(option_value(text))}" for key, text in sorted(entry.options.items())]
+    return "\n".join(lines) + "\n"
+
+
+def option_value(text: str) -> object:
+    """Return what an option's text means: a TOML value if it is one (``true``, ``3``, ``"text"``), else the text.
+
+    The Shim's options are a map of strings; its first implementation wrote them into the file unquoted.
+    """
+    if "\n" in text or "\r" in text:
+        return text
+    try:
+        value = tomllib.loads(f"v = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    plain = value.get("v")
+    is_list = isinstance(plain, list) and all(isinstance(item, str | int | bool) for item in plain)
+    return plain if set(value) == {"v"} and (isinstance(plain, str | int | float) or is_list) else text
+
+
+def _name(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _literal(key)
+
+
+def _literal(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case list():
+            return "[" + ", ".join(_literal(item) for item in value) + "]"
+        case _:
+            escaped = "".join(
+                f"\\u{ord(char):04x}" if char in '"\\' or ord(char) < 32 or ord(char) == 127 else char
+                for char in str(value)
+            )
+            return f'"{escaped}"'

@@ -1,0 +1,265 @@
+"""Reads a node: which distribution, what its runtime is configured to, what of ours and of others is there, what runs.
+
+In: the node's disk, its processes, its runtime's socket. Out: an :class:`Inspection`. Called by ``operations``.
+Invariant: it changes nothing on the node.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from node_installer import config
+from node_installer.commands import Run
+from node_installer.disk import Disk
+from node_installer.errors import InstallError
+from node_installer.inspection import Inspection, Layout, RestartCommand
+from node_installer.presets import LEFTOVERS, OPENRC_BOOTED, PRESETS, SYSTEMD_BOOTED, Preset, Restart, Style
+from node_installer.runtime import Runtime
+from node_installer.state import Journal, State, parse_journal, parse_state
+from node_installer.target import imported_name
+from trellis.install_results import FailureReason
+from trellis.installing import ARCHITECTURES
+
+_COMMAND_SECONDS: Final = 10.0
+_TEMPLATES: Final = ("config.toml.tmpl", "config-v3.toml.tmpl")
+_ELSEWHERE: Final = frozenset({"microk8s", "k3s", "rke2", "k0s"})
+_OS_ID = re.compile(r"^ID=[\"']?([a-z0-9._-]+)", re.MULTILINE)
+
+
+def find_preset(disk: Disk, wanted: str | None = None) -> Preset:
+    """Return the first preset of the table that fits the node, or the one of this name.
+
+    Raises:
+        InstallError: ``RuntimeNotFound`` or, for a name that no preset has, ``InvalidSpec``.
+    """
+    if wanted is not None:
+        for preset in PRESETS:
+            if preset.name == wanted:
+                return preset
+        names = ", ".join(preset.name for preset in PRESETS)
+        raise InstallError(FailureReason.INVALID_SPEC, f"no preset is called {wanted!r}; there are {names}")
+    os_id = _os_id(disk)
+    for preset in PRESETS:
+        if preset.os_ids and os_id not in preset.os_ids:
+            continue
+        if not preset.marks or any(disk.exists(mark) for mark in preset.marks):
+            return preset
+    message = (
+        f"no containerd was found below {disk.root}: neither /etc/containerd/config.toml nor what k3s, RKE2, k0s or "
+        "MicroK8s leave; is the whole root of the node mounted there?"
+    )
+    raise InstallError(FailureReason.RUNTIME_NOT_FOUND, message)
+
+
+def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspection:
+    """Return what is on the node now.
+
+    Raises:
+        InstallError: ``ConfigUnreadable`` or ``StateUnreadable``.
+    """
+    processes = dict(_processes(disk))
+    main = _main_config(disk, preset, processes)
+    base, problem = _base(disk, preset)
+    layout = Layout(base)
+    state = parse_state(disk.read(layout.state), layout.state)
+    imports = _imports(disk, main)
+    files = _files(disk, preset, main, imports, state)
+    binaries = _binaries(disk, layout, state)
+    free = _free_bytes(disk, base)
+    return Inspection(
+        preset=preset,
+        config=main,
+        arch=ARCHITECTURES.get(platform.machine(), platform.machine()),
+        base=base,
+        base_problem=problem,
+        free_bytes=free,
+        files=files,
+        imports=imports,
+        binaries=binaries,
+        running=_running(processes, binaries),
+        directories=frozenset(path for path in _folders(layout, preset, imports, state, main) if disk.exists(path)),
+        state=state,
+        journal=journal_of(disk, base),
+        live=runtime.live(),
+        restart=_restart(disk, preset, run),
+    )
+
+
+def journal_of(disk: Disk, base: str) -> Journal | None:
+    """Return the journal of a run that is not over, None if the last one is."""
+    path = Layout(base).journal
+    return parse_journal(disk.read(path), path)
+
+
+def base_of(disk: Disk, preset: Preset) -> str:
+    """Return the directory of ours on this node, whether anything can be written there or not."""
+    return _base(disk, preset)[0]
+
+
+def _os_id(disk: Disk) -> str:
+    for path in ("/etc/os-release", "/usr/lib/os-release"):
+        found = _OS_ID.search((disk.read(path) or b"").decode(errors="replace"))
+        if found:
+            return found[1]
+    return ""
+
+
+def _main_config(disk: Disk, preset: Preset, processes: dict[int, tuple[str, list[str]]]) -> str:
+    """Return the file containerd was started with, where its command line says so and the distribution does not."""
+    if preset.name in _ELSEWHERE:
+        return preset.config
+    for _, arguments in processes.values():
+        if not arguments or arguments[0].rpartition("/")[2] != "containerd":
+            continue
+        for position, argument in enumerate(arguments[1:], start=1):
+            name, has_value, value = argument.partition("=")
+            if name.lstrip("-") not in ("c", "config"):
+                continue
+            path = value if has_value else "".join(arguments[position + 1 : position + 2])
+            if path.startswith("/") and disk.exists(path):
+                return path
+    return preset.config
+
+
+def _base(disk: Disk, preset: Preset) -> tuple[str, str]:
+    """Return our directory, and why it cannot be used: the one in use, else the first that can be."""
+    for base in preset.base_dirs:
+        layout = Layout(base)
+        if disk.exists(layout.state) or disk.exists(layout.journal):
+            return base, _unusable(disk, base)
+    problems = []
+    for base in preset.base_dirs:
+        problem = _unusable(disk, base)
+        if not problem:
+            return base, ""
+        problems.append(problem)
+    return preset.base_dirs[0], "; ".join(problems)
+
+
+def _unusable(disk: Disk, base: str) -> str:
+    near = disk.nearest(base)
+    flags = os.statvfs(disk.real(near)).f_flag
+    if flags & os.ST_RDONLY:
+        return f"{base} is on a read-only file system"
+    if flags & os.ST_NOEXEC:
+        return f"{base} is on a file system that nothing can be executed from (noexec)"
+    if not os.access(disk.real(near), os.W_OK):
+        return f"{near} cannot be written by this process"
+    return ""
+
+
+def _free_bytes(disk: Disk, base: str) -> int:
+    facts = os.statvfs(disk.real(disk.nearest(base)))
+    return facts.f_bavail * facts.f_frsize
+
+
+def _imports(disk: Disk, main: str) -> tuple[str, ...]:
+    content = disk.read(main)
+    if content is None:
+        return ()
+    document = config.parse(content.decode("utf-8", "surrogateescape"), main)
+    listed = document.get("imports")
+    folder = main.rpartition("/")[0]
+    return tuple(
+        item if item.startswith("/") else f"{folder}/{item.removeprefix('./')}"
+        for item in (listed if isinstance(listed, list) else [])
+        if isinstance(item, str)
+    )
+
+
+def _files(disk: Disk, preset: Preset, main: str, imports: tuple[str, ...], state: State) -> dict[str, bytes]:
+    paths = [main, *state.configs]
+    if preset.style is Style.TEMPLATE:
+        paths += [f"{main.rpartition('/')[0]}/{name}" for name in _TEMPLATES]
+    if preset.dropins:
+        paths += disk.matches(f"{preset.dropins}/*.toml")
+    for pattern in imports:
+        paths += disk.matches(pattern)
+    for leftover in LEFTOVERS:
+        paths += [path for path in (leftover.lock_file, leftover.marker) if path]
+    contents = ((path, disk.read(path)) for path in dict.fromkeys(paths))
+    return {path: content for path, content in contents if content is not None}
+
+
+def _binaries(disk: Disk, layout: Layout, state: State) -> dict[str, str]:
+    paths = [shim.path for shim in state.shims.values()] + list(state.retired)
+    for folder in (layout.bin, *(folder for leftover in LEFTOVERS for folder in leftover.bin_dirs)):
+        paths += disk.matches(f"{folder}/containerd-shim-*")
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(paths):
+        digest = disk.sha256(path)
+        if digest is not None:
+            # One that cannot be executed is as good as a damaged one.
+            found[path] = digest if os.access(disk.real(path), os.X_OK) else ""
+    return found
+
+
+def _folders(layout: Layout, preset: Preset, imports: tuple[str, ...], state: State, main: str) -> Iterator[str]:
+    dropins = (path.rpartition("/")[0] for path in map(imported_name, imports) if path)
+    lasting = (folder for leftover in LEFTOVERS for folder in leftover.bin_dirs)
+    for folder in (layout.bin, layout.own, preset.dropins, main.rpartition("/")[0], *dropins, *lasting):
+        parts = folder.split("/")
+        yield from ("/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
+    yield from state.directories
+
+
+def _processes(disk: Disk) -> Iterator[tuple[int, tuple[str, list[str]]]]:
+    """Yield what each process of the node runs, and its command line. Processes that end meanwhile are left out."""
+    folder = disk.root / "proc"
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if not entry.name.isdigit():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+        except OSError:
+            continue
+        try:
+            executable = str((entry / "exe").readlink()).removesuffix(" (deleted)")
+        except OSError:  # a kernel thread, or a process we may not look into
+            executable = ""
+        yield int(entry.name), (executable, arguments)
+
+
+def _running(processes: dict[int, tuple[str, list[str]]], binaries: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    known = set(binaries)
+    running: dict[str, list[int]] = {}
+    for number, (executable, arguments) in sorted(processes.items()):
+        for path in known & {executable, arguments[0] if arguments else ""}:
+            running.setdefault(path, []).append(number)
+    return {path: tuple(numbers) for path, numbers in running.items()}
+
+
+def _restart(disk: Disk, preset: Preset, run: Run) -> RestartCommand | None:
+    for way in preset.restarts:
+        if not _usable(disk, way):
+            continue
+        names = list(dict.fromkeys(found.rpartition("/")[2] for need in way.needs for found in disk.matches(need)))
+        if not names:
+            continue
+        name = _active(names, run) if way.kind == "systemd" else names[0]
+        return RestartCommand(way.kind, tuple(part.replace("{}", name) for part in way.command))
+    return None
+
+
+def _usable(disk: Disk, way: Restart) -> bool:
+    systemd = disk.exists(SYSTEMD_BOOTED)
+    match way.kind:
+        case "systemd":
+            return systemd
+        case "openrc":
+            return not systemd and disk.exists(OPENRC_BOOTED)
+        case _:
+            return not systemd
+
+
+def _active(units: list[str], run: Run) -> str:
+    """Return the unit that runs, where a package brings several (RKE2's server and agent), else the first."""
+    if len(units) > 1:
+        for unit in units:
+            if run(("systemctl", "is-active", "--quiet", unit), _COMMAND_SECONDS).ok:
+                return unit
+    return units[0]

@@ -1,0 +1,265 @@
+"""The four operations, from a node to a result.
+
+In: settings and the node's parts. Out: an :class:`InstallResult`, whatever happens. Called by ``__main__`` and tests.
+Invariant: an error before the first effect leaves the node as it was; a result never claims what was not proved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from node_installer import report
+from node_installer.actions import Plan
+from node_installer.apply import Executor, RolledBackError
+from node_installer.commands import Run, on_node
+from node_installer.disk import Disk
+from node_installer.errors import InstallError
+from node_installer.gather import find_preset, inspect
+from node_installer.inspection import Inspection
+from node_installer.interruption import Interruption
+from node_installer.plan import Staged, check_node, check_supported, needed, plan_install
+from node_installer.presets import Preset
+from node_installer.removal import Unwanted, plan_uninstall
+from node_installer.runtime import NodeRuntime, Runtime
+from node_installer.settings import Settings
+from node_installer.spans import Tracer
+from node_installer.stage import Stage, source_of
+from node_installer.verify import prove, verify
+from node_installer.web import Web
+from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
+from trellis.installing import InstallSpec, SpecError, parse_spec
+
+_LOCK_POLL_SECONDS: Final = 0.2
+_LOCK_FOLDERS: Final = ("/run", "/tmp")  # noqa: S108 (the node's, for a lock without content)
+
+Say = Callable[[str], None]
+"""Tells people what is going on, a line at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node and the ways to act on it."""
+
+    disk: Disk
+    preset: Preset
+    runtime: Runtime
+    run: Run
+
+
+@dataclass(slots=True)
+class Session:
+    """One run."""
+
+    settings: Settings
+    say: Say
+    tracer: Tracer
+    interruption: Interruption = field(default_factory=Interruption)
+    image_root: Path = Path("/")
+
+
+def real_node(settings: Settings) -> Node:
+    """Return the node below ``--node-root``.
+
+    Raises:
+        InstallError: there is none, or no container runtime that is known.
+    """
+    root = settings.node_root
+    if not root.is_dir():
+        message = f"{root} does not exist: mount the node's root there (hostPath /), or name it with --node-root"
+        raise InstallError(FailureReason.RUNTIME_NOT_FOUND, message)
+    disk = Disk(root)
+    preset = find_preset(disk, settings.preset)
+    run = on_node(root)
+    return Node(disk, preset, NodeRuntime(disk.real(preset.socket), run, settings.restart_seconds), run)
+
+
+def perform(session: Session, make_node: Callable[[Settings], Node] = real_node) -> InstallResult:
+    """Do what the settings ask for. Never raises for what the node or the world may do."""
+    started = time.monotonic()
+    settings = session.settings
+    try:
+        with session.tracer.span(f"installer {settings.operation}", **{"trellis.node_root": str(settings.node_root)}):
+            result = _dispatch(session, make_node(settings))
+    except RolledBackError as error:
+        result = InstallResult(settings.operation, Outcome.ROLLED_BACK, error.reason, error.message)
+    except InstallError as error:
+        result = InstallResult(settings.operation, Outcome.FAILED, error.reason, error.message)
+    except SpecError as error:
+        result = InstallResult(settings.operation, Outcome.FAILED, FailureReason.INVALID_SPEC, str(error))
+    return replace(result, seconds=time.monotonic() - started)
+
+
+def _dispatch(session: Session, node: Node) -> InstallResult:
+    settings = session.settings
+    spec = parse_spec(settings.spec_text) if settings.spec_text is not None else None
+    match settings.operation:
+        case "install":
+            assert spec is not None
+            changed = _install(session, node, spec)
+        case "uninstall":
+            changed = _uninstall(session, node, None if settings.everything else spec)
+        case "verify":
+            changed = _verify(session, node, spec)
+        case _:
+            found = _inspect(session, node)
+            session.say(report.inspection_text(found))
+            changed = InstallResult(settings.operation, Outcome.INSPECTED, shims=report.known_shims(found))
+    return replace(changed, preset=node.preset.name)
+
+
+def _install(session: Session, node: Node, spec: InstallSpec) -> InstallResult:
+    settings = session.settings
+    if settings.dry_run:
+        found = _inspect(session, node)
+        return _planned(session, found, plan_install(found, spec, _unfetched(found, spec)))
+    check_supported(node.preset)
+    with _locked(session, node.disk):
+        found = _inspect(session, node)
+        executor = _executor(session, node)
+        executor.finish_rollback(found)
+        # All that speaks against it is said before anything is fetched.
+        plan_install(found, spec, _unfetched(found, spec))
+        with tempfile.TemporaryDirectory(prefix="trellis-") as work:
+            staged = _fetched(session, found, spec, Path(work))
+            plan = plan_install(found, spec, staged)
+            restarted = _execute(session, executor, found, plan)
+        results = _proved(session, node, spec)
+    outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.INSTALLED
+    broken = [shim for shim in results if not shim.verified]
+    if broken:
+        return InstallResult(
+            settings.operation,
+            Outcome.FAILED,
+            FailureReason.NOT_VERIFIED,
+            "; ".join(f"{shim.handler}: {shim.problem}" for shim in broken),
+            restarted=restarted,
+            shims=results,
+            warnings=plan.warnings,
+        )
+    names = ", ".join(shim.handler for shim in results) or "no shim"
+    message = f"{names}: nothing to do" if outcome is Outcome.UNCHANGED else f"{names}: installed and verified"
+    return InstallResult(
+        settings.operation, outcome, None, message, restarted=restarted, shims=results, warnings=plan.warnings
+    )
+
+
+def _uninstall(session: Session, node: Node, spec: InstallSpec | None) -> InstallResult:
+    settings = session.settings
+    unwanted = Unwanted(spec, settings.force)
+    if settings.dry_run:
+        found = _inspect(session, node)
+        return _planned(session, found, plan_uninstall(found, unwanted))
+    with _locked(session, node.disk):
+        found = _inspect(session, node)
+        executor = _executor(session, node)
+        executor.finish_rollback(found)
+        if not (found.state.empty and found.journal is None):
+            check_node(found)
+        plan = plan_uninstall(found, unwanted)
+        restarted = _execute(session, executor, found, plan)
+    names = ", ".join(shim.handler for shim in plan.shims) or "nothing"
+    outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.REMOVED
+    message = "nothing to do" if outcome is Outcome.UNCHANGED else f"{names}: removed"
+    return InstallResult(
+        settings.operation, outcome, None, message, restarted=restarted, shims=plan.shims, warnings=plan.warnings
+    )
+
+
+def _verify(session: Session, node: Node, spec: InstallSpec | None) -> InstallResult:
+    results = _proved(session, node, spec)
+    broken = [shim for shim in results if not shim.verified]
+    if broken:
+        message = "; ".join(f"{shim.handler}: {shim.problem}" for shim in broken)
+        return InstallResult("verify", Outcome.FAILED, FailureReason.NOT_VERIFIED, message, shims=results)
+    names = ", ".join(shim.handler for shim in results) or "no shim is installed"
+    return InstallResult("verify", Outcome.VERIFIED, None, names, shims=results)
+
+
+def _inspect(session: Session, node: Node) -> Inspection:
+    with session.tracer.span("Inspect", **{"trellis.preset": node.preset.name}):
+        return inspect(node.disk, node.preset, node.runtime, node.run)
+
+
+def _executor(session: Session, node: Node) -> Executor:
+    return Executor(
+        node.disk, node.runtime, lambda path: prove(node.run, path), session.tracer.span, session.interruption
+    )
+
+
+def _execute(session: Session, executor: Executor, found: Inspection, plan: Plan) -> bool:
+    for line in report.plan_lines(plan):
+        session.say(line)
+    return executor.run(found, plan, session.settings.operation)
+
+
+def _proved(session: Session, node: Node, spec: InstallSpec | None) -> tuple[ShimResult, ...]:
+    with session.tracer.span("Verify"):
+        return verify(_inspect(session, node), spec, node.run)
+
+
+def _planned(session: Session, found: Inspection, plan: Plan) -> InstallResult:
+    session.say(report.plan_diff(found, plan))
+    message = "nothing to do" if plan.empty else f"{len(plan.actions) + len(plan.last)} actions, none of them done"
+    return InstallResult(
+        session.settings.operation, Outcome.PLANNED, None, message, shims=plan.shims, warnings=plan.warnings
+    )
+
+
+def _unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
+    for wish, _ in needed(found, spec):
+        source_of(wish, found.arch, require_checksum=spec.require_checksum)
+    return {wish.handler: Staged("", 0) for wish, _ in needed(found, spec)}
+
+
+def _fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) -> dict[str, Staged]:
+    settings = session.settings
+    web = Web(allow_http=spec.allow_http, ca_file=settings.ca_file, seconds=settings.download_seconds)
+    stage = Stage(work, web, spec.require_checksum, _docker_config(settings), session.image_root)
+    staged: dict[str, Staged] = {}
+    for wish, reason in needed(found, spec):
+        session.say(f"fetching the shim of {wish.handler} ({reason})")
+        with session.tracer.span("Fetch", **{"trellis.handler": wish.handler}) as span:
+            staged[wish.handler] = stage.fetch(wish, found.arch)
+            span.attributes["trellis.bytes"] = staged[wish.handler].size
+    return staged
+
+
+def _docker_config(settings: Settings) -> bytes | None:
+    if settings.docker_config is None:
+        return None
+    path = settings.docker_config
+    # A pull secret is mounted as a directory with one of these files.
+    for candidate in (path, path / ".dockerconfigjson", path / "config.json"):
+        if candidate.is_file():
+            return candidate.read_bytes()
+    message = f"the registry credentials {path} do not exist"
+    raise InstallError(FailureReason.DOWNLOAD_FAILED, message)
+
+
+@contextlib.contextmanager
+def _locked(session: Session, disk: Disk) -> Iterator[None]:
+    """Hold the node's lock for the run.
+
+    Raises:
+        InstallError: ``Locked``: another installer still works after the time to wait.
+    """
+    folder = next((folder for folder in _LOCK_FOLDERS if disk.exists(folder)), "")
+    deadline = time.monotonic() + session.settings.lock_seconds
+    while True:
+        with disk.locked(f"{folder}/trellis-node-installer.lock") as held:
+            if held:
+                yield
+                return
+        if time.monotonic() >= deadline:
+            message = (
+                f"another installer has been at work on this node for {session.settings.lock_seconds:g} s: "
+                "try again when it is done"
+            )
+            raise InstallError(FailureReason.LOCKED, message)
+        time.sleep(_LOCK_POLL_SECONDS)

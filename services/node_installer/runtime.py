@@ -1,0 +1,102 @@
+"""Restarts the container runtime and waits until it runs with its new configuration.
+
+In: the node's restart command and what must hold afterwards. Out: nothing, or an error. Called by ``apply``.
+Source: an installer that ends while containerd is down loses its exit code, so the wait is part of the restart.
+Invariant: it returns only when the runtime has answered a call; where the runtime tells its handlers, when they agree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from node_installer import cri
+from node_installer.actions import RestartRuntime
+from node_installer.commands import Run
+from node_installer.errors import InstallError
+from node_installer.inspection import Inspection, Live
+from trellis.install_results import FailureReason
+
+_PROBE_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.25
+# How long a distribution that reloads by itself gets before it is told to (k0s waits 3 s after the last change).
+_RELOAD_SECONDS: Final = 20.0
+
+
+class Runtime(Protocol):
+    """The container runtime of one node."""
+
+    def live(self) -> Live | None:
+        """Return what answers now, None if nothing does."""
+
+    def restart(self, found: Inspection, wanted: RestartRuntime) -> None:
+        """Restart it once, and return when it runs as wanted.
+
+        Raises:
+            InstallError: ``RestartFailed`` or ``RuntimeDidNotComeUp``.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRuntime:
+    """The real one: commands on the node, and the CRI socket below its root. ``seconds``: for it to come up."""
+
+    socket: Path
+    run: Run
+    seconds: float
+    sleep: Callable[[float], None] = time.sleep
+
+    def live(self) -> Live | None:
+        """Return what answers on the socket within 2 s, None if nothing does."""
+        return cri.ask(self.socket, _PROBE_SECONDS)
+
+    def restart(self, found: Inspection, wanted: RestartRuntime) -> None:
+        """Restart the runtime as the node's preset says."""
+        deadline = time.monotonic() + self.seconds
+        # Where nothing visible is to change (options of a handler), its own reload cannot be waited for.
+        visible = not agrees(self.live(), wanted.present, wanted.absent)
+        soon = min(deadline, time.monotonic() + _RELOAD_SECONDS)
+        if found.preset.reloads_itself and visible and self._awaited(wanted, soon):
+            return
+        if found.restart is None:
+            raise InstallError(FailureReason.RESTART_FAILED, "no way to restart the container runtime was found")
+        answer = self.run(found.restart.command, max(1.0, deadline - time.monotonic()))
+        command = " ".join(found.restart.command)
+        if not answer.ok and not self._awaited(wanted, time.monotonic() + _PROBE_SECONDS):
+            message = f"`{command}` ended with {answer.code}: {answer.output or 'no output'}"
+            raise InstallError(FailureReason.RESTART_FAILED, message)
+        if not self._awaited(wanted, deadline):
+            message = f"after `{command}` {self._state(wanted)} within {self.seconds:g} s"
+            raise InstallError(FailureReason.RUNTIME_DID_NOT_COME_UP, message)
+
+    def _awaited(self, wanted: RestartRuntime, deadline: float) -> bool:
+        while True:
+            if agrees(self.live(), wanted.present, wanted.absent):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            self.sleep(_POLL_SECONDS)
+
+    def _state(self, wanted: RestartRuntime) -> str:
+        live = self.live()
+        if live is None:
+            return "containerd did not answer"
+        missing = sorted(name for name, path in wanted.present.items() if (live.runtimes or {}).get(name) != path)
+        return (
+            f"containerd {live.version} answered, but without the handler {', '.join(missing)} (does it read another "
+            "file?)"
+            if missing
+            else f"containerd {live.version} still had {', '.join(sorted(wanted.absent))}"
+        )
+
+
+def agrees(live: Live | None, present: Mapping[str, str], absent: frozenset[str]) -> bool:
+    """Whether the runtime runs with these handlers and without those; one that does not tell needs only answer."""
+    if live is None:
+        return False
+    if live.runtimes is None:
+        return True
+    return all(live.runtimes.get(name) == path for name, path in present.items()) and not absent & set(live.runtimes)

@@ -1,0 +1,139 @@
+"""What the installer can be told; the only place that reads its environment.
+
+In: the command line and the environment. Out: frozen settings, and the wish as text. Called by ``__main__``.
+Without pydantic-settings, which the other services use: importing it takes longer than a whole run (ADR 18).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from node_installer.errors import InstallError
+from trellis.install_results import FailureReason
+
+DEFAULT_SPEC: Final = "/etc/trellis/installer/spec.json"
+DEFAULT_ROOT: Final = "/mnt/node-root"
+DEFAULT_TERMINATION: Final = "/dev/termination-log"
+OPERATIONS: Final = ("install", "uninstall", "verify", "inspect")
+_ENVIRONMENT: Final = """environment:
+  NODE_ROOT                       --node-root
+  TRELLIS_INSTALLER_SPEC          the wish itself, as JSON
+  TRELLIS_INSTALLER_SPEC_FILE     a file with the wish (default: /etc/trellis/installer/spec.json)
+  TRELLIS_INSTALLER_CA_FILE       --ca-file
+  TRELLIS_INSTALLER_DOCKER_CONFIG --docker-config
+  HTTPS_PROXY, HTTP_PROXY, NO_PROXY
+  TRACEPARENT, TRELLIS_OTLP_ENDPOINT (or OTEL_EXPORTER_OTLP_ENDPOINT), OTEL_EXPORTER_OTLP_HEADERS
+
+exit codes: 0 what was asked for holds, 1 it does not (another try may help), 2 no other try of the same will help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One run. Seconds where times are meant."""
+
+    operation: str
+    node_root: Path
+    spec_text: str | None
+    everything: bool = False
+    force: bool = False
+    dry_run: bool = False
+    json_output: bool = False
+    preset: str | None = None
+    ca_file: Path | None = None
+    docker_config: Path | None = None
+    restart_seconds: float = 120.0
+    lock_seconds: float = 60.0
+    download_seconds: float = 30.0
+    termination_log: Path = Path(DEFAULT_TERMINATION)
+    traceparent: str | None = None
+    otlp_endpoint: str | None = None
+    otlp_headers: tuple[tuple[str, str], ...] = ()
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return what the command line and the environment say; the command line wins.
+
+    Raises:
+        SystemExit: with 2, for a command line that cannot be understood.
+        InstallError: ``InvalidSpec``: the file with the wish cannot be read.
+    """
+    chosen = _parser().parse_args(arguments)
+    ca_file = chosen.ca_file or environment.get("TRELLIS_INSTALLER_CA_FILE")
+    docker_config = chosen.docker_config or environment.get("TRELLIS_INSTALLER_DOCKER_CONFIG")
+    endpoint = environment.get("TRELLIS_OTLP_ENDPOINT") or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    return Settings(
+        operation=chosen.operation,
+        node_root=Path(chosen.node_root or environment.get("NODE_ROOT") or DEFAULT_ROOT),
+        spec_text=_spec_text(chosen.operation, chosen.spec, environment, everything=chosen.all),
+        everything=chosen.all,
+        force=chosen.force,
+        dry_run=chosen.dry_run,
+        json_output=chosen.output == "json",
+        preset=chosen.preset,
+        ca_file=Path(ca_file) if ca_file else None,
+        docker_config=Path(docker_config) if docker_config else None,
+        restart_seconds=chosen.restart_seconds,
+        lock_seconds=chosen.lock_seconds,
+        termination_log=Path(chosen.termination_log),
+        traceparent=environment.get("TRACEPARENT"),
+        otlp_endpoint=endpoint or None,
+        otlp_headers=_headers(environment.get("OTEL_EXPORTER_OTLP_HEADERS", "")),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trellis-node-installer",
+        description="Put Wasm shims onto a node, prove them, take them away again.",
+        epilog=_ENVIRONMENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("operation", choices=OPERATIONS, help="what to do; each may be repeated without harm")
+    parser.add_argument("--node-root", metavar="DIR", help=f"where the node's root is mounted ({DEFAULT_ROOT})")
+    parser.add_argument(
+        "--spec", metavar="FILE|JSON", help="the wish: a file, the JSON itself, or - for standard input"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done, as a diff, and do nothing")
+    parser.add_argument("--all", action="store_true", help="uninstall: everything of ours, whoever owns it")
+    parser.add_argument("--force", action="store_true", help="uninstall: although pods still run on the shims")
+    parser.add_argument("--preset", metavar="NAME", help="the distribution, where it cannot be told")
+    parser.add_argument("--ca-file", metavar="FILE", help="certificates to trust for downloads, besides the system's")
+    parser.add_argument("--docker-config", metavar="FILE", help="registry credentials (config.json of a pull secret)")
+    parser.add_argument("--restart-seconds", type=float, default=120.0, help="for the runtime to come up (120)")
+    parser.add_argument("--lock-seconds", type=float, default=60.0, help="to wait for another installer (60)")
+    parser.add_argument("--termination-log", metavar="FILE", default=DEFAULT_TERMINATION, help=argparse.SUPPRESS)
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="what standard output gets")
+    return parser
+
+
+def _spec_text(operation: str, given: str | None, environment: Mapping[str, str], *, everything: bool) -> str | None:
+    """Return the wish, None where the operation can do without one."""
+    if given is None and (inline := environment.get("TRELLIS_INSTALLER_SPEC")):
+        return inline
+    if given is not None and given.lstrip().startswith("{"):
+        return given
+    if given == "-":
+        return sys.stdin.read()
+    optional = operation in ("verify", "inspect") or everything
+    path = Path(given or environment.get("TRELLIS_INSTALLER_SPEC_FILE") or DEFAULT_SPEC)
+    if given is None and optional and not path.exists():
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        what = getattr(error, "strerror", None) or "it is no UTF-8"
+        message = f"the wish cannot be read from {path}: {what}; give it with --spec or TRELLIS_INSTALLER_SPEC"
+        if operation == "uninstall":
+            message += ", or take everything away with --all"
+        raise InstallError(FailureReason.INVALID_SPEC, message) from error
+
+
+def _headers(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = (item.partition("=") for item in text.split(",") if "=" in item)
+    return tuple((name.strip(), urllib.parse.unquote(value.strip())) for name, _, value in pairs)

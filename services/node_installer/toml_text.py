@@ -1,0 +1,131 @@
+"""Configuration as text: our marked section, and tables cut out of it, while every other byte stays.
+
+Pure: text in, text out. Called by ``config``, which proves each edit by parsing (templates cannot be parsed).
+Invariants: ``without_section(with_section(text, body)) == text`` for every text; nothing outside of the section or of
+the named table changes, nor do line ends.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Final
+
+_BEGIN: Final = "# >>> trellis-node-installer: managed entries, do not edit"
+_JOINED: Final = " (the line before had no end)"
+_END: Final = "# <<< trellis-node-installer"
+
+_SECTION = re.compile(
+    rf"(?P<lead>(?<=[^\n])\n(?={re.escape(_BEGIN + _JOINED)})|(?<![^\n]))"
+    rf"{re.escape(_BEGIN)}(?P<joined>{re.escape(_JOINED)})?\r?\n(?P<body>.*?){re.escape(_END)}(?:\r?\n|\Z)",
+    re.DOTALL,
+)
+_HEADER = re.compile(r"\s*\[(?!\[)(?P<key>.+?)\](?P<rest>\s*(?:#.*)?)\Z")
+_STRINGS = re.compile(r'"""|\'\'\'')
+
+Path = tuple[str, ...]
+
+
+def section_of(text: str) -> str | None:
+    """Return the body of our section, None where there is none."""
+    found = _SECTION.search(text)
+    return found["body"] if found else None
+
+
+def with_section(text: str, body: str) -> str:
+    """Return the text with our section, in place of a former one or at the end. ``body`` ends with a newline."""
+    found = _SECTION.search(text)
+    if found:
+        joined = found["joined"] or ""
+        return text[: found.start()] + found["lead"] + _render(body, joined) + text[found.end() :]
+    if not text or text.endswith("\n"):
+        return text + _render(body, "")
+    return f"{text}\n{_render(body, _JOINED)}"
+
+
+def without_section(text: str, *, keep: str = "") -> str:
+    """Return the text without our section; ``keep``: lines of others found inside of it, which stay in its place."""
+    found = _SECTION.search(text)
+    if not found:
+        return text
+    after = text[found.end() :]
+    # The newline that was added belongs to us only while nothing follows it.
+    lead = found["lead"] if keep or after else ""
+    return text[: found.start()] + lead + keep + after
+
+
+def _render(body: str, joined: str) -> str:
+    return f"{_BEGIN}{joined}\n{body}{_END}\n"
+
+
+def tables_under(text: str, path: Path) -> list[tuple[int, int]]:
+    """Return the spans (in lines) of the tables whose header is ``path`` or below it, from header to last own line.
+
+    Comments and blank lines before the next header belong to that header. Quoting and spacing of headers do not
+    matter; headers inside of multi-line strings are none.
+    """
+    lines = text.splitlines(keepends=True)
+    headers = list(_headers(lines))
+    spans = []
+    for index, (line, key) in enumerate(headers):
+        if key[: len(path)] != path:
+            continue
+        end = headers[index + 1][0] if index + 1 < len(headers) else len(lines)
+        spans.append((line, _own_end(lines, line, end)))
+    return spans
+
+
+def cut_tables(text: str, path: Path, *, comment: re.Pattern[str] | None = None) -> str:
+    """Return the text without the tables at and below ``path``; ``comment``: a line above a header that goes along."""
+    lines = text.splitlines(keepends=True)
+    gone: set[int] = set()
+    for start, end in tables_under(text, path):
+        gone.update(range(start, end))
+        if comment and start > 0 and comment.fullmatch(lines[start - 1].rstrip("\r\n")):
+            gone.add(start - 1)
+    return "".join(line for number, line in enumerate(lines) if number not in gone)
+
+
+def _headers(lines: list[str]) -> list[tuple[int, Path]]:
+    found: list[tuple[int, Path]] = []
+    open_string: str | None = None
+    for number, line in enumerate(lines):
+        if open_string is None and (header := _HEADER.match(line)):
+            key = header_path(header["key"])
+            # An array of tables or a template's directive also ends the table before it.
+            found.append((number, key if key is not None else ()))
+            continue
+        if open_string is None and line.lstrip().startswith(("[[", "{{")):
+            found.append((number, ()))
+            continue
+        for mark in _STRINGS.findall(_without_comment(line) if open_string is None else line):
+            if open_string is None:
+                open_string = mark
+            elif open_string == mark:
+                open_string = None
+    return found
+
+
+def _without_comment(line: str) -> str:
+    return "" if line.lstrip().startswith("#") else line
+
+
+def header_path(text: str) -> Path | None:
+    """Return the keys of a header, as it stands between its brackets; None if it is none."""
+    try:
+        value: object = tomllib.loads(f"[{text}]")
+    except tomllib.TOMLDecodeError:
+        return None
+    path: list[str] = []
+    while isinstance(value, dict) and value:
+        [(name, value)] = value.items()
+        path.append(name)
+    return tuple(path)
+
+
+def _own_end(lines: list[str], start: int, end: int) -> int:
+    """Return where a table's own lines end: what trails them, blank or comment, leads to what comes next."""
+    last = end
+    while last > start + 1 and (not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#")):
+        last -= 1
+    return last

@@ -1,0 +1,101 @@
+"""Proves on the node that a shim is what it should be and can run (design 5.1, step 5, proof a), and what is beyond it.
+
+In: an inspection, a wish. Out: one result a shim, with its problem in words. Called by ``operations``.
+Invariant: "verified" means all of it: the digest of the file on disk, an answer within 5 s, the entry in the
+configuration, and, where the running runtime tells its handlers, that it has this one.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+from node_installer import target
+from node_installer.commands import Run
+from node_installer.errors import InstallError
+from node_installer.inspection import Inspection
+from node_installer.state import ShimState
+from trellis.install_results import FailureReason, ShimResult
+from trellis.installing import InstallSpec, ShimWish
+
+ANSWER_SECONDS: Final = 5.0
+_VERSION = re.compile(r"version:?\s*v?(\d[\w.+-]*)", re.IGNORECASE)
+
+
+def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> str:
+    """Return the version a shim answers with, "" if it tells none.
+
+    Every shim of containerd answers ``-v``, or ``-info`` (containerd 2's), without doing anything else.
+
+    Raises:
+        InstallError: ``ShimDoesNotRun``, with what it printed.
+    """
+    deadline = clock() + ANSWER_SECONDS
+    output = ""
+    for argument in ("-v", "-info"):
+        answer = run((path, argument), max(0.1, deadline - clock()))
+        if answer.ok:
+            found = _VERSION.search(answer.output)
+            return found[1] if found else ""
+        output = output or answer.output or f"exit code {answer.code}"
+    message = f"{path} does not run on this node ({' '.join(output.split())[:300]}): is it built for its C library?"
+    raise InstallError(FailureReason.SHIM_DOES_NOT_RUN, message)
+
+
+def verify(found: Inspection, spec: InstallSpec | None, run: Run) -> tuple[ShimResult, ...]:
+    """Return what holds of each shim of the wish, or of every shim of ours without one."""
+    defined = target.definitions(found, target.choose(found))
+    if spec is None:
+        return tuple(
+            _verified(found, handler, shim, defined, run) for handler, shim in sorted(found.state.shims.items())
+        )
+    results = []
+    for wish in spec.shims:
+        shim = found.state.shims.get(wish.handler)
+        problem = "it is not installed" if shim is None else _differs(found, wish, shim)
+        if shim is None or problem:
+            results.append(ShimResult(wish.handler, wish.digest, problem=problem))
+        else:
+            results.append(_verified(found, wish.handler, shim, defined, run))
+    return tuple(results)
+
+
+def _differs(found: Inspection, wish: ShimWish, shim: ShimState) -> str:
+    if shim.digest != wish.digest:
+        return f"version {shim.digest} is installed, not {wish.digest}"
+    source = wish.source_for(found.arch)
+    if source and source.binary_sha256 and source.binary_sha256 != shim.sha256:
+        return f"it has the SHA-256 {shim.sha256}, not {source.binary_sha256}"
+    return ""
+
+
+def _verified(
+    found: Inspection, handler: str, shim: ShimState, defined: dict[str, dict[str, str]], run: Run
+) -> ShimResult:
+    version, problem = "", _disk_problem(found, shim)
+    if not problem:
+        try:
+            version = prove(run, shim.path)
+        except InstallError as error:
+            problem = error.message
+    if not problem and not any(runtimes.get(handler) == shim.path for runtimes in defined.values()):
+        problem = "no configuration file of the runtime names it"
+    runtimes = found.live.runtimes if found.live else None
+    if not problem and runtimes is not None and runtimes.get(handler) != shim.path:
+        problem = "the running containerd does not have its handler: it must be restarted"
+    if not problem and found.live is None:
+        problem = "the container runtime does not answer on its socket"
+    return ShimResult(handler, shim.digest, shim.sha256, version, not problem, problem)
+
+
+def _disk_problem(found: Inspection, shim: ShimState) -> str:
+    present = found.binaries.get(shim.path)
+    if present is None:
+        return f"{shim.path} is gone"
+    if present == "":
+        return f"{shim.path} is not executable"
+    if present != shim.sha256:
+        return f"{shim.path} was changed: it has the SHA-256 {present}, not {shim.sha256}"
+    return ""

@@ -1,0 +1,158 @@
+"""What an installer Job answers: its termination message, one line of JSON. ``installing``: what it is told.
+
+In: what a run did. Out: a line of at most 4096 bytes, and back. Called by node_installer, and by who reads its Jobs.
+Pure, and only the standard library (ADR 18). Invariant: a line always names the outcome and the reason, whatever had
+to be cut; a line of another program reads as None, never as an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+TERMINATION_MESSAGE_BYTES: Final = 4096
+"""Kubernetes cuts a container's termination message here."""
+
+
+class Outcome(StrEnum):
+    """How a run ended."""
+
+    INSTALLED = "Installed"
+    REMOVED = "Removed"
+    UNCHANGED = "Unchanged"
+    VERIFIED = "Verified"
+    PLANNED = "Planned"
+    INSPECTED = "Inspected"
+    FAILED = "Failed"
+    ROLLED_BACK = "RolledBack"
+
+
+class FailureReason(StrEnum):
+    """Why a run failed, as in conditions."""
+
+    INVALID_SPEC = "InvalidSpec"
+    UNSUPPORTED_NODE = "UnsupportedNode"
+    RUNTIME_NOT_FOUND = "RuntimeNotFound"
+    CONFIG_UNREADABLE = "ConfigUnreadable"
+    STATE_UNREADABLE = "StateUnreadable"
+    HANDLER_CONFLICT = "HandlerConflict"
+    SHIMS_IN_USE = "ShimsInUse"
+    LOCKED = "Locked"
+    NO_SOURCE = "NoSourceForPlatform"
+    DOWNLOAD_FAILED = "DownloadFailed"
+    INSECURE_SOURCE = "InsecureSource"
+    CHECKSUM_MISSING = "ChecksumMissing"
+    CHECKSUM_MISMATCH = "ChecksumMismatch"
+    UNSAFE_ARCHIVE = "UnsafeArchive"
+    SHIM_NOT_IN_ARCHIVE = "ShimNotInArchive"
+    WRONG_ARCHITECTURE = "WrongArchitecture"
+    NO_SPACE = "NoSpace"
+    READ_ONLY_TARGET = "ReadOnlyTarget"
+    SHIM_DOES_NOT_RUN = "ShimDoesNotRun"
+    RESTART_FAILED = "RestartFailed"
+    RUNTIME_DID_NOT_COME_UP = "RuntimeDidNotComeUp"
+    INTERRUPTED = "Interrupted"
+    NOT_VERIFIED = "NotVerified"
+
+
+PERMANENT: Final = frozenset(
+    {
+        FailureReason.INVALID_SPEC,
+        FailureReason.UNSUPPORTED_NODE,
+        FailureReason.NO_SOURCE,
+        FailureReason.INSECURE_SOURCE,
+        FailureReason.CHECKSUM_MISSING,
+        FailureReason.CHECKSUM_MISMATCH,
+        FailureReason.UNSAFE_ARCHIVE,
+        FailureReason.SHIM_NOT_IN_ARCHIVE,
+        FailureReason.WRONG_ARCHITECTURE,
+    }
+)
+"""Reasons that no second attempt with the same wish cures: the installer exits with 2, else with 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShimResult:
+    """What is known of one shim at the end of a run."""
+
+    handler: str
+    digest: str = ""
+    sha256: str = ""
+    version: str = ""
+    verified: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InstallResult:
+    """What one run did. ``restarted``: the container runtime was restarted, which its pods may have noticed."""
+
+    operation: str
+    outcome: Outcome
+    reason: FailureReason | None = None
+    message: str = ""
+    preset: str = ""
+    restarted: bool = False
+    seconds: float = 0.0
+    shims: tuple[ShimResult, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether what was asked for holds now."""
+        return self.outcome not in (Outcome.FAILED, Outcome.ROLLED_BACK)
+
+    def to_line(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
+        """Return one line of JSON of at most ``limit`` bytes; texts are cut, then shims left out, never the reason."""
+        value = {key: item for key, item in asdict(self).items() if item not in (None, "", (), False)}
+        value["seconds"] = round(self.seconds, 3)
+        for cut in (None, 1000, 300, 80):
+            if len(line := _line(value, cut).encode()) <= limit:
+                return line.decode()
+        value.pop("shims", None)
+        value.pop("warnings", None)
+        return _line(value, 80)
+
+
+def parse_result(line: str) -> InstallResult | None:
+    """Read a termination message; None if it is not one of ours (a legacy image's, or log lines)."""
+    try:
+        value = json.loads(line)
+        reason = value.get("reason")
+        return InstallResult(
+            operation=value["operation"],
+            outcome=Outcome(value["outcome"]),
+            reason=FailureReason(reason) if reason else None,
+            message=value.get("message", ""),
+            preset=value.get("preset", ""),
+            restarted=value.get("restarted", False),
+            seconds=value.get("seconds", 0.0),
+            shims=tuple(_known(ShimResult, shim) for shim in value.get("shims", ())),
+            warnings=tuple(value.get("warnings", ())),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _known(kind: type[ShimResult], value: Mapping[str, Any]) -> ShimResult:
+    return kind(**{key: item for key, item in value.items() if key in kind.__dataclass_fields__})
+
+
+def _line(value: Mapping[str, Any], cut: int | None) -> str:
+    return json.dumps(_shortened(value, cut), separators=(",", ":"), ensure_ascii=False)
+
+
+def _shortened(value: object, cut: int | None) -> object:
+    match value:
+        case str():
+            text = " ".join(value.split())
+            return text if cut is None or len(text) <= cut else text[: cut - 1] + "…"
+        case Mapping():
+            return {key: _shortened(item, cut) for key, item in value.items() if item not in ("", False)}
+        case list() | tuple():
+            return [_shortened(item, cut) for item in value]
+        case _:
+            return value
