@@ -32,7 +32,7 @@ from node_installer.disk import Disk
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout
 from node_installer.interruption import INTERRUPTED, Interruption
-from node_installer.runtime import Runtime
+from node_installer.runtime import Runtime, agrees
 from node_installer.state import Journal, Phase
 from trellis.install_results import FailureReason
 
@@ -65,25 +65,25 @@ class Executor:
             RolledBackError: the runtime did not come up; it runs again as before, or the message says that it does not.
             InstallError: an effect failed before any restart; the node is as it was.
         """
+        self.interruption.hold()
+        self._sweep(found)
         if not plan.actions and found.journal is None:
             self._last(plan)
             return False
-        self.interruption.hold()
         journal = self._begin(found, plan, operation)
         restarted = False
         for action in plan.actions:
             if self.interruption.requested and not restarted:
                 self._fail(found, journal, INTERRUPTED, restart=False)
-            if isinstance(action, RestartRuntime):
-                journal = journal.at(Phase.RESTARTING)
-                self._write_journal(found.base, journal)
             try:
+                if isinstance(action, RestartRuntime):
+                    journal = journal.at(Phase.RESTARTING)
+                    self._write_journal(found.base, journal)
+                    restarted = True
                 with self.step(type(action).__name__):
                     self._do(found, action)
             except (InstallError, OSError) as error:
-                tried = restarted or isinstance(action, RestartRuntime)
-                self._fail(found, journal, _as_install_error(error), restart=tried)
-            restarted = restarted or isinstance(action, RestartRuntime)
+                self._fail(found, journal, as_install_error(error), restart=restarted)
         self._commit(found.base, journal)
         self._last(plan)
         return restarted
@@ -103,18 +103,22 @@ class Executor:
         former = found.journal
         backups = dict(former.backups) if former else {}
         directories = list(former.directories) if former else []
+        if found.state.empty:
+            directories += [folder for folder in layout.folders if folder not in directories]
         for action in plan.actions:
             if isinstance(action, MakeDirectory) and action.path not in found.directories:
                 directories.append(action.path)
         for path in _touched(plan):
             backups.setdefault(path, f"{layout.backups}/{len(backups)}")
-        restart = any(isinstance(action, RestartRuntime) for action in plan.actions)
+        restarts = [action for action in plan.actions if isinstance(action, RestartRuntime)]
+        pending = former is not None and former.restart
         journal = Journal(
             operation,
             Phase.APPLYING,
-            restart or bool(former and former.restart),
-            backups,
-            tuple(dict.fromkeys(directories)),
+            restart=bool(restarts) or pending,
+            visible=former.visible if former and pending else any(_lacking(found, action) for action in restarts),
+            backups=backups,
+            directories=tuple(dict.fromkeys(directories)),
         )
         known = former.backups if former else {}
         new = [path for path in backups if path not in known]
@@ -138,7 +142,7 @@ class Executor:
                     self.disk.remove(journal.backups[path])
             for folder in reversed(made):
                 self.disk.remove_directory(folder)
-            raise _as_install_error(error) from error
+            raise as_install_error(error) from error
 
     def _do(self, found: Inspection, action: Action) -> None:
         match action:
@@ -191,8 +195,17 @@ class Executor:
             if self._folder_exists(backup):
                 self.disk.remove(backup)
         self.disk.remove_directory(layout.backups)
-        for folder in (layout.bin, layout.own):
+
+    def _sweep(self, found: Inspection) -> None:
+        """Remove what a killed run left that no journal speaks of: unfinished files, backups of a finished run."""
+        layout = Layout(found.base)
+        files = [layout.state, *found.binaries, *found.files, *(found.journal.backups if found.journal else ())]
+        for folder in {path.rpartition("/")[0] for path in files} | {layout.bin, layout.own, layout.backups}:
             self.disk.sweep(folder)
+        if found.journal is None and self.disk.exists(layout.backups):
+            for backup in self.disk.matches(f"{layout.backups}/*"):
+                self.disk.remove(backup)
+            self.disk.remove_directory(layout.backups)
 
     def _last(self, plan: Plan) -> None:
         for action in plan.last:
@@ -204,6 +217,11 @@ class Executor:
 
     def _folder_exists(self, path: str) -> bool:
         return self.disk.exists(path.rpartition("/")[0])
+
+
+def _lacking(found: Inspection, wanted: RestartRuntime) -> bool:
+    told = found.live is not None and found.live.runtimes is not None
+    return told and not agrees(found.live, wanted.present, wanted.absent)
 
 
 def _touched(plan: Plan) -> Iterator[str]:
@@ -221,8 +239,9 @@ def _new(made: list[str], journal: Journal) -> list[str]:
     return [folder for folder in made if folder not in journal.directories]
 
 
-def _as_install_error(error: Exception) -> InstallError:
+def as_install_error(error: Exception) -> InstallError:
+    """Return what the disk said as an error of this program."""
     if isinstance(error, InstallError):
         return error
     message = f"{getattr(error, 'filename', None) or 'the node'}: {getattr(error, 'strerror', None) or error}"
-    return InstallError(FailureReason.READ_ONLY_TARGET, message)
+    return InstallError(FailureReason.DISK_ERROR, message)

@@ -105,8 +105,8 @@ def merged(text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[
         InstallError: ``ConfigUnreadable``, also where no edit leads to the meaning that is wanted.
     """
     wanted = sorted(entries, key=lambda entry: entry.handler)
-    before = parse(text, path)
-    base = _take_out(_without_ours(text, before), adopted, path)
+    parse(text, path)
+    base = _take_out(_without_ours(text), adopted, path)
     document = parse(base, path)
     plugin = plugin_of(document)
     if not wanted:
@@ -114,7 +114,7 @@ def merged(text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[
     meaning = copy.deepcopy(document)
     for entry in wanted:
         _runtimes_in(meaning, plugin)[entry.handler] = entry.value()
-    new = toml_text.with_section(base, render(wanted, plugin))
+    new = toml_text.with_section(base, render(wanted, plugin), [entry.handler for entry in wanted])
     if _means(new, meaning):
         return new
     new = _edited(base, {entry.handler: entry.value() for entry in wanted}, plugin)
@@ -128,18 +128,11 @@ def merged(text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[
 
 def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted: Iterable[str] = ()) -> str:
     """Return a Go template's text (k3s, RKE2) with exactly these entries of ours. Proved later, by the runtime."""
-    base = toml_text.without_section(text)
+    base = _without_ours(text)
     for handler in adopted:
         base = _cut_text(base, handler)
     wanted = sorted(entries, key=lambda entry: entry.handler)
-    return toml_text.with_section(base, render(wanted, plugin)) if wanted else base
-
-
-def without_entries(text: str, handlers: Iterable[str], *, path: str) -> str:
-    """Return a file's text without our section or, where the entries were edited in, without these tables."""
-    document = parse(text, path)
-    base = _without_ours(text, document)
-    return base if base != text else _take_out(text, handlers, path)
+    return toml_text.with_section(base, render(wanted, plugin), [entry.handler for entry in wanted]) if wanted else base
 
 
 def same_meaning(one: str, other: str) -> bool:
@@ -161,21 +154,15 @@ def _means(text: str, meaning: Document) -> bool:
         return False
 
 
-def _without_ours(text: str, document: Document) -> str:
+def _without_ours(text: str) -> str:
     """Return the text without our section; what someone else wrote inside of it stays."""
     body = toml_text.section_of(text)
     if body is None:
         return text
-    ours = set(runtimes_of_template(body))
     foreign = body
-    for handler in ours:
+    for handler in toml_text.names_in_section(text):
         foreign = _cut_text(foreign, handler)
-    whole = toml_text.without_section(text, keep=foreign if _bare_lines(foreign) else "")
-    expected = copy.deepcopy(document)
-    for handler in ours:
-        for plugin in _PLUGINS:
-            _forget(expected, plugin, handler)
-    return whole if _means(whole, expected) or not _bare_lines(foreign) else toml_text.without_section(text)
+    return toml_text.without_section(text, keep=foreign if _bare_lines(foreign) else "")
 
 
 def _take_out(text: str, handlers: Iterable[str], path: str) -> str:

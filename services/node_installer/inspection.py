@@ -97,6 +97,11 @@ class Layout:
         """Directory of what a run that is not over replaced."""
         return f"{self.own}/backup"
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The directories that are ours by their names, outermost first."""
+        return (self.base, self.bin, self.own)
+
     def shim(self, handler: str) -> str:
         """Path of a handler's shim: it stays over versions, so a new version needs no restart of the runtime."""
         return f"{self.bin}/containerd-shim-{handler}"

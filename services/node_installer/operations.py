@@ -16,7 +16,7 @@ from typing import Final
 
 from node_installer import report
 from node_installer.actions import Plan
-from node_installer.apply import Executor, RolledBackError
+from node_installer.apply import Executor, RolledBackError, as_install_error
 from node_installer.commands import Run, on_node
 from node_installer.disk import Disk
 from node_installer.errors import InstallError
@@ -90,6 +90,9 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
         result = InstallResult(settings.operation, Outcome.ROLLED_BACK, error.reason, error.message)
     except InstallError as error:
         result = InstallResult(settings.operation, Outcome.FAILED, error.reason, error.message)
+    except OSError as error:
+        disk = as_install_error(error)
+        result = InstallResult(settings.operation, Outcome.FAILED, disk.reason, disk.message)
     except SpecError as error:
         result = InstallResult(settings.operation, Outcome.FAILED, FailureReason.INVALID_SPEC, str(error))
     return replace(result, seconds=time.monotonic() - started)

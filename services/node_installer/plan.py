@@ -20,13 +20,13 @@ from node_installer.actions import (
     PutShim,
     Reason,
     RemoveFile,
-    RestartRuntime,
     WriteFile,
 )
 from node_installer.edits import Adoption, Edits, adoptions, edits_for
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout
 from node_installer.presets import Preset
+from node_installer.restarts import restart_for
 from node_installer.state import ShimState, State
 from trellis.install_results import FailureReason, ShimResult
 from trellis.installing import InstallSpec, ShimWish
@@ -135,7 +135,7 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
         actions.append(_write_state(found, state, "what will be on this node"))
     actions += _put_shims(found, spec, staged)
     actions += [*_write_files(edits, spec), *early]
-    restart = _restart(found, edits, shims, frozenset())
+    restart = restart_for(found, edits, shims, frozenset())
     actions += [restart] if restart else []
     actions += late
     if final != state:
@@ -191,9 +191,10 @@ def _directories(found: Inspection, config_path: str) -> list[MakeDirectory]:
 
 def _made(found: Inspection, directories: list[MakeDirectory]) -> tuple[str, ...]:
     """Return the directories that are ours, also those a run made that was killed before it wrote the state."""
+    layout = Layout(found.base)
     former = found.journal.directories if found.journal else ()
-    made = [*found.state.directories, *former, *(action.path for action in directories)]
-    return tuple(path for path in dict.fromkeys(made) if path != Layout(found.base).backups)
+    made = {*found.state.directories, *former, *(action.path for action in directories), *layout.folders}
+    return tuple(sorted(made - {layout.backups}))
 
 
 def _write_state(found: Inspection, state: State, message: str) -> WriteFile:
@@ -230,25 +231,6 @@ def _write_files(edits: Edits, spec: InstallSpec) -> list[Action]:
             reason = Reason.HANDLER_MISSING if edits.meaning_changes else Reason.CONFIG_CHANGED
             actions.append(WriteFile(path, content, reason, f"containerd must know the handler of {names}"))
     return actions
-
-
-def _restart(
-    found: Inspection, edits: Edits, shims: Mapping[str, ShimState], absent: frozenset[str]
-) -> RestartRuntime | None:
-    present = {handler: shim.path for handler, shim in sorted(shims.items())}
-    if edits.meaning_changes:
-        return RestartRuntime(present, absent, Reason.CONFIG_CHANGED, "the configuration means something else now")
-    runtimes = found.live.runtimes if found.live else None
-    if runtimes is not None:
-        missing = [handler for handler, path in present.items() if runtimes.get(handler) != path]
-        stale = sorted(absent & set(runtimes))
-        if missing or stale:
-            message = f"the running containerd does not agree with its file on {', '.join(missing + stale)}"
-            return RestartRuntime(present, absent, Reason.RUNTIME_OUTDATED, message)
-    elif found.journal is not None and found.journal.restart:
-        message = "a former run was killed before it saw the runtime come up"
-        return RestartRuntime(present, absent, Reason.RUN_INTERRUPTED, message)
-    return None
 
 
 def _warnings(found: Inspection, taken: list[Adoption]) -> tuple[str, ...]:

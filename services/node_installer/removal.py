@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from node_installer import target
-from node_installer.actions import Action, Plan, Reason, RemoveDirectory, RemoveFile, RestartRuntime, WriteFile
+from node_installer.actions import Action, Plan, Reason, RemoveDirectory, RemoveFile, WriteFile
 from node_installer.edits import Edits, edits_for
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout
+from node_installer.restarts import restart_for
 from node_installer.state import ShimState
 from trellis.install_results import FailureReason, ShimResult
 from trellis.installing import InstallSpec
@@ -41,7 +42,7 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     edits = edits_for(found, aim, shims, [])
     kept = tuple(path for path in found.state.retired if path in found.running and shims)
     actions: list[Action] = _write_files(edits, removed)
-    restart = _restart(found, edits, shims, frozenset(removed))
+    restart = restart_for(found, edits, shims, frozenset(removed))
     actions += [restart] if restart else []
     gone = [shim.path for shim in removed.values()] + [path for path in found.state.retired if path not in kept]
     actions += [
@@ -125,32 +126,12 @@ def _write_files(edits: Edits, removed: Mapping[str, ShimState]) -> list[Action]
     return actions
 
 
-def _restart(
-    found: Inspection, edits: Edits, shims: Mapping[str, ShimState], absent: frozenset[str]
-) -> RestartRuntime | None:
-    present = {handler: shim.path for handler, shim in sorted(shims.items())}
-    if edits.meaning_changes:
-        return RestartRuntime(present, absent, Reason.CONFIG_CHANGED, "the configuration means something else now")
-    runtimes = found.live.runtimes if found.live else None
-    stale = [name for name in absent if runtimes and runtimes.get(name) == Layout(found.base).shim(name)]
-    if stale:
-        message = f"the running containerd still has {', '.join(sorted(stale))}"
-        return RestartRuntime(present, absent, Reason.RUNTIME_OUTDATED, message)
-    if runtimes is None and found.journal is not None and found.journal.restart:
-        message = "a former run was killed before it saw the runtime come up"
-        return RestartRuntime(present, absent, Reason.RUN_INTERRUPTED, message)
-    return None
-
-
 def _directories(found: Inspection) -> tuple[list[Action], tuple[Action, ...]]:
     """Return the directories that go before the state does, and those around the state, innermost first."""
     layout = Layout(found.base)
-    made = [*found.state.directories]
-    if found.journal is not None:
-        made += [path for path in found.journal.directories if path not in made]
-    if not found.state.empty or found.journal is not None or found.directories & {layout.own, layout.bin}:
-        # Ours by their names, also where a killed run had no time to write down that it made them.
-        made += [path for path in (found.base, layout.bin, layout.own) if path not in made]
+    # Ours by their names, also where a killed run had no time to write down that it made them.
+    former = found.journal.directories if found.journal else ()
+    made = sorted({*found.state.directories, *former, *layout.folders} - {layout.backups})
     around = [path for path in made if path == found.base or found.base.startswith(f"{path}/")]
     inner = [path for path in made if path.startswith(f"{found.base}/")]
     outside = [path for path in made if path not in around and path not in inner]

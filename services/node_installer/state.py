@@ -85,12 +85,15 @@ class Phase(StrEnum):
 class Journal:
     """What a run needs to be undone or finished by the next.
 
-    ``backups``: each file it touches, and the name under which the former one is kept ("": there was none).
+    ``restart``: it has one to do. ``visible``: the runtime told beforehand that it lacked something, so that it can
+    tell afterwards whether it was restarted. ``backups``: each file it touches, and the name under which the former one
+    is kept.
     """
 
     operation: str
     phase: Phase
     restart: bool
+    visible: bool = False
     backups: Mapping[str, str] = field(default_factory=dict)
     directories: tuple[str, ...] = ()
     cause: str = ""
@@ -106,6 +109,7 @@ class Journal:
             "operation": self.operation,
             "phase": self.phase.value,
             "restart": self.restart,
+            "visible": self.visible,
             "backups": dict(self.backups),
             "directories": list(self.directories),
             "cause": self.cause,
@@ -153,6 +157,7 @@ def parse_journal(content: bytes | None, path: str) -> Journal | None:
             operation=value["operation"],
             phase=Phase(value["phase"]),
             restart=value["restart"],
+            visible=value["visible"],
             backups=dict(value["backups"]),
             directories=tuple(value["directories"]),
             cause=value["cause"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from typing import Final
 
 _BEGIN: Final = "# >>> trellis-node-installer: managed entries, do not edit"
@@ -17,7 +18,8 @@ _END: Final = "# <<< trellis-node-installer"
 
 _SECTION = re.compile(
     rf"(?P<lead>(?<=[^\n])\n(?={re.escape(_BEGIN + _JOINED)})|(?<![^\n]))"
-    rf"{re.escape(_BEGIN)}(?P<joined>{re.escape(_JOINED)})?\r?\n(?P<body>.*?){re.escape(_END)}(?:\r?\n|\Z)",
+    rf"{re.escape(_BEGIN)}(?P<joined>{re.escape(_JOINED)})?\r?\n(?P<body>.*?){re.escape(_END)}"
+    r"(?:: (?P<names>[^\r\n]*))?(?:\r?\n|\Z)",
     re.DOTALL,
 )
 _HEADER = re.compile(r"\s*\[(?!\[)(?P<key>.+?)\](?P<rest>\s*(?:#.*)?)\Z")
@@ -32,15 +34,27 @@ def section_of(text: str) -> str | None:
     return found["body"] if found else None
 
 
-def with_section(text: str, body: str) -> str:
-    """Return the text with our section, in place of a former one or at the end. ``body`` ends with a newline."""
+def names_in_section(text: str) -> tuple[str, ...]:
+    """Return the handlers our section says are ours: someone may have written others into it."""
+    found = _SECTION.search(text)
+    return tuple((found["names"] or "").split(", ")) if found else ()
+
+
+def with_section(text: str, body: str, names: Iterable[str] = ()) -> str:
+    """Return the text with our section, in place of a former one or at the end.
+
+    Args:
+        text: the file.
+        body: what stands in the section; it ends with a newline.
+        names: the handlers in it.
+    """
     found = _SECTION.search(text)
     if found:
         joined = found["joined"] or ""
-        return text[: found.start()] + found["lead"] + _render(body, joined) + text[found.end() :]
+        return text[: found.start()] + found["lead"] + _render(body, joined, names) + text[found.end() :]
     if not text or text.endswith("\n"):
-        return text + _render(body, "")
-    return f"{text}\n{_render(body, _JOINED)}"
+        return text + _render(body, "", names)
+    return f"{text}\n{_render(body, _JOINED, names)}"
 
 
 def without_section(text: str, *, keep: str = "") -> str:
@@ -54,8 +68,9 @@ def without_section(text: str, *, keep: str = "") -> str:
     return text[: found.start()] + lead + keep + after
 
 
-def _render(body: str, joined: str) -> str:
-    return f"{_BEGIN}{joined}\n{body}{_END}\n"
+def _render(body: str, joined: str, names: Iterable[str]) -> str:
+    listed = ", ".join(names)
+    return f"{_BEGIN}{joined}\n{body}{_END}{': ' if listed else ''}{listed}\n"
 
 
 def tables_under(text: str, path: Path) -> list[tuple[int, int]]:

@@ -51,6 +51,7 @@ class FailureReason(StrEnum):
     WRONG_ARCHITECTURE = "WrongArchitecture"
     NO_SPACE = "NoSpace"
     READ_ONLY_TARGET = "ReadOnlyTarget"
+    DISK_ERROR = "DiskError"
     SHIM_DOES_NOT_RUN = "ShimDoesNotRun"
     RESTART_FAILED = "RestartFailed"
     RUNTIME_DID_NOT_COME_UP = "RuntimeDidNotComeUp"

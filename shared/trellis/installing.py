@@ -123,7 +123,7 @@ def _shim(value: object, where: str) -> ShimWish:
     for key, option in options.items():
         if not _OPTION.fullmatch(key) or not isinstance(option, str):
             raise SpecError(f"{where}.containerdRuntimeOptions: {key!r} must be a plain name with a text value")
-    sources = item.get("sources") or []
+    sources = [] if item.get("sources") is None else item["sources"]
     if not isinstance(sources, list):
         raise SpecError(f"{where}.sources must be a list")
     # Without a digest of its own a wish is known by what it asks for.

@@ -1,0 +1,41 @@
+"""Whether the container runtime has to be restarted: it disturbs a node, so only where nothing less will do.
+
+Pure: an inspection and edits in, an action or none out. Called by ``plan`` and ``removal``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from node_installer.actions import Reason, RestartRuntime
+from node_installer.edits import Edits
+from node_installer.inspection import Inspection
+from node_installer.state import Phase, ShimState
+
+
+def restart_for(
+    found: Inspection, edits: Edits, shims: Mapping[str, ShimState], absent: frozenset[str]
+) -> RestartRuntime | None:
+    """Return the restart after which the runtime has these shims and not those handlers, None if it is as wanted."""
+    present = {handler: shim.path for handler, shim in sorted(shims.items())}
+    if edits.meaning_changes:
+        return RestartRuntime(present, absent, Reason.CONFIG_CHANGED, "the configuration means something else now")
+    runtimes = found.live.runtimes if found.live else None
+    if runtimes is not None:
+        missing = [handler for handler, path in present.items() if runtimes.get(handler) != path]
+        stale = sorted(absent & set(runtimes))
+        if missing or stale:
+            message = f"the running containerd does not agree with its file on {', '.join(missing + stale)}"
+            return RestartRuntime(present, absent, Reason.RUNTIME_OUTDATED, message)
+    if _interrupted(found, told=runtimes is not None):
+        message = "a former run was killed before it saw the runtime come up"
+        return RestartRuntime(present, absent, Reason.RUN_INTERRUPTED, message)
+    return None
+
+
+def _interrupted(found: Inspection, *, told: bool) -> bool:
+    """Whether a killed run left a restart that nobody can be sure of: options of a handler cannot be asked for."""
+    journal = found.journal
+    if journal is None or not journal.restart:
+        return False
+    return not (journal.phase is Phase.RESTARTING and journal.visible and told)

@@ -1,0 +1,163 @@
+"""What an installer is told and what it answers, and what its image consists of."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellis.install_results import (
+    TERMINATION_MESSAGE_BYTES,
+    FailureReason,
+    InstallResult,
+    Outcome,
+    ShimResult,
+    parse_result,
+)
+from trellis.installing import InstallSpec, SpecError, parse_spec
+
+ROOT = Path(__file__).parents[3]
+SHIM: dict[str, Any] = {
+    "name": "spin-v2",
+    "handler": "spin",
+    "digest": "abc",
+    "owner": "shim/spin-v2",
+    "sources": [{"location": "https://x/a", "arch": "x86_64", "os": "linux", "sha256": "A" * 64, "member": "bin/s"}],
+    "containerdRuntimeOptions": {"SystemdCgroup": "true"},
+}
+
+
+def spec(**fields: Any) -> InstallSpec:
+    return parse_spec(json.dumps({"shims": [{**SHIM, **fields}]}))
+
+
+def source(**fields: Any) -> InstallSpec:
+    return spec(sources=[{**SHIM["sources"][0], **fields}])
+
+
+def test_a_wish_comes_back_from_its_json() -> None:
+    wish = spec()
+    assert parse_spec(wish.to_json()) == wish
+    assert wish.shims[0].sources[0].arch == "amd64"
+    assert wish.shims[0].sources[0].sha256 == "a" * 64
+    assert wish.require_checksum
+    assert not wish.allow_http
+
+
+def test_what_it_does_not_know_is_ignored() -> None:
+    assert spec(future={"x": 1}) == spec()
+
+
+def test_without_a_digest_a_wish_is_known_by_what_it_asks_for() -> None:
+    one, two = spec(digest=""), spec(digest="", containerdRuntimeOptions={})
+    assert one.shims[0].digest
+    assert one.shims[0].digest != two.shims[0].digest
+    assert one == spec(digest="")
+
+
+def test_a_source_of_its_own_comes_before_one_for_any() -> None:
+    sources = [{"location": "https://any"}, {"location": "https://mine", "arch": "aarch64"}]
+    shim = spec(sources=sources).shims[0]
+    found = [shim.source_for(arch) for arch in ("arm64", "amd64")]
+    assert [item.location if item else None for item in found] == ["https://mine", "https://any"]
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: parse_spec("{"), "no JSON"),
+        (lambda: parse_spec("[]"), "shims"),
+        (lambda: parse_spec('{"shims": [1]}'), r"shims\[0\]"),
+        (lambda: spec(name="../x"), "name"),
+        (lambda: spec(name=""), "name"),
+        (lambda: spec(handler="a/b"), "handler"),
+        (lambda: spec(handler="a.b"), "handler"),
+        (lambda: spec(handler="UPPER"), "handler"),
+        (lambda: spec(handler="runc"), "runtime"),
+        (lambda: spec(handler='x"]\n[y'), "handler"),
+        (lambda: spec(handler="x" * 64), "handler"),
+        (lambda: spec(digest="a b"), "digest"),
+        (lambda: spec(owner="a b"), "owner"),
+        (lambda: spec(containerdRuntimeOptions={"a b": "c"}), "Options"),
+        (lambda: spec(containerdRuntimeOptions={"a": True}), "Options"),
+        (lambda: spec(sources={}), "sources"),
+        (lambda: source(arch="riscv64"), "arch"),
+        (lambda: source(os="windows"), "os"),
+        (lambda: source(location="file:///etc/shadow"), "location"),
+        (lambda: source(location="/assets/../etc/shadow"), "location"),
+        (lambda: source(location=None), "location"),
+        (lambda: source(sha256="abc"), "sha256"),
+        (lambda: source(member=""), "member"),
+        (lambda: parse_spec(json.dumps({"shims": [SHIM, {**SHIM, "name": "other"}]})), "two shims"),
+        (lambda: parse_spec('{"shims": [], "allowHttp": "yes"}'), "allowHttp"),
+    ],
+)
+def test_a_wish_that_cannot_be_acted_on_is_refused_by_field(make: Any, field: str) -> None:
+    with pytest.raises(SpecError, match=field):
+        make()
+
+
+@given(st.text())
+def test_any_text_is_a_wish_or_an_error(text: str) -> None:
+    try:
+        parse_spec(text)
+    except SpecError:
+        return
+
+
+RESULT = InstallResult(
+    "install",
+    Outcome.ROLLED_BACK,
+    FailureReason.RUNTIME_DID_NOT_COME_UP,
+    "said",
+    "k3s",
+    restarted=True,
+    shims=(ShimResult("spin", "d", "s", "1", verified=True),),
+)
+
+
+def test_a_result_comes_back_from_its_line() -> None:
+    assert parse_result(RESULT.to_line()) == RESULT
+
+
+@given(st.text(max_size=9000), st.integers(0, 80), st.text(max_size=300))
+def test_a_result_always_fits_and_keeps_its_reason(message: str, count: int, problem: str) -> None:
+    shims = tuple(ShimResult(f"h{number}", "d" * 64, "s" * 64, problem=problem) for number in range(count))
+    result = InstallResult("install", Outcome.FAILED, FailureReason.NO_SPACE, message, shims=shims)
+    line = result.to_line()
+    assert len(line.encode("utf-8", "surrogatepass")) <= TERMINATION_MESSAGE_BYTES
+    assert "\n" not in line
+    back = parse_result(line)
+    assert back is not None
+    assert back.reason is FailureReason.NO_SPACE
+
+
+@pytest.mark.parametrize("line", ["", "done", "{}", "[]", "null", '{"operation": "x", "outcome": "y"}'])
+def test_a_line_of_another_program_is_no_result(line: str) -> None:
+    assert parse_result(line) is None
+
+
+def test_the_images_packages_are_the_projects_own() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert set(project["dependency-groups"]["installer"]) <= set(project["project"]["dependencies"])
+    names = {item.split(">")[0].split(";")[0].strip() for item in project["dependency-groups"]["installer"]}
+    lock = (ROOT / "requirements-installer.lock").read_text()
+    locked = {line.split("==")[0] for line in lock.splitlines() if "==" in line}
+    assert {name.replace(".", "-") for name in names} == locked
+
+
+def test_an_ordinary_run_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, node_installer.__main__; "
+        "print(*[n for n in ('tomlkit','backports','pydantic','opentelemetry','structlog','aiohttp','asyncio') "
+        "if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
