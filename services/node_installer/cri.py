@@ -46,8 +46,9 @@ def _runtimes(status: bytes) -> Mapping[str, str] | None:
         entry = dict(_fields(value))
         if entry.get(1) != b"config":
             continue
-        containerd = json.loads(entry.get(2, b"{}")).get("containerd") or {}
-        runtimes = containerd.get("runtimes")
+        config = json.loads(entry.get(2, b"{}"))
+        containerd = config.get("containerd") if isinstance(config, dict) else None
+        runtimes = containerd.get("runtimes") if isinstance(containerd, dict) else None
         if isinstance(runtimes, dict):
             # runtimeType in containerd 1 and 2; an absolute path may stand in runtimePath.
             return {

@@ -85,7 +85,8 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
     settings = session.settings
     try:
         with session.tracer.span(f"installer {settings.operation}", **{"trellis.node_root": str(settings.node_root)}):
-            result = _dispatch(session, make_node(settings))
+            spec = parse_spec(settings.spec_text) if settings.spec_text is not None else None
+            result = _dispatch(session, make_node(settings), spec)
     except RolledBackError as error:
         result = InstallResult(settings.operation, Outcome.ROLLED_BACK, error.reason, error.message)
     except InstallError as error:
@@ -98,9 +99,8 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
     return replace(result, seconds=time.monotonic() - started)
 
 
-def _dispatch(session: Session, node: Node) -> InstallResult:
+def _dispatch(session: Session, node: Node, spec: InstallSpec | None) -> InstallResult:
     settings = session.settings
-    spec = parse_spec(settings.spec_text) if settings.spec_text is not None else None
     match settings.operation:
         case "install":
             assert spec is not None

@@ -237,6 +237,6 @@ def snapshot(root: Path) -> dict[str, tuple[Any, ...]]:
                 found[key] = ("link", str(path.readlink()))
             elif path.is_dir():
                 found[key] = ("directory", *facts_of(path))
-            else:
+            elif path.is_file():
                 found[key] = (path.read_bytes(), *facts_of(path))
     return found
