@@ -16,7 +16,7 @@ from node_installer import config
 from node_installer.commands import Run
 from node_installer.disk import Disk
 from node_installer.errors import InstallError
-from node_installer.inspection import Inspection, Layout, RestartCommand
+from node_installer.inspection import Inspection, Layout, Live, RestartCommand
 from node_installer.presets import LEFTOVERS, OPENRC_BOOTED, PRESETS, SYSTEMD_BOOTED, Preset, Restart, Style
 from node_installer.runtime import Runtime
 from node_installer.state import Journal, State, parse_journal, parse_state
@@ -66,7 +66,8 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
     base, problem = _base(disk, preset)
     layout = Layout(base)
     state = parse_state(disk.read(layout.state), layout.state)
-    imports = _imports(disk, main)
+    live = runtime.live()
+    imports = _imports(disk, main, live)
     files = _files(disk, preset, main, imports, state)
     binaries = _binaries(disk, layout, state)
     free = _free_bytes(disk, base)
@@ -84,7 +85,7 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
         directories=frozenset(path for path in _folders(layout, preset, imports, state, main) if disk.exists(path)),
         state=state,
         journal=journal_of(disk, base),
-        live=runtime.live(),
+        live=live,
         restart=_restart(disk, preset, run),
     )
 
@@ -157,7 +158,11 @@ def _free_bytes(disk: Disk, base: str) -> int:
     return facts.f_bavail * facts.f_frsize
 
 
-def _imports(disk: Disk, main: str) -> tuple[str, ...]:
+def _imports(disk: Disk, main: str, live: Live | None) -> tuple[str, ...]:
+    """Return the patterns this containerd follows, as absolute paths.
+
+    Before 1.6.29 and 1.7.16 a relative pattern with a ``*`` matched nothing: only plain relative paths were joined.
+    """
     content = disk.read(main)
     if content is None:
         return ()
@@ -167,8 +172,15 @@ def _imports(disk: Disk, main: str) -> tuple[str, ...]:
     return tuple(
         item if item.startswith("/") else f"{folder}/{item.removeprefix('./')}"
         for item in (listed if isinstance(listed, list) else [])
-        if isinstance(item, str)
+        if isinstance(item, str) and (item.startswith("/") or "*" not in item or _joins_patterns(live))
     )
+
+
+def _joins_patterns(live: Live | None) -> bool:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", live.version)[:3]) if live else ()
+    if len(numbers) < 3:
+        return True
+    return numbers >= ((1, 7, 16) if numbers >= (1, 7) else (1, 6, 29))
 
 
 def _files(disk: Disk, preset: Preset, main: str, imports: tuple[str, ...], state: State) -> dict[str, bytes]:

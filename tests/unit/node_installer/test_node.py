@@ -111,7 +111,7 @@ def test_what_is_no_answer_is_none(answers: dict[str, bytes], tmp_path: Path) ->
 
 def test_a_runtime_that_tells_something_else_at_least_answers(tmp_path: Path) -> None:
     for told in ([], {}, {"containerd": 1}, {"containerd": {"runtimes": []}}):
-        path = tmp_path / f"{len(str(told))}"
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         with listening(path, {"Version": VERSION, "Status": status(told)}):
             assert cri.ask(path, 5) == Live("v2.1.4", None)
 
@@ -295,6 +295,24 @@ def test_a_failed_step_carries_its_cause() -> None:
     [span] = tracer._payload(TRACE)["resourceSpans"][0]["scopeSpans"][0]["spans"]
     assert span["status"] == {"code": 2, "message": "why"}
     assert "127.0.0.1" not in tracer.send()
+
+
+@pytest.mark.parametrize(
+    ("version", "target"),
+    [
+        ("1.6.20~ds1", "config.toml"),
+        ("v1.6.29", "50-cri.toml"),
+        ("1.7.15", "config.toml"),
+        ("1.7.16", "50-cri.toml"),
+        ("2.4.2+unknown", "trellis.toml"),
+    ],
+)
+def test_entries_go_where_this_containerd_reads_them(version: str, target: str, tmp_path: Path) -> None:
+    """Relative import patterns were not followed at first, then replaced whole sections, then merged."""
+    world = a_world(tmp_path, "containerd-v2-overridden", version=version)
+    world.perform("inspect")
+    assert world.said
+    assert f"{target}, version 2" in world.said[-1]
 
 
 # --- the program ---
