@@ -96,6 +96,7 @@ def prepared(world: World, act: Callable[[World], InstallResult]) -> None:
         ("k3s-v3", upgrade, True),
         ("k0s-v2", install, True),
     ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_killed_at_any_effect_the_next_run_finishes(
     fixture: str, act: Callable[[World], InstallResult], after: bool, tmp_path: Path
@@ -170,7 +171,9 @@ def test_killed_by_its_own_restart_the_next_run_finishes(
 
 
 @pytest.mark.parametrize(
-    ("act", "code"), [(install, errno.ENOSPC), (upgrade, errno.EIO), (install, errno.EROFS)], ids=str
+    ("act", "code"),
+    [(install, errno.ENOSPC), (upgrade, errno.EIO), (install, errno.EROFS)],
+    ids=["install-full", "upgrade-broken", "install-read-only"],
 )
 def test_an_effect_the_disk_refuses_leaves_the_node_untouched(
     act: Callable[[World], InstallResult], code: int, tmp_path: Path
