@@ -17,8 +17,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 from typing import IO, Any, Final
@@ -30,6 +30,7 @@ from trellis.redaction import redact_url
 MAX_DOWNLOAD_BYTES: Final = 1 << 30
 _BLOCK: Final = 1 << 18
 _ATTEMPTS: Final = 3
+_PAUSE_SECONDS: Final = 1.0  # before the second attempt, twice that before the third
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -49,7 +50,6 @@ class Web:
     allow_http: bool = False
     ca_file: Path | None = None
     seconds: float = 30.0
-    sleep: Callable[[float], None] = field(default=time.sleep)
 
     def download(
         self, url: str, target: Path, *, headers: Mapping[str, str] | None = None, limit: int = MAX_DOWNLOAD_BYTES
@@ -69,7 +69,7 @@ class Web:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if attempt == _ATTEMPTS or not _transient(error):
                     raise _failed(shown, error) from error
-                self.sleep(2.0 ** (attempt - 1))
+                time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
         raise AssertionError
 
     def get(self, url: str, headers: Mapping[str, str], limit: int = 8 << 20) -> Response:
@@ -95,7 +95,7 @@ class Web:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if attempt == _ATTEMPTS or not _transient(error):
                     raise _failed(shown, error) from error
-            self.sleep(2.0 ** (attempt - 1))
+            time.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1))
         raise AssertionError
 
     def _open(self, url: str, headers: Mapping[str, str]) -> Any:  # noqa: ANN401 (what an opener returns has no better type)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from node_installer import config, toml_text
@@ -37,6 +37,9 @@ ENTRIES = st.lists(
     unique_by=lambda e: e.handler,
 )
 
+# Drawing a document costs ten times what merging it does.
+few = settings(max_examples=40)
+
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
@@ -64,6 +67,7 @@ def documents(draw: st.DrawFn) -> str:
     return text.rstrip("\r\n") if draw(st.booleans()) else text
 
 
+@few
 @given(documents(), ENTRIES)
 def test_the_rest_keeps_its_meaning_and_ours_has_its_own(text: str, entries: list[Entry]) -> None:
     before = tomllib.loads(text)
@@ -75,12 +79,14 @@ def test_the_rest_keeps_its_meaning_and_ours_has_its_own(text: str, entries: lis
     assert _pruned(after) == _pruned(before)
 
 
+@few
 @given(documents(), ENTRIES)
 def test_merging_again_changes_nothing(text: str, entries: list[Entry]) -> None:
     new = config.merged(text, entries, path="f")
     assert config.merged(new, entries, path="f") == new
 
 
+@few
 @given(documents(), ENTRIES, ENTRIES)
 def test_taking_ours_away_gives_the_same_bytes(text: str, first: list[Entry], then: list[Entry]) -> None:
     assume(toml_text.section_of(text) is None)
@@ -88,6 +94,7 @@ def test_taking_ours_away_gives_the_same_bytes(text: str, first: list[Entry], th
     assert config.merged(new, [], path="f") == text
 
 
+@few
 @given(documents(), ENTRIES, st.sampled_from(["# by hand\n", 'zz-by-hand = "x"\n', "\n"]))
 def test_what_someone_edits_meanwhile_stays_byte_for_byte(text: str, entries: list[Entry], edit: str) -> None:
     assume("zz-by-hand" not in text)
@@ -100,6 +107,7 @@ def test_a_section_goes_without_a_trace_from_any_text(text: str, lines: list[str
     assert toml_text.without_section(toml_text.with_section(text, "".join(lines))) == text
 
 
+@few
 @given(documents(), HANDLERS)
 def test_a_table_is_cut_out_and_nothing_else(text: str, handler: str) -> None:
     before = tomllib.loads(text)

@@ -35,7 +35,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setattr("node_installer.web._ATTEMPTS", 2)
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr("node_installer.web._PAUSE_SECONDS", 0.0)
 
 
 def a_tar(*members: tuple[tarfile.TarInfo | str, bytes], mode: Any = "w:gz") -> bytes:
