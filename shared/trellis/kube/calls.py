@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -154,6 +155,8 @@ class Caller:
     async def _attempt(self, call: Call, request: HttpRequest) -> Reply:
         if self.guard is not None and request.method != "GET":
             self.guard()
+            # Asked again at the last moment: until there is a connection, much may happen to this process.
+            request = dataclasses.replace(request, check=self.guard)
         try:
             reply = await self.transport.send(request)
         except ConnectionFailed as failure:

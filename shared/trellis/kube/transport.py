@@ -8,8 +8,7 @@ answer is a ``ConnectionFailed`` that names the server, and nothing waits withou
 from __future__ import annotations
 
 import asyncio
-import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,9 +18,9 @@ import aiohttp
 from yarl import URL
 
 from trellis.kube.access import Access, AccessError, Credentials, Session
+from trellis.kube.body import Body
 
 _CONNECT_SECONDS = 5.0
-_IN_ONE_PIECE = 2**18
 _OPEN_SECONDS = 15.0
 """A watch is answered at once, whatever happens later. A request that got lost must be noticed long before the 60 s
 after which a watch that makes no progress counts as deaf: the outage may be over by then."""
@@ -38,13 +37,17 @@ class ConnectionFailed(Exception):  # noqa: N818 - says what happened, as the er
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request; ``path`` is already escaped, ``body`` already encoded."""
+    """One request; ``path`` is already escaped, ``body`` already encoded.
+
+    ``check`` is asked when the first byte is about to leave; what it raises is raised by the call.
+    """
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     content_type: str = "application/json"
+    check: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,18 +190,19 @@ class HttpTransport:
         self, session: Session, request: HttpRequest, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
         if authorization := await self._credentials.authorization():
             headers["Authorization"] = authorization
         query = f"?{urlencode(request.query)}" if request.query else ""
         url = URL(f"{self.server}{request.path}{query}", encoded=True)
-        body: bytes | io.BytesIO | None = request.body
-        if request.body is not None and len(request.body) > _IN_ONE_PIECE:
-            body = io.BytesIO(request.body)  # sent in parts: the event loop is held up no longer than one part takes
-        return await session.http.request(
-            request.method, url, data=body, headers=headers, timeout=limits, **session.options
-        )
+        body = None if request.body is None else Body(request.body, request.content_type, request.check)
+        try:
+            return await session.http.request(
+                request.method, url, data=body, headers=headers, timeout=limits, **session.options
+            )
+        except aiohttp.ClientError:
+            if body is not None and body.refusal is not None:
+                raise body.refusal from None
+            raise
 
     async def _lines(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         # Lines are cut here, because StreamReader.readline refuses lines longer than its buffer.

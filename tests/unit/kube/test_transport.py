@@ -1,9 +1,11 @@
-"""A watch whose request got lost is noticed long before it counts as deaf."""
+"""A watch whose request got lost is noticed long before it counts as deaf; a late write asks once more."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from trellis.kube.access import Access
+from trellis.kube.errors import NotLeading
 from trellis.kube.informer import WatchTimings
 from trellis.kube.transport import _OPEN_SECONDS, ConnectionFailed, HttpRequest, HttpTransport
 
@@ -51,3 +54,53 @@ def test_a_watch_is_opened_twice_over_before_it_counts_as_deaf() -> None:
     """After an outage the probes answer again at once; a watch whose last try began before needs one more."""
     timings = WatchTimings()
     assert 2 * (_OPEN_SECONDS + timings.backoff_most) < timings.deaf
+
+
+@asynccontextmanager
+async def listening(tmp_path: Path) -> AsyncIterator[tuple[HttpTransport, list[bytes]]]:
+    """A transport, and the bodies that its server got."""
+    got: list[bytes] = []
+
+    async def take(request: web.Request) -> web.Response:
+        got.append(await request.read())
+        assert request.content_type == "application/merge-patch+json"
+        return web.json_response({})
+
+    application = web.Application(client_max_size=2**24)
+    application.router.add_route("*", "/{path:.*}", take)
+    async with TestServer(application) as server:
+        path = tmp_path / "kubeconfig"
+        path.write_text(KUBECONFIG.format(server=str(server.make_url("")).rstrip("/")))
+        transport = await HttpTransport.open(Access(path), "test")
+        yield transport, got
+        await transport.close()
+
+
+def patch(body: bytes, check: Callable[[], None] | None = None) -> HttpRequest:
+    return HttpRequest("PATCH", "/api/v1/nodes/a", body=body, content_type="application/merge-patch+json", check=check)
+
+
+async def test_a_write_is_asked_about_when_it_has_a_connection_and_not_a_byte_of_it_has_left(tmp_path: Path) -> None:
+    leading = True
+
+    def check() -> None:
+        if not leading:
+            raise NotLeading("the lease is gone")
+
+    async with listening(tmp_path) as (transport, got):
+        await transport.send(patch(b"{}", check))
+        waiting = asyncio.create_task(transport.send(patch(b"{}", check)))
+        await asyncio.sleep(0)  # it is under way
+        leading = False
+        with pytest.raises(NotLeading, match="the lease is gone"):
+            await waiting
+        leading = True
+        await transport.send(patch(b'{"last":1}', check))
+        assert got == [b"{}", b'{"last":1}']
+
+
+async def test_a_large_body_leaves_whole(tmp_path: Path) -> None:
+    body = bytes(range(256)) * 2**13 + b"end"
+    async with listening(tmp_path) as (transport, got):
+        await transport.send(patch(body))
+        assert got == [body]

@@ -1,0 +1,48 @@
+"""The body of a request on its way out: asks for consent when its first byte is about to leave, and leaves in parts.
+
+In: bytes, and who is asked. Out: what the HTTP library writes. Called by ``trellis.kube.transport``. Between a write's
+start and its first byte lie a free connection and a TLS handshake; a process that is stopped there for longer than its
+lease lasts would send, when it goes on, what its successor knows nothing of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
+
+_PART: Final = 2**18
+"""Bytes written at a time: the event loop is held up no longer than this takes."""
+
+
+class Body(Payload):
+    """Encoded bytes. ``refusal`` is what ``check`` raised; then neither headers nor body have left."""
+
+    def __init__(self, value: bytes, content_type: str, check: Callable[[], None] | None = None) -> None:
+        super().__init__(value, content_type=content_type)
+        self._size = len(value)
+        self._check = check
+        self.refusal: Exception | None = None
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Return the body as text."""
+        value: bytes = self._value
+        return value.decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Ask, then write all of it; may be called again for a further connection."""
+        await self.write_with_length(writer, None)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """As ``write``, at most ``content_length`` bytes; raises what the check raises."""
+        if self._check is not None:
+            try:
+                self._check()
+            except Exception as refusal:
+                self.refusal = refusal
+                raise
+        value: Any = memoryview(self._value)[:content_length]
+        for start in range(0, len(value), _PART):
+            await writer.write(value[start : start + _PART])
