@@ -24,6 +24,8 @@ from trellis.telemetry import get_logger
 
 _TOO_SOON: Final = 0.25
 """A fetch that brings nothing lasts until its timeout. One that ends sooner was refused, and is repeated after this."""
+_SETTLES: Final = 0.2
+"""After so long without an answer a request waits for messages that are not there yet."""
 _LAST_SECONDS: Final = 1
 """How long the end may take: until the server has answered, and until what it sent has been read."""
 _NO_MORE: Final = {"Status": "408"}
@@ -41,6 +43,7 @@ class Fetching:
         self._hearing = hearing
         self._under_way: asyncio.Task[list[Msg]] | None = None
         self._delivered = 0
+        self._asked = 0.0
         self._untaken: dict[str, Msg] = {}
         self._ending = False
 
@@ -68,15 +71,33 @@ class Fetching:
     async def finish(self) -> None:
         """Fetch no more. What the server has sent already is still handed over."""
         self._ending = True
-        task = self._under_way
-        if task is None or task.done():
-            return
+        await self._last_batch()
+        # Also between two fetches: the one before may have ended with its first message, and more of it be on the way.
         await self._hush()
-        if self._subscription.delivered != self._delivered:
-            # The server would say that the batch is complete; it was told not to say anything any more.
-            self._inbox._pending_queue.put_nowait(Msg(self._client, headers=_NO_MORE))  # noqa: SLF001
-            await asyncio.wait({task}, timeout=_LAST_SECONDS)
-        task.cancel()
+        task = self._under_way
+        if task is not None and not task.done():
+            if self._subscription.delivered != self._delivered:
+                # The server would say that the batch is complete; it was told not to say anything any more.
+                self._inbox._pending_queue.put_nowait(Msg(self._client, headers=_NO_MORE))  # noqa: SLF001
+                await asyncio.wait({task}, timeout=_LAST_SECONDS)
+            task.cancel()
+        self._untaken |= {message.reply: message for message in self._leftovers()}
+
+    async def _last_batch(self) -> None:
+        """Wait while the server is likely to be sending.
+
+        It queues a whole batch before the first message leaves, and drops what is queued once nobody listens: those
+        messages count as delivered and come again a minute later. A request that has just been sent, or was answered
+        already, is answered to its end within milliseconds; one that has waited for nothing may be ended at any time.
+        """
+        task, ends = self._under_way, time.monotonic() + _LAST_SECONDS
+        while task is not None and not task.done() and self._client.is_connected and time.monotonic() < ends:
+            if self._subscription.delivered != self._delivered:
+                await asyncio.wait({task}, timeout=ends - time.monotonic())
+            elif (young := self._asked + _SETTLES - time.monotonic()) > 0:
+                await asyncio.wait({task}, timeout=min(young, _SETTLES / 10))
+            else:
+                return
 
     async def _hush(self) -> None:
         """Have the server send no more, and wait for what it sent before: unsubscribing would drop that here."""
@@ -92,9 +113,9 @@ class Fetching:
         return messages
 
     async def _once(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
-        self._delivered = self._subscription.delivered
+        self._delivered, self._asked = self._subscription.delivered, time.monotonic()
         # A task of its own: FastStream may cancel its loop when messages have come already.
-        self._under_way = asyncio.create_task(self._subscription.fetch(batch, timeout))
+        self._under_way = asyncio.create_task(self._read(batch, timeout))
         self._under_way.add_done_callback(self._came)
         try:
             return await asyncio.shield(self._under_way)
@@ -103,6 +124,21 @@ class Fetching:
         except nats.errors.Error as error:
             _log.debug("a fetch failed", error=str(error))
             return []
+
+    async def _read(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
+        # Taken here, or the client would hold them while it waits for more, and lose them when it is cancelled.
+        return self._leftovers() or await self._subscription.fetch(batch, timeout)
+
+    def _leftovers(self) -> list[Msg]:
+        """Return what came after the fetch that asked for it had ended."""
+        queue, found = self._inbox._pending_queue, []  # noqa: SLF001
+        while not queue.empty():
+            message = queue.get_nowait()
+            self._inbox._pending_size -= len(message.data)  # noqa: SLF001
+            queue.task_done()
+            if "Status" not in (message.headers or {}):
+                found.append(message)
+        return found
 
     def _came(self, task: asyncio.Task[list[Msg]]) -> None:
         if not task.cancelled() and task.exception() is None:

@@ -25,7 +25,12 @@ class Pull:
         self.fetches = 0
         self.answers: asyncio.Queue[list[Msg] | Exception] = asyncio.Queue()
         self._nc = SimpleNamespace(is_connected=False)
-        self._sub = SimpleNamespace(_pending_queue=asyncio.Queue[Msg]())
+        self._sub = SimpleNamespace(_pending_queue=asyncio.Queue[Msg](), _pending_size=0)
+
+    def arrives(self, message: Msg) -> None:
+        """Have something come of a request whose fetch has ended."""
+        self._sub._pending_queue.put_nowait(message)
+        self._sub._pending_size += len(message.data)
 
     async def fetch(self, *_: float) -> list[Msg]:
         self.fetches += 1
@@ -84,6 +89,62 @@ async def test_a_batch_that_has_begun_to_come_is_waited_for_and_not_lost_with_th
     await fetching.finish()
     assert [raw.reply for raw in fetching.untaken()] == ["late"]
     await asyncio.gather(loop, return_exceptions=True)
+
+
+class Connected:
+    """A connection that notes what it was told."""
+
+    is_connected = True
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    async def _send_unsubscribe(self, _: object) -> None:
+        self.told.append("unsubscribe")
+
+    async def flush(self, _: float) -> None:
+        self.told.append("flush")
+
+
+async def test_at_the_end_the_server_may_finish_what_it_is_sending(hearing: Hearing) -> None:
+    pull = Pull()
+    pull._nc = connected = cast("Any", Connected())
+    pull._sub._id = 1
+    fetching = fetching_of(pull, hearing)
+    loop = asyncio.create_task(fetching.fetch(100, 5))
+    await eventually(lambda: pull.fetches)
+    ending = asyncio.create_task(fetching.finish())
+    await asyncio.sleep(0.05)
+    assert connected.told == []  # the request is young: its answer may be on the way
+    pull.delivered = 1
+    await asyncio.sleep(0.3)
+    assert connected.told == []  # the first of a batch has come
+    pull.answers.put_nowait([message("a"), message("b")])
+    await ending
+    assert connected.told == ["unsubscribe", "flush"]
+    assert [raw.reply for raw in fetching.untaken()] == ["a", "b"]
+    await asyncio.gather(loop, return_exceptions=True)
+
+
+async def test_what_comes_after_its_fetch_has_ended_is_handed_over_first(hearing: Hearing) -> None:
+    pull = Pull()
+    fetching = fetching_of(pull, hearing)
+    pull.arrives(Msg(_client=cast("Any", None), headers={"Status": "408"}))
+    pull.arrives(message("left over"))
+    assert [raw.reply for raw in await fetching.fetch(100, 5)] == ["left over"]
+    assert pull.fetches == 0
+    assert pull._sub._pending_size == 0
+
+
+async def test_what_comes_between_two_fetches_is_not_lost_at_the_end(hearing: Hearing) -> None:
+    pull = Pull()
+    fetching = fetching_of(pull, hearing)
+    pull.answers.put_nowait([message("a")])
+    [handled] = await fetching.fetch(100, 5)
+    fetching.took(handled)
+    pull.arrives(message("b"))
+    await fetching.finish()
+    assert [raw.reply for raw in fetching.untaken()] == ["b"]
 
 
 async def test_at_the_end_a_fetch_that_waits_for_nothing_is_not_waited_for_and_none_follows(hearing: Hearing) -> None:
