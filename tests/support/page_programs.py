@@ -46,7 +46,7 @@ async def running(command: list[str], environment: Mapping[str, str] | None = No
 
     async def read() -> None:
         async for line in stdout:
-            started.lines.append(line.decode())
+            started.lines.append(line.decode(errors="replace"))
 
     reading = asyncio.create_task(read())
     try:
