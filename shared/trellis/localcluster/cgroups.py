@@ -38,7 +38,7 @@ def make_groups(token: str, node: str) -> Groups:
     Raises:
         StartError: if this machine lets us make none; says where.
     """
-    parents, hierarchies = _hierarchies()
+    parents, options = hierarchies()
     directories = []
     for parent in parents:
         directory = parent / trunk(token) / node
@@ -50,7 +50,7 @@ def make_groups(token: str, node: str) -> Groups:
         except OSError as error:
             raise StartError(f"node {node} needs a control group: {directory}: {error.strerror}") from error
         directories.append(directory)
-    return Groups(tuple(directories), tuple(hierarchies))
+    return Groups(tuple(directories), tuple(options))
 
 
 def _prepare(group: Path) -> None:
@@ -65,7 +65,7 @@ def _prepare(group: Path) -> None:
             (group.parent / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
-def _hierarchies() -> tuple[list[Path], list[str]]:
+def hierarchies() -> tuple[list[Path], list[str]]:
     """Return where groups can be made, and with v1 the options that mount each hierarchy."""
     own: dict[str, str] = {}
     for line in (_PROC / "cgroup").read_text(encoding="ascii").splitlines():

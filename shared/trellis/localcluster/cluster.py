@@ -97,10 +97,11 @@ def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tupl
     Raises:
         AbortedError: if ``abort`` was set; and what `up` raises.
     """
+    if wanted.real_nodes:
+        require()  # before a build that may take minutes
     programs = prepare([*(tool for tool in PORTS if tool in wanted.components), "kubectl"], progress, abort)
     how = How(progress, abort)
     if wanted.real_nodes:
-        require()
         realnode.prepare(how)
     stages = merge(ensure_stages(progress, abort), wanted.kwok_stages)
     layout, state, watcher = registry.claim(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trellis.localcluster import supervisor
-from trellis.localcluster.processes import ProcessRecord, record_of, wait_gone
+from trellis.localcluster.processes import ProcessRecord, closing_inherited, record_of, wait_gone
 
 _EXIT_SECONDS = 15.0
 
@@ -56,7 +56,7 @@ def guard(directory: Path, token: str, lock: Path | None = None) -> Guard:
         argv = [sys.executable, "-P", supervisor.__file__, str(directory), token]
         argv += [str(lock)] if lock is not None else []
         null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
-        actions = [(os.POSIX_SPAWN_DUP2, theirs, 0), *null]
+        actions = [(os.POSIX_SPAWN_DUP2, theirs, 0), *null, *closing_inherited()]
         pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
     finally:
         os.close(theirs)

@@ -23,6 +23,7 @@ from trellis.localcluster.supervisor import MARK
 
 _POLL: Final = 0.02
 _KILL_SECONDS: Final = 10.0
+_STANDARD_ERROR: Final = 2
 _PASSED_ON: Final = ("PATH", "HOME", "TMPDIR", "LANG")
 _RESET: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGHUP)
 
@@ -94,6 +95,19 @@ def children(record: ProcessRecord, *, deep: bool = False) -> list[ProcessRecord
     return [record_of(process.pid) for process in found]
 
 
+def closing_inherited() -> list[tuple[int, int]]:
+    """Return what to do in a new process so that it has none of the files that our starter left open for us.
+
+    Else a lock of theirs (``flock file trellis dev up``) would stay held for as long as the cluster runs.
+    """
+    found = []
+    for path in Path("/dev/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile: the one that reads this directory
+            if int(path.name) > _STANDARD_ERROR and os.get_inheritable(int(path.name)):
+                found.append((os.POSIX_SPAWN_CLOSE, int(path.name)))
+    return found
+
+
 def spawn(argv: Sequence[str], *, log: Path, token: str) -> ProcessRecord:
     """Start a program in a session of its own, its output appended to ``log``, marked with ``token``.
 
@@ -113,6 +127,7 @@ def spawn(argv: Sequence[str], *, log: Path, token: str) -> ProcessRecord:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
             (os.POSIX_SPAWN_DUP2, 1, 2),
+            *closing_inherited(),
         ],
         setsid=True,
         setsigdef=_RESET,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from trellis.localcluster import debian
 from trellis.localcluster.api import Api
@@ -25,7 +25,6 @@ from trellis.localcluster.cgroups import make_groups
 from trellis.localcluster.coredns import NAMESPACE, coredns_objects
 from trellis.localcluster.errors import AbortedError, LocalClusterError, StartError
 from trellis.localcluster.node_images import coredns_image, node_images
-from trellis.localcluster.nodes import ready_nodes
 from trellis.localcluster.paths import Layout
 from trellis.localcluster.processes import ProcessRecord, alive, children, end, spawn
 from trellis.localcluster.progress import stepping
@@ -37,6 +36,7 @@ from trellis.localcluster.tools import REAL_NODE, cached, ensure_all
 
 _READY_SECONDS: Final = 180.0
 _POLL: Final = 0.1
+_SELECTOR: Final = "trellis.local/real-node%3Dtrue"
 _DISKS: Final = ("lib/containerd", "lib/kubelet", "lib/cni", "log")
 
 
@@ -169,8 +169,8 @@ def _wait(api: Api, layout: Layout, state: ClusterState, names: list[str], how: 
             if status not in {HTTPStatus.CREATED, HTTPStatus.CONFLICT}:
                 raise LocalClusterError(f"{manifest['kind']} of CoreDNS was refused: {answer.get('message', status)}")
         wait_until(
-            lambda: set(names) <= ready_nodes(api),
-            lambda: _trouble(layout, state, names, api),
+            lambda: not _late(layout, state, names, api),
+            lambda: _trouble(layout, names, _late(layout, state, names, api)),
             how.abort,
         )
         how.progress.note(step, "Ready; waiting for DNS")
@@ -184,13 +184,39 @@ def _dns_runs(api: Api) -> bool:
     return bool(answer.get("status", {}).get("availableReplicas"))
 
 
-def _trouble(layout: Layout, state: ClusterState, names: list[str], api: Api) -> str:
-    """Say which node is not Ready, with the end of what it said."""
-    late = sorted(set(names) - ready_nodes(api))
-    name = late[0] if late else names[0]
+def _late(layout: Layout, state: ClusterState, names: list[str], api: Api) -> list[str]:
+    """Return the nodes that are not Ready since they started: the API server says Ready for 40 s of one that is gone.
+
+    Raises:
+        StartError: if one ended, with the end of what it said.
+    """
+    for name in names:
+        if not alive(state.processes[name]):
+            log = layout.log(name)
+            raise StartError(f"node {name} ended; the end of {log}:\n{tail((log, 0))}")
+    _, answer = api.call("GET", f"/api/v1/nodes?resourceVersion=0&labelSelector={_SELECTOR}")
+    nodes = {node["metadata"]["name"]: node["status"] for node in answer.get("items", [])}
+    return [name for name in names if not _ready(nodes.get(name, {}), _boot_id(state.processes[name]))]
+
+
+def _ready(status: dict[str, Any], boot_id: str) -> bool:
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
+    return ready and status["nodeInfo"]["bootID"] == boot_id
+
+
+def _boot_id(record: ProcessRecord) -> str:
+    """Return what a node calls its boot; empty while it has none yet."""
+    inside = first_process(record)
+    try:
+        return Path(f"/proc/{inside.pid}/root/run/node/proc/boot_id").read_text("ascii").strip() if inside else ""
+    except OSError:
+        return ""
+
+
+def _trouble(layout: Layout, names: list[str], late: list[str]) -> str:
+    """Say which node is not Ready, with the end of what its kubelet said."""
+    name = (late or names)[0]
     logs = layout.node(name) / "disk" / "log"
-    if not alive(state.processes[name]):
-        return f"node {name} ended; the end of {layout.log(name)}:\n{tail((layout.log(name), 0))}"
     kubelet = logs / "kubelet.log"
     return f"node {name} is not Ready; the end of {kubelet} ({logs} has all of its logs):\n{tail((kubelet, 0))}"
 

@@ -12,9 +12,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
+from trellis.localcluster.cgroups import hierarchies
 from trellis.localcluster.errors import ToolError
 
 _PROGRAMS: Final = {
@@ -29,6 +29,8 @@ _TRIALS: Final = (
      "ip link add name t1 type veth peer name t2 && ip link add name t3 type bridge && ip link set t1 master t3"),
     ("overlay mounts", ("--mount", "--propagation", "private"),
      "mount -t tmpfs t /mnt && cd /mnt && mkdir a b c d && mount -t overlay o -o lowerdir=a,upperdir=b,workdir=c d"),
+    ("device nodes", ("--mount", "--propagation", "private"),
+     "mount -t tmpfs t /mnt && mknod /mnt/null c 1 3 && echo >/mnt/null"),
     ("pid, uts, ipc and cgroup namespaces", ("--pid", "--uts", "--ipc", "--cgroup", "--fork"), "true"),
 )  # fmt: skip
 
@@ -56,7 +58,11 @@ def _lacks() -> list[str]:
     ]
     if shutil.which("debootstrap") is None and (shutil.which("apt-get") is None or shutil.which("dpkg") is None):
         lacks.append("apt-get and dpkg, or debootstrap")
-    if not any(Path("/sys/fs/cgroup").iterdir()):
+    parents, _ = hierarchies()
+    closed = [str(parent) for parent in parents if not os.access(parent, os.W_OK)]
+    if closed:
+        lacks.append(f"write access to control groups ({', '.join(closed)})")
+    if not parents:
         lacks.append("control groups in /sys/fs/cgroup")
     if not lacks:
         lacks += [what for what, namespaces, trial in _TRIALS if not _works(namespaces, trial)]

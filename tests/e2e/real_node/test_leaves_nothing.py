@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.real_nodes import eventually, fingerprint, interfaces, namespaces, remains
+from support.real_nodes import Kubectl, eventually, fingerprint, interfaces, namespaces, remains
 from trellis.localcluster import down, realnode, registry, status, up
 from trellis.localcluster.building import How
 from trellis.localcluster.paths import Layout
@@ -114,8 +114,18 @@ def test_two_clusters_have_nodes_of_the_same_name_and_do_not_meet() -> None:
 
 def test_up_mends_what_ended_and_adds_a_node() -> None:
     info = up("real-mended", real_nodes=1)
+    boot = Kubectl(info).get("node", "real-0")["status"]["nodeInfo"]["bootID"]
     psutil.Process(info.pids["network"]).kill()
     eventually(lambda: "network" not in status("real-mended")[0].pids, "the network is gone")
     again = up("real-mended", real_nodes=2)
+    # The API server has said Ready all along: `up` waits for the node that runs now.
+    assert Kubectl(again).get("node", "real-0")["status"]["nodeInfo"]["bootID"] != boot
     assert [node.name for node in again.real_nodes] == ["real-0", "real-1"]
     assert again.real_nodes[0].address == info.real_nodes[0].address
+
+
+def test_a_lock_that_up_was_started_under_is_free_again(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    subprocess.run(["flock", str(lock), *UP], capture_output=True, check=True, timeout=300)
+    taken = subprocess.run(["flock", "--nonblock", str(lock), "true"], check=False)
+    assert taken.returncode == 0

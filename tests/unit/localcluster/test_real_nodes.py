@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from trellis.localcluster import cgroups, requirements, supervisor, wasmshim
+from trellis.localcluster import cgroups, requirements, supervisor, tools, wasmshim
 from trellis.localcluster.certs import SERVICE_RANGE, read_token, write_pki
 from trellis.localcluster.commands import command
 from trellis.localcluster.coredns import DNS_ADDRESS, coredns_objects
@@ -184,6 +184,7 @@ def test_sweeping_removes_the_groups_of_that_cluster_alone(tmp_path: Path, monke
 def test_a_machine_without_root_is_told_so_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(tools, "ensure_all", lambda *_: pytest.fail("it began to build"))
     reason = requirements.missing()
     assert reason == "real nodes cannot run here; missing: root"
     result = CliRunner().invoke(dev.app, ["up", "--real-node"])
@@ -199,6 +200,15 @@ def test_each_missing_program_is_named_with_its_package(monkeypatch: pytest.Monk
     assert "ip (package iproute2)" in reason
     assert "apt-get and dpkg, or debootstrap" in reason
     assert "\n" not in reason
+
+
+def test_control_groups_that_cannot_be_written_to_are_named(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "access", lambda path, _: "memory" not in str(path))
+    reason = requirements.missing()
+    assert reason is not None
+    assert f"write access to control groups ({groups}/memory/ours)" in reason
+    assert "cpu" not in reason
 
 
 def test_without_rust_the_shim_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
