@@ -7,6 +7,7 @@ refused as a whole; only a regular file is taken, and never more than the limit.
 
 from __future__ import annotations
 
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -20,6 +21,8 @@ from trellis.install_results import FailureReason
 
 MAX_SHIM_BYTES: Final = 1 << 30
 """Shims are 10 to 150 MB; a small archive can unpack to much more."""
+_WINDOW_LOG: Final = 26
+"""64 MiB, so that the installer keeps to the 128 MiB its Job allows; `zstd --ultra -22` may ask for twice that."""
 _MAX_MEMBERS: Final = 100_000
 _BLOCK: Final = 1 << 20
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
@@ -198,13 +201,19 @@ def _decompressed(raw: BinaryIO, kind: str | None) -> Iterator[Any]:
         with gzip.open(raw) as stream:
             yield stream
     elif kind == "zst":
-        from backports import zstd  # noqa: PLC0415
+        if sys.version_info >= (3, 14):
+            from compression import zstd  # noqa: PLC0415
+        else:
+            from backports import zstd  # noqa: PLC0415
 
         try:
-            with zstd.open(raw) as compressed:
+            with zstd.open(raw, options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG}) as compressed:
                 yield compressed
         except zstd.ZstdError as error:
-            raise ValueError(str(error)) from error
+            text = str(error)
+            if "too much memory" in text:
+                text = f"unpacking it takes more than {1 << _WINDOW_LOG - 20} MiB of memory: pack it with `zstd -19`"
+            raise ValueError(text) from error
     elif kind == "xz":
         import lzma  # noqa: PLC0415
 

@@ -112,7 +112,7 @@ class Disk:
                 if real.exists():
                     _copy_facts(real, partial)
                 os.fsync(file.fileno())
-            _replace(partial, real, content)
+            _replace(partial, real)
 
     def put(self, path: str, source: Path, mode: int = 0o755) -> None:
         """Copy a file from outside of the node into its place at once. Processes that run the former one go on."""
@@ -161,7 +161,7 @@ class Disk:
             if real.exists() and real.samefile(kept):
                 partial.unlink()
             else:
-                _replace(partial, real, kept.read_bytes())
+                _replace(partial, real)
 
     def remove(self, path: str) -> None:
         """Remove a file; one that is gone is fine."""
@@ -247,14 +247,14 @@ def _create(partial: Path, mode: int) -> Iterator[BinaryIO]:
         yield file
 
 
-def _replace(partial: Path, real: Path, content: bytes) -> None:
+def _replace(partial: Path, real: Path) -> None:
     try:
         partial.replace(real)
     except OSError as error:
         if error.errno not in (errno.EBUSY, errno.EXDEV):
             raise
         # A mount point of its own (a file mounted into a container that is a node): it cannot be replaced.
-        real.write_bytes(content)
+        shutil.copyfile(partial, real)
         partial.unlink()
     _sync_folder(real.parent)
 

@@ -213,6 +213,33 @@ def test_a_runtime_that_does_not_come_up_gets_its_former_configuration_back(tmp_
     assert world.runtime.restarts == 2
 
 
+def test_a_configuration_file_that_is_a_mount_point_is_written_into_and_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes that are containers have it: neither rename nor link reach a file that is bound into them."""
+
+    def refusing(effect: Callable[..., Any], code: int) -> Callable[..., Any]:
+        def act(*paths: Path) -> Any:
+            if any(path.name == "config.toml" for path in paths):
+                raise OSError(code, os.strerror(code), str(paths[0]))
+            return effect(*paths)
+
+        return act
+
+    monkeypatch.setattr(Path, "replace", refusing(Path.replace, errno.EBUSY))
+    monkeypatch.setattr(os, "link", refusing(os.link, errno.EXDEV))
+    world = a_world(tmp_path)
+    before, inode = snapshot(world.root), (world.root / "etc/containerd/config.toml").stat().st_ino
+    assert install(world).ok
+    assert "spin" in world.read("/etc/containerd/config.toml")
+    assert uninstall(world).ok
+    assert snapshot(world.root) == before
+    world.runtime.refuses = "spin"
+    assert install(world).outcome is Outcome.ROLLED_BACK
+    assert snapshot(world.root) == before
+    assert (world.root / "etc/containerd/config.toml").stat().st_ino == inode
+
+
 def test_an_upgrade_that_breaks_the_runtime_leaves_the_former_version(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     assert install(world).ok

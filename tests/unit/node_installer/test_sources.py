@@ -101,6 +101,13 @@ def test_every_kind_of_archive_is_installed(kind: str, tls: Path, tmp_path: Path
     assert (world.root / "opt/trellis/bin" / NAME).stat().st_mode & 0o777 == 0o755
 
 
+def of_a_large_window(content: bytes) -> bytes:
+    """Compress as `zstd --ultra -22` does from a pipe: unpacking wants 128 MiB, however small the content is."""
+    parameter = zstd.CompressionParameter
+    compressor = zstd.ZstdCompressor(options={parameter.window_log: 27, parameter.compression_level: 1})
+    return compressor.compress(content, mode=compressor.FLUSH_BLOCK) + compressor.flush()
+
+
 BAD = {
     "leaves upwards": (a_tar(("../../etc/cron.d/x", b"x"), (NAME, a_shim())), FailureReason.UNSAFE_ARCHIVE),
     "absolute": (a_tar(("/etc/cron.d/x", b"x"), (NAME, a_shim())), FailureReason.UNSAFE_ARCHIVE),
@@ -123,6 +130,15 @@ BAD = {
     "nothing": (b"", FailureReason.WRONG_ARCHITECTURE),
     "other machine": (a_tar((NAME, a_shim(arch=OTHER_ARCH))), FailureReason.WRONG_ARCHITECTURE),
 }  # fmt: skip
+
+
+def test_what_takes_more_memory_than_the_job_has_is_refused_before_it_is_killed(tmp_path: Path) -> None:
+    body = of_a_large_window(a_tar((NAME, a_shim()), mode="w"))
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "archive").write_bytes(body)
+    result = refused(tmp_path, {"location": "/archive", "sha256": sha256(body)})
+    assert result.reason is FailureReason.UNSAFE_ARCHIVE
+    assert "zstd -19" in result.message
 
 
 @pytest.mark.parametrize("kind", BAD)
