@@ -84,6 +84,10 @@ default_runtime_name = 'runc'
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
 runtime_type = 'io.containerd.runc.v2'
 
+# Said, because otherwise containerd takes a node that looks like systemd's for one, and the kubelet believes it.
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+SystemdCgroup = false
+
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = ['{_CNI}']
 conf_dir = '/etc/cni/net.d'

@@ -9,6 +9,8 @@ state=/run/node
 # As on any node: what a pod mounts with propagation is seen by all.
 mount --make-rshared /
 mkdir -p "$state"
+# By this installers tell whether systemctl is how services are restarted (sd_booted(3)).
+mkdir -p /run/systemd/system
 
 service() { # name, command line
     name=$1

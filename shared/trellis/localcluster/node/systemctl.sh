@@ -3,7 +3,7 @@
 #
 # It knows three units: containerd, kubelet, kube-proxy. As with systemd and containerd's own unit file, `start` and
 # `restart` of containerd return when containerd answers, or with status 1 when it ended meanwhile, and only the main
-# process is ended, so that containers go on. `/run/systemd/system` does not exist: this node was not booted by systemd.
+# process is ended, so that containers go on. `/run/systemd/system` exists, as where systemd runs, and nothing else of it.
 set -u
 state=/run/node
 wait=yes

@@ -1,0 +1,252 @@
+"""Our own installer on real nodes: a Wasm shim goes on, runs Wasm, changes its version, and goes without a trace."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import random
+import struct
+import tarfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backports import zstd
+
+from support.installer_image import INSTALLER, installer_image
+from support.installer_runs import NODE, InstallerJobs
+from support.real_nodes import RUNTIME_CLASS, Kubectl, eventually, fingerprint, pod, wasm_pod
+from trellis.install_results import FailureReason, Outcome
+from trellis.localcluster import ClusterInfo, debian, owned_cluster
+from trellis.localcluster.building import How
+from trellis.localcluster.node_images import architecture, hello_wasm_image
+from trellis.localcluster.ociarchive import Image, write_image
+from trellis.localcluster.progress import Lines
+from trellis.localcluster.realnode_faults import load_image, power_off, power_on
+from trellis.localcluster.wasmshim import SHIM, hello_module, shim
+
+SERVER = "trellis.local/shim-server:1"
+BUSY = "trellis.local/busy-wasm:1"
+BUSY_MODULE = bytes.fromhex("0061736d01000000 01040160 0000 03020100 070a01065f73746172740000 0a0901070003400c000b0b")
+"""``_start`` is a loop that never ends."""
+INSTALLED = "opt/trellis/bin/containerd-shim-wasmi"
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster of one real node, and a web server on it with the shim in several forms."""
+
+    info: ClusterInfo
+    kubectl: Kubectl
+    jobs: InstallerJobs
+    files: Path
+    url: str
+
+    def spec(self, file: str, **fields: Any) -> dict[str, Any]:
+        """Return a wish for the shim in one form, whose digest is the form's name."""
+        source = {"location": f"{self.url}/{file}", "arch": architecture(), "sha256": self.digest(file)}
+        source = {key: value for key, value in {**source, **fields}.items() if value is not None}
+        wish = {"name": "wasmi", "handler": "wasmi", "digest": file, "owner": "shim/wasmi", "sources": [source]}
+        return {"shims": [wish], "allowHttp": True}
+
+    def digest(self, file: str) -> str:
+        return hashlib.sha256((self.files / file).read_bytes()).hexdigest()
+
+    def handlers(self) -> bool:
+        """Whether the node lists the handler, as far as its containerd tells."""
+        return "wasmi" in self.kubectl.handlers(NODE)
+
+    def install(self, name: str, file: str = "shim") -> None:
+        """Install the shim, and see that it is."""
+        ended = self.jobs.run(name, "install", spec=self.spec(file))
+        assert ended.result.outcome is Outcome.INSTALLED, ended.log
+
+    def uninstall(self, name: str) -> None:
+        """Take the shim away, and see that it is gone."""
+        ended = self.jobs.run(name, "uninstall", spec=self.spec("shim"))
+        assert ended.result.outcome is Outcome.REMOVED, ended.log
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shim as it is, as a large archive of a later version, and things that are no shim."""
+    how, folder = How(Lines(), threading.Event()), tmp_path_factory.mktemp("files")
+    program = shim(how).read_bytes()
+    (folder / "shim").write_bytes(program)
+    noise = random.Random(1)
+    # Behind its end a program may have anything: the same one, but 60 MiB larger.
+    later = program + b"".join(noise.randbytes(1 << 18) + bytes(3 << 18) for _ in range(60))
+    (folder / "later").write_bytes(later)
+    (folder / "later.tar.zst").write_bytes(zstd.compress(_a_tar(later), 3))
+    other = {"amd64": 183, "arm64": 62}[architecture()]
+    (folder / "other-machine").write_bytes(program[:18] + struct.pack("<H", other) + program[20:])
+    (folder / "no-shim").write_bytes((debian.tree("node", how) / "bin/busybox").read_bytes())
+    (folder / "busy.wasm").write_bytes(BUSY_MODULE)
+    return folder
+
+
+def _a_tar(content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        info = tarfile.TarInfo(SHIM)
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module", params=["2", "1.6"])
+def world(
+    request: pytest.FixtureRequest, files: Path, machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """One real node, with containerd 2 and with 1.6."""
+    assert machine
+    how, folder = How(Lines(), threading.Event()), tmp_path_factory.mktemp("images")
+    served = {f"srv/{path.name}": path for path in files.iterdir()}
+    program = {"bin/busybox": debian.tree("node", how) / "bin/busybox"}
+    serve = ["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/srv"]
+    write_image(folder / "server.tar", Image(SERVER, serve, architecture()), {**program, **served})
+    busy = Image(BUSY, ["/busy.wasm"], architecture())
+    write_image(folder / "busy.tar", busy, {"busy.wasm": files / "busy.wasm"})
+    images = [installer_image(how), hello_wasm_image(hello_module(how), how), *folder.iterdir()]
+    with owned_cluster(real_nodes=1, containerd=request.param) as info:
+        for archive in images:
+            load_image(info.name, NODE, archive)
+        kubectl = Kubectl(info)
+        kubectl.create(RUNTIME_CLASS)
+        kubectl.create(_entrypoint(pod("server", "", NODE, image=SERVER), "Always"))
+        url = f"http://{kubectl.running('server')}:8080"
+        yield World(info, kubectl, InstallerJobs(info.name, kubectl), files, url)
+
+
+def _entrypoint(manifest: dict[str, Any], restart: str = "Never") -> dict[str, Any]:
+    """Return a pod that runs what its image says."""
+    del manifest["spec"]["containers"][0]["command"]
+    manifest["spec"]["restartPolicy"] = restart
+    return manifest
+
+
+def test_a_shim_goes_on_runs_wasm_and_goes_without_a_trace(world: World, machine: dict[str, str]) -> None:
+    before, restarts = world.jobs.tree(), world.jobs.restarts()
+    tells = bool(world.kubectl.handlers(NODE))
+
+    ended = world.jobs.run("install", "install", spec=world.spec("shim"))
+    assert (ended.code, ended.result.outcome, ended.result.restarted) == (0, Outcome.INSTALLED, True), ended.log
+    (proved,) = ended.result.shims
+    assert (proved.handler, proved.verified, proved.version) == ("wasmi", True, "0.1.0")
+    assert proved.sha256 == world.digest("shim")
+    assert world.jobs.restarts() == restarts + 1
+    if tells:
+        eventually(world.handlers, "the node lists the handler", 60)
+    world.kubectl.create(wasm_pod("hello", NODE, "wasmi"))
+    assert world.kubectl.ended("hello") == "hello from wasm\n"
+    world.kubectl("delete", "pod", "hello", "--now")
+
+    again = world.jobs.run("again", "install", spec=world.spec("shim"))
+    assert (again.result.outcome, world.jobs.restarts()) == (Outcome.UNCHANGED, restarts + 1), again.log
+
+    world.uninstall("uninstall")
+    assert world.jobs.restarts() == restarts + 2
+    eventually(lambda: not world.handlers(), "the node forgets the handler", 60)
+    assert world.jobs.tree() == before
+    assert fingerprint("/etc", "/opt") == machine
+
+
+def test_a_later_version_needs_no_restart_and_no_more_memory_than_its_job_has(world: World) -> None:
+    before = world.jobs.tree()
+    world.install("first")
+    restarts = world.jobs.restarts()
+    ended = world.jobs.run("later", "install", spec=world.spec("later.tar.zst"))
+    assert (ended.result.outcome, ended.result.restarted) == (Outcome.INSTALLED, False), ended.log
+    assert world.jobs.restarts() == restarts
+    installed = (world.jobs.root() / INSTALLED).read_bytes()
+    assert hashlib.sha256(installed).hexdigest() == world.digest("later") == ended.result.shims[0].sha256
+    world.kubectl.create(wasm_pod("hello-later", NODE, "wasmi"))
+    assert world.kubectl.ended("hello-later") == "hello from wasm\n"
+    world.kubectl("delete", "pod", "hello-later", "--now")
+    world.uninstall("uninstall-later")
+    assert world.jobs.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("file", "fields", "reason", "code"),
+    [
+        ("shim", {"sha256": "0" * 64}, FailureReason.CHECKSUM_MISMATCH, 2),
+        ("shim", {"sha256": None}, FailureReason.CHECKSUM_MISSING, 2),
+        ("shim", {"location": "http://127.0.0.1:1/shim"}, FailureReason.DOWNLOAD_FAILED, 1),
+        ("other-machine", {}, FailureReason.WRONG_ARCHITECTURE, 2),
+        ("no-shim", {}, FailureReason.SHIM_DOES_NOT_RUN, 1),
+    ],
+    ids=lambda value: value.value if isinstance(value, FailureReason) else "",
+)
+def test_what_is_wrong_is_refused_and_the_node_untouched(
+    world: World, file: str, fields: dict[str, Any], reason: FailureReason, code: int
+) -> None:
+    before, restarts = world.jobs.tree(), world.jobs.restarts()
+    ended = world.jobs.run(reason.value.lower(), "install", spec=world.spec(file, **fields))
+    assert (ended.result.reason, ended.code) == (reason, code), ended.log
+    assert ended.result.message in " ".join(ended.log.split())
+    assert world.jobs.tree() == before
+    assert world.jobs.restarts() == restarts
+
+
+def test_a_shim_that_runs_a_pod_is_not_taken_away(world: World) -> None:
+    before = world.jobs.tree()
+    world.install("for-busy")
+    manifest = _entrypoint(pod("busy", "", NODE, image=BUSY))
+    manifest["spec"]["runtimeClassName"] = "wasmi"
+    world.kubectl.create(manifest)
+    eventually(lambda: world.kubectl.phase("busy") == "Running", "the pod runs")
+    refused = world.jobs.run("too-early", "uninstall", spec=world.spec("shim"))
+    assert refused.result.reason is FailureReason.SHIMS_IN_USE, refused.log
+    assert f"/{INSTALLED}" in refused.result.message
+    assert world.kubectl.phase("busy") == "Running"
+    world.kubectl("delete", "pod", "busy", "--now")
+    world.uninstall("in-time")
+    assert world.jobs.tree() == before
+
+
+def test_a_node_that_loses_power_while_its_runtime_restarts_is_finished_by_the_next_run(world: World) -> None:
+    before = world.jobs.tree()
+    journal = world.info.real_nodes[0].root / "opt/trellis/installer/journal.json"
+
+    def restarting() -> bool:
+        try:
+            return bool(json.loads(journal.read_bytes())["phase"] == "restarting")
+        except (OSError, ValueError):
+            return False
+
+    world.jobs.start("cut", "install", spec=world.spec("shim"))
+    eventually(restarting, "the installer restarts containerd", 60)
+    power_off(world.info.name, NODE)
+    assert journal.exists()
+    power_on(world.info.name, NODE)
+    eventually(lambda: world.kubectl.ready(NODE) == "True", "the node is Ready")
+    world.kubectl("delete", "job", "cut", "--wait=false")
+    url = f"http://{world.kubectl.running('server')}:8080"
+    ended = world.jobs.run("finish", "install", spec=world.spec("shim", location=f"{url}/shim"))
+    assert ended.result.outcome is Outcome.INSTALLED, ended.log
+    assert not journal.exists()
+    world.uninstall("after-the-cut")
+    assert world.jobs.tree() == before
+
+
+def test_the_image_holds_the_installer_and_nothing_of_the_services(world: World) -> None:
+    unwanted = ("kubernetes", "nats", "faststream", "pydantic", "opentelemetry", "grpc", "pip")
+    ask = f"from importlib.util import find_spec; print([name for name in {unwanted} if find_spec(name)])"
+    manifest = pod("holds", "", NODE, image=INSTALLER)
+    manifest["spec"]["containers"][0]["command"] = ["python3", "-c", ask]
+    world.kubectl.create(manifest)
+    assert world.kubectl.ended("holds") == "[]\n"
+    world.kubectl("delete", "pod", "holds", "--now")
+
+
+def test_inspect_says_what_is_on_the_node(world: World) -> None:
+    before = world.jobs.tree()
+    ended = world.jobs.run("inspect", "inspect")
+    assert (ended.code, ended.result.outcome, ended.result.preset) == (0, Outcome.INSPECTED, "containerd"), ended.log
+    assert "systemctl restart containerd.service" in ended.log
+    assert world.jobs.tree() == before

@@ -1,0 +1,125 @@
+"""Runs the real installer on a real node: its image in a privileged Job, as the provisioner makes one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from node_installer.disk import facts_of
+from support.installer_image import INSTALLER
+from support.real_nodes import Kubectl, eventually
+from trellis.install_results import InstallResult, parse_result
+from trellis.localcluster.realnode_faults import inspect, run_in
+
+NODE: Final = "real-0"
+MEMORY: Final = "128Mi"
+"""What the provisioner allows an installer by default."""
+_NOT_OURS: Final = frozenset({"dev", "proc", "run", "sys", "tmp", "var"})
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a Job's container ended: its exit code, what it left as its last word, and what it said."""
+
+    code: int
+    result: InstallResult
+    log: str
+
+
+@dataclass(frozen=True)
+class InstallerJobs:
+    """Installer Jobs on one node of one cluster."""
+
+    cluster: str
+    kubectl: Kubectl
+
+    def run(self, name: str, *arguments: str, spec: Mapping[str, Any] | None = None) -> Ended:
+        """Run the installer to its end; its Job is deleted afterwards."""
+        self.start(name, *arguments, spec=spec)
+        ended = self.ended(name)
+        print(f"--- {name}: {ended.result}\n{ended.log}")  # noqa: T201 (for who reads a failure)
+        self.kubectl("delete", "job", name, "--wait=false")
+        return ended
+
+    def start(self, name: str, *arguments: str, spec: Mapping[str, Any] | None = None) -> None:
+        """Create the Job."""
+        self.kubectl.create(installer_job(name, list(arguments), spec))
+
+    def ended(self, name: str) -> Ended:
+        """Wait until the Job's pod has ended."""
+
+        def terminated() -> dict[str, Any]:
+            pods = json.loads(self.kubectl("get", "pods", "-l", f"job-name={name}", "-o", "json"))["items"]
+            for pod in pods:
+                for status in pod["status"].get("containerStatuses", []):
+                    return dict(status["state"].get("terminated") or {})
+            return {}
+
+        eventually(terminated, f"the installer of Job {name} ends", 120)
+        state, log = terminated(), self.kubectl("logs", f"job/{name}")
+        result = parse_result(state.get("message", ""))
+        assert result is not None, f"no result in {state}, log: {log}"
+        return Ended(state["exitCode"], result, log)
+
+    def restarts(self) -> int:
+        """Return how often containerd has come up on the node."""
+        answer = run_in(self.cluster, NODE, ["grep", "-c", "successfully booted", "/var/log/containerd.log"])
+        return int(answer.stdout)
+
+    def root(self) -> Path:
+        """Return the node's root as it sees it itself."""
+        return Path(f"/proc/{inspect(self.cluster, NODE).pids['init']}/root")
+
+    def tree(self) -> dict[str, tuple[object, ...]]:
+        """Return all of the node's files but what lives: content, mode, owner, extended attributes, links."""
+        root, found = self.root(), {}
+        for top, directories, files in os.walk(root):
+            if Path(top) == root:
+                directories[:] = [name for name in directories if name not in _NOT_OURS]
+            for name in (*directories, *files):
+                path = Path(top, name)
+                found[str(path.relative_to(root))] = _facts(path)
+        return found
+
+
+def _facts(path: Path) -> tuple[object, ...]:
+    if path.is_symlink():
+        return ("link", str(path.readlink()))
+    if not path.is_file():
+        return ("directory", *facts_of(path))
+    with path.open("rb") as file:
+        return (hashlib.file_digest(file, "sha256").hexdigest(), *facts_of(path))
+
+
+def installer_job(name: str, arguments: list[str], spec: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return an installer Job with all that the provisioner gives one."""
+    env = [{"name": "NODE_ROOT", "value": "/mnt/node-root"}]
+    if spec is not None:
+        env.append({"name": "TRELLIS_INSTALLER_SPEC", "value": json.dumps(spec)})
+    container = {
+        "name": "installer",
+        "image": INSTALLER,
+        "args": arguments,
+        "imagePullPolicy": "Never",
+        "env": env,
+        "securityContext": {"privileged": True},
+        "resources": {"requests": {"cpu": "50m", "memory": MEMORY}, "limits": {"memory": MEMORY}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "node-root", "mountPath": "/mnt/node-root"}],
+    }
+    pod = {
+        "nodeName": NODE,
+        "hostPID": True,
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "tolerations": [{"operator": "Exists"}],
+        "volumes": [{"name": "node-root", "hostPath": {"path": "/", "type": "Directory"}}],
+        "containers": [container],
+    }
+    job = {"backoffLimit": 0, "activeDeadlineSeconds": 300, "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": job}
