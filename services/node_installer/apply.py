@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from node_installer import report
 from node_installer.actions import (
     Action,
     MakeDirectory,
@@ -36,8 +37,8 @@ from node_installer.runtime import Runtime, agrees
 from node_installer.state import Journal, Phase
 from trellis.install_results import FailureReason
 
-Step = Callable[[str], AbstractContextManager[object]]
-"""Opens a span around one action."""
+Step = Callable[[str, str], AbstractContextManager[object]]
+"""Says what begins now, and opens a span of a name around it. Name and line are its arguments."""
 Prove = Callable[[str], str]
 """Returns the version a shim at a path of the node answers with. Raises InstallError ``ShimDoesNotRun``."""
 
@@ -80,7 +81,7 @@ class Executor:
                     journal = journal.at(Phase.RESTARTING)
                     self._write_journal(found.base, journal)
                     restarted = True
-                with self.step(type(action).__name__):
+                with self.step(type(action).__name__, report.action_line(action)):
                     self._do(found, action)
             except (InstallError, OSError) as error:
                 self._fail(found, journal, as_install_error(error), restart=restarted)
@@ -167,7 +168,7 @@ class Executor:
         # A full disk must not keep the former files away: restoring them needs no space.
         with contextlib.suppress(InstallError, OSError):
             self._write_journal(found.base, replace(journal.at(Phase.ROLLING_BACK, cause.message), restart=restart))
-        with self.step("RollBack"):
+        with self.step("RollBack", f"put everything back ({cause.reason}: {cause.message})"):
             for path, backup in journal.backups.items():
                 if self._folder_exists(path):
                     self.disk.restore(path, backup)
@@ -177,7 +178,7 @@ class Executor:
                 self.disk.remove_directory(folder)
         if not restart:
             raise cause
-        message = f"{cause.message}. Everything was put back{trouble or ', and the runtime runs as before'}"
+        message = f"{cause.message.rstrip('.')}. Everything was put back{trouble or ', and the runtime runs as before'}"
         raise RolledBackError(cause.reason, message) from cause
 
     def _restart_again(self, found: Inspection) -> str:

@@ -88,7 +88,7 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
             spec = parse_spec(settings.spec_text) if settings.spec_text is not None else None
             result = _dispatch(session, make_node(settings), spec)
     except RolledBackError as error:
-        result = InstallResult(settings.operation, Outcome.ROLLED_BACK, error.reason, error.message)
+        result = InstallResult(settings.operation, Outcome.ROLLED_BACK, error.reason, error.message, restarted=True)
     except InstallError as error:
         result = InstallResult(settings.operation, Outcome.FAILED, error.reason, error.message)
     except OSError as error:
@@ -131,7 +131,7 @@ def _install(session: Session, node: Node, spec: InstallSpec) -> InstallResult:
         with tempfile.TemporaryDirectory(prefix="trellis-") as work:
             staged = _fetched(session, found, spec, Path(work))
             plan = plan_install(found, spec, staged)
-            restarted = _execute(session, executor, found, plan)
+            restarted = executor.run(found, plan, settings.operation)
         results = _proved(session, node, spec)
     outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.INSTALLED
     broken = [shim for shim in results if not shim.verified]
@@ -165,7 +165,7 @@ def _uninstall(session: Session, node: Node, spec: InstallSpec | None) -> Instal
         if not (found.state.empty and found.journal is None):
             check_node(found)
         plan = plan_uninstall(found, unwanted)
-        restarted = _execute(session, executor, found, plan)
+        restarted = executor.run(found, plan, settings.operation)
     names = ", ".join(shim.handler for shim in plan.shims) or "nothing"
     outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.REMOVED
     message = "nothing to do" if outcome is Outcome.UNCHANGED else f"{names}: removed"
@@ -190,15 +190,13 @@ def _inspect(session: Session, node: Node) -> Inspection:
 
 
 def _executor(session: Session, node: Node) -> Executor:
-    return Executor(
-        node.disk, node.runtime, lambda path: prove(node.run, path), session.tracer.span, session.interruption
-    )
-
-
-def _execute(session: Session, executor: Executor, found: Inspection, plan: Plan) -> bool:
-    for line in report.plan_lines(plan):
+    @contextlib.contextmanager
+    def step(name: str, line: str) -> Iterator[None]:
         session.say(line)
-    return executor.run(found, plan, session.settings.operation)
+        with session.tracer.span(name):
+            yield
+
+    return Executor(node.disk, node.runtime, lambda path: prove(node.run, path), step, session.interruption)
 
 
 def _proved(session: Session, node: Node, spec: InstallSpec | None) -> tuple[ShimResult, ...]:

@@ -1,6 +1,6 @@
 """What people read: a plan as a diff, what is on a node, how a run ended.
 
-Pure: values in, text out. Called by ``operations`` and ``__main__``.
+Pure: values in, text out. Called by ``operations``, ``apply`` and ``__main__``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ from node_installer.presets import leftover_of
 from trellis.install_results import InstallResult, Outcome, ShimResult
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """Yield one line an action: what, and why."""
-    for action in plan.actions:
-        yield f"{_what(action)} ({action.reason}: {action.message})"
+def action_line(action: Action) -> str:
+    """Return one line: what is done, and why."""
+    return f"{_what(action)} ({action.reason}: {action.message})"
 
 
 def plan_diff(found: Inspection, plan: Plan) -> str:
@@ -87,7 +86,8 @@ def last_words(result: InstallResult) -> str:
     lines = [f"note: {text}" for text in result.warnings]
     if result.ok:
         restart = "; the container runtime was restarted" if result.restarted else ""
-        lines.append(f"{result.outcome}: {result.message}{restart} ({result.seconds:.1f} s)")
+        message = f": {result.message}" if result.message else ""
+        lines.append(f"{result.outcome}{message}{restart} ({result.seconds:.1f} s)")
     else:
         verb = "rolled back" if result.outcome is Outcome.ROLLED_BACK else "failed"
         lines.append(f"{result.operation} {verb} ({result.reason}): {result.message}")

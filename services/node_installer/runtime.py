@@ -66,7 +66,7 @@ class NodeRuntime:
         answer = self.run(found.restart.command, max(1.0, deadline - time.monotonic()))
         command = " ".join(found.restart.command)
         if not answer.ok and not self._awaited(wanted, time.monotonic() + _PROBE_SECONDS):
-            message = f"`{command}` ended with {answer.code}: {answer.output or 'no output'}"
+            message = f"`{command}` ended with {answer.code}: {' '.join(answer.output.split()) or 'no output'}"
             raise InstallError(FailureReason.RESTART_FAILED, message)
         if not self._awaited(wanted, deadline):
             message = f"after `{command}` {self._state(wanted)} within {self.seconds:g} s"

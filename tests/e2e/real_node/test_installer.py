@@ -26,13 +26,25 @@ from trellis.localcluster.building import How
 from trellis.localcluster.node_images import architecture, hello_wasm_image
 from trellis.localcluster.ociarchive import Image, write_image
 from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image, power_off, power_on
+from trellis.localcluster.realnode_faults import load_image, power_off, power_on, run_in
 from trellis.localcluster.wasmshim import SHIM, hello_module, shim
 
 SERVER = "trellis.local/shim-server:1"
 BUSY = "trellis.local/busy-wasm:1"
 BUSY_MODULE = bytes.fromhex("0061736d01000000 01040160 0000 03020100 070a01065f73746172740000 0a0901070003400c000b0b")
 """``_start`` is a loop that never ends."""
+_FASTIDIOUS = """
+mkdir -p /usr/lib/containerd
+cp /usr/bin/containerd /usr/lib/containerd/containerd
+cat > /usr/bin/.new <<END
+#!/bin/sh
+grep -q wasmi /etc/containerd/config.toml && echo 'no Wasm here' && exit 1
+exec /usr/lib/containerd/containerd "\\$@"
+END
+chmod 755 /usr/bin/.new
+mv /usr/bin/.new /usr/bin/containerd
+"""
+"""Makes a containerd that does not start where its configuration names the shim."""
 INSTALLED = "opt/trellis/bin/containerd-shim-wasmi"
 
 
@@ -232,6 +244,19 @@ def test_a_node_that_loses_power_while_its_runtime_restarts_is_finished_by_the_n
     assert not journal.exists()
     world.uninstall("after-the-cut")
     assert world.jobs.tree() == before
+
+
+def test_a_runtime_that_does_not_start_with_it_gets_its_former_configuration_back(world: World) -> None:
+    run_in(world.info.name, NODE, ["sh", "-ec", _FASTIDIOUS])
+    before, restarts = world.jobs.tree(), world.jobs.restarts()
+    ended = world.jobs.run("unwanted", "install", spec=world.spec("shim"))
+    assert (ended.result.outcome, ended.code) == (Outcome.ROLLED_BACK, 1), ended.log
+    assert "put back, and the runtime runs as before" in ended.result.message
+    assert world.jobs.tree() == before
+    assert world.jobs.restarts() == restarts + 1
+    world.kubectl.create(pod("after-rollback", "echo still here", NODE))
+    assert world.kubectl.ended("after-rollback") == "still here\n"
+    run_in(world.info.name, NODE, ["mv", "/usr/lib/containerd/containerd", "/usr/bin/containerd"])
 
 
 def test_the_image_holds_the_installer_and_nothing_of_the_services(world: World) -> None:

@@ -207,6 +207,7 @@ def test_a_runtime_that_does_not_come_up_gets_its_former_configuration_back(tmp_
     assert result.outcome is Outcome.ROLLED_BACK
     assert result.reason is FailureReason.RUNTIME_DID_NOT_COME_UP
     assert "put back" in result.message
+    assert result.restarted, "its pods may have noticed"
     assert snapshot(world.root) == before
     assert world.runtime.loaded == loaded
     assert world.runtime.up
@@ -285,6 +286,8 @@ def test_a_shim_that_does_not_run_here_never_reaches_the_configuration(tmp_path:
     result = world.install(a_wish(world.image, content=a_shim("broken")))
     assert (result.outcome, result.reason) == (Outcome.FAILED, FailureReason.SHIM_DOES_NOT_RUN)
     assert "GLIBC_2.38" in result.message
+    assert world.said[-1].startswith("put everything back (ShimDoesNotRun: ")
+    assert not any("config.toml" in line for line in world.said), "what was not begun is not said"
     assert snapshot(world.root) == before
     assert world.runtime.restarts == 0
 
