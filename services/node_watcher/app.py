@@ -23,9 +23,10 @@ from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import JOBS, NODES
+from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.provisioning import INSTALLER_JOBS, NodeView, view_job, view_node
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
+from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, setup, trace_from
 
 WORKERS = 16
@@ -48,7 +49,8 @@ def compose(settings: Settings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus = base.kube, base.bus
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
-    world = World(nodes.objects, settings.auto_provision)
+    shims: Informer[ShimView] = Informer(kube, SHIMS, view_shim, lambda _: list_all(), optional=True)
+    world = World(nodes.objects, shims.objects, settings.auto_provision)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
     ready = {deciding.NODES: lambda: sum(map(deciding.labelled_ready, nodes.objects.values()))}
     breaker = Breaker(kube, recorder, Scope(NODE_WATCHER, settings.namespace, ready), lambda: list_all())  # noqa: PLW0108 - as above
@@ -72,7 +74,7 @@ def compose(settings: Settings, base: Base) -> Work:
             queue.add(name)
 
     return Work(
-        [nodes, jobs],
+        [nodes, shims, jobs],
         [queue],
         list_all,
         world.forget_said,

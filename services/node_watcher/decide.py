@@ -18,7 +18,19 @@ from trellis.breaker import Destruction
 from trellis.events.envelope import FactData
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.preconditions import only_if
-from trellis.provisioning import FailedAttempt, JobView, NodeView, Proof, Wish, proof_of, wish_of
+from trellis.provisioning import (
+    KWASM,
+    FailedAttempt,
+    JobView,
+    NodeView,
+    Proof,
+    Wish,
+    decode_digests,
+    encode_digests,
+    installed_on,
+    proof_of,
+    wish_of,
+)
 
 PatchOp = dict[str, Any]
 NODES = "nodes"
@@ -32,6 +44,7 @@ class Reason(StrEnum):
     LABELS_RESTORED = "LabelsRestored"
     FAILED = "ProvisionFailed"
     OPTED_OUT = "OptedOut"
+    REMOVED = "RuntimeRemoved"
     REPLACED = "NodeReplaced"
     INVALID_ANNOTATION = "InvalidAnnotation"
     RUNTIME_LEFT = "RuntimeLeftInPlace"
@@ -55,7 +68,8 @@ class Snapshot:
     node: NodeView | None
     job: JobView | None
     said: Said | None
-    auto_provision: bool
+    wanted: frozenset[str]
+    """Names of the Shims that the node is to have; ``kwasm`` is the legacy installer image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +125,11 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if node.marked_uid is not None and node.marked_uid != node.uid:
         message = f"marks of a former Node {node.name} (uid {node.marked_uid}) removed"
         return [*actions, *_unmark(node, PatchNode(node, _remove_marks(node), Reason.REPLACED, message))]
-    match wish_of(node, auto_provision=snapshot.auto_provision):
-        case Wish.IN:
-            actions += _opted_in(node, said, snapshot.job)
-        case Wish.OUT:
-            actions += _opted_out(node, said)
-        case Wish.INVALID:
-            actions += [*_opted_out(node, said), *_invalid(node, said)]
+    if snapshot.wanted:
+        return [*actions, *_opted_in(node, said, snapshot.job, snapshot.wanted)]
+    actions += _opted_out(node, said, snapshot.job)
+    if wish_of(node, auto_provision=False) is Wish.INVALID:
+        actions += _invalid(node, said)
     return actions
 
 
@@ -137,19 +149,19 @@ def _replaced(node: NodeView, said: Said) -> list[Action]:
     return [SayFact(fact, f"{node.uid}.{said.uid}.replaced", Said(node.uid))]
 
 
-def _opted_in(node: NodeView, said: Said | None, job: JobView | None) -> list[Action]:
+def _opted_in(node: NodeView, said: Said | None, job: JobView | None, wanted: frozenset[str]) -> list[Action]:
     """The node is to run Wasm: say it once, mark what is proved, show what failed."""
     actions: list[Action] = []
     said = said or Said(node.uid)
     if not said.opted_in:
         said = replace(said, opted_in=True, complained=None)
-        actions.append(SayFact(_opted_in_fact(node), f"{node.uid}.{node.resource_version}.opted_in", said))
+        actions.append(SayFact(_opted_in_fact(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
     proof = proof_of(job, node) if job else None
-    if job and proof and node.marked_digest != job.digest:
-        return [*actions, _mark(node, job.digest, proof)]
+    if job and proof and installed_on(node) != job.shims:
+        return [*actions, *_record(node, job, proof, wanted)]
     if node.marked_digest and node.proof:
-        if repair := _restore(node, node.marked_digest, node.proof):
-            return [*actions, repair]
+        if repair := _restore(node, _Marks(node.marked_digest, node.proof, installed_on(node)), wanted):
+            return [*actions, *repair]
         if said.ready != node.marked_digest:
             actions.append(_ready(node, said))
     if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
@@ -157,7 +169,7 @@ def _opted_in(node: NodeView, said: Said | None, job: JobView | None) -> list[Ac
     return actions
 
 
-def _opted_in_fact(node: NodeView) -> NodeOptedIn:
+def _opted_in_fact(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
     return NodeOptedIn(
         name=node.name,
         uid=node.uid,
@@ -166,7 +178,7 @@ def _opted_in_fact(node: NodeView) -> NodeOptedIn:
         operating_system=node.operating_system,
         runtime_version=node.runtime_version,
         labels=dict(node.labels),
-        by="AutoProvision" if node.opt_in is None else "Annotation",
+        by="Annotation" if node.opt_in is not None else "AutoProvision" if KWASM in wanted else "NodeSelector",
     )
 
 
@@ -182,42 +194,73 @@ def _ready(node: NodeView, said: Said) -> SayFact:
     return SayFact(fact, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
 
 
-def _mark(node: NodeView, digest: str, proof: Proof) -> PatchNode:
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What is proved of a node: the digest of all of it, how, and the digests by Shim name."""
+
+    digest: str
+    proof: Proof
+    shims: Mapping[str, str]
+
+
+def _record(node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str]) -> list[Action]:
     """Write on the Node what is now proved, and take the record of failures away."""
-    changes = {
-        **_proof_annotations(node, digest, proof),
+    if not job.shims:
+        return [PatchNode(node, _remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
+    marks = _Marks(job.digest, proof, job.shims)
+    annotations = {
+        **_proof_annotations(node, marks),
         names.ANNOTATION_FAILURE: (node.failure, None),
         names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
     }
-    message = f"Wasm runtime {digest} is provisioned (verified: {proof.value})"
-    return PatchNode(node, _ops(node, _proof_labels(node, proof), changes), Reason.PROVED, message)
+    what = ", ".join(sorted(job.shims)) if job.installs is not None else "Wasm runtime"
+    message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
+    return [PatchNode(node, _ops(node, _proof_labels(node, marks, wanted), annotations), Reason.PROVED, message)]
 
 
-def _restore(node: NodeView, digest: str, proof: Proof) -> PatchNode | None:
-    """Put back what someone took from a proved Node; None if nothing is missing. Failures of a later try stay."""
-    ops = _ops(node, _proof_labels(node, proof), _proof_annotations(node, digest, proof))
-    message = f"labels of Wasm runtime {digest} were changed by someone else: restored"
-    return PatchNode(node, ops, Reason.LABELS_RESTORED, message) if ops else None
+def _restore(node: NodeView, marks: _Marks, wanted: frozenset[str]) -> list[Action]:
+    """Put back what someone took from a proved Node, and take the labels of what is to go; failures stay.
+
+    A Shim that is to be removed loses its label first, so that no further pod comes to the node for it.
+    """
+    ops = _ops(node, _proof_labels(node, marks, wanted), _proof_annotations(node, marks))
+    if not ops:
+        return []
+    going = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
+    if going:
+        message = f"{', '.join(going)} no longer wanted: labels removed, the runtime is next"
+        return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
+    message = f"labels of Wasm runtime {marks.digest} were changed by someone else: restored"
+    return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
 
 
-def _proof_labels(node: NodeView, proof: Proof) -> Changes:
+def _proof_labels(node: NodeView, marks: _Marks, wanted: frozenset[str]) -> Changes:
     """Return the labels of a proved Node.
 
     ``trellis.dev/wasm`` comes only with more proof than a Job: a RuntimeClass may select on it. KWasm's own label
-    comes with either, as its users expect.
+    comes with either, as its users expect, and each Shim's with the Shim (runtime-class-manager's).
     """
-    return {
-        names.LABEL_PROVISIONED: (node.provisioned, names.provisioned_label_value(node.name)),
-        names.LABEL_WASM_READY: (node.wasm, None if proof is Proof.JOB else names.WASM_READY),
+    has = dict(node.labels)
+    stays = {name for name in marks.shims if name in wanted or (name == KWASM and wanted)}
+    ready = names.WASM_READY if stays and marks.proof is not Proof.JOB else None
+    labels: dict[str, tuple[str | None, str | None]] = {
+        names.LABEL_PROVISIONED: (node.provisioned, names.provisioned_label_value(node.name) if stays else None),
+        names.LABEL_WASM_READY: (node.wasm, ready),
     }
+    for name in {*marks.shims, *decode_digests(node.shims)} - {KWASM}:
+        label = names.shim_label(name)
+        labels[label] = (has.get(label), names.SHIM_PROVISIONED if name in stays else None)
+    return labels
 
 
-def _proof_annotations(node: NodeView, digest: str, proof: Proof) -> Changes:
+def _proof_annotations(node: NodeView, marks: _Marks) -> Changes:
     shortened = names.provisioned_label_value(node.name) != node.name
+    shims = None if tuple(marks.shims) == (KWASM,) else encode_digests(marks.shims)
     return {
         names.LABEL_PROVISIONED: (node.provisioned_name, node.name if shortened else None),
-        names.ANNOTATION_DIGEST: (node.digest, digest),
-        names.ANNOTATION_VERIFIED: (node.verified, proof.value),
+        names.ANNOTATION_DIGEST: (node.digest, marks.digest),
+        names.ANNOTATION_SHIMS: (node.shims, shims),
+        names.ANNOTATION_VERIFIED: (node.verified, marks.proof.value),
         names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
     }
 
@@ -238,26 +281,45 @@ def _failed(node: NodeView, job: JobView) -> list[Action]:
     return [patch, event]
 
 
-def _opted_out(node: NodeView, said: Said | None) -> list[Action]:
-    """The node is not, or no longer, to run Wasm: say so if it was otherwise, and take our marks away."""
+def _opted_out(node: NodeView, said: Said | None, job: JobView | None) -> list[Action]:
+    """The node is not, or no longer, to run Wasm: say so if it was otherwise, and take our marks away.
+
+    Where Shims are installed the labels go at once, what names the Shims only when they are proved to be gone.
+    """
     actions: list[Action] = []
     was_in = (said is not None and said.opted_in) or (said is None and node.bears_marks)
     if was_in:
         fact = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
         then = Said(node.uid, opted_in=False)
         actions.append(SayFact(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
-    if node.bears_marks:
-        steps: list[PatchNode | RecordEvent] = []
-        if node.marked_digest:
-            steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
-        steps.append(PatchNode(node, _remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
-        actions += _unmark(node, *steps)
-    return actions
+    if not node.bears_marks:
+        return actions
+    shims = installed_on(node)
+    if node.proof and node.marked_digest and shims.keys() - {KWASM}:
+        return [*actions, *_removing(node, job, _Marks(node.marked_digest, node.proof, shims))]
+    steps: list[PatchNode | RecordEvent] = []
+    if node.marked_digest:
+        steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
+    steps.append(PatchNode(node, _remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
+    return [*actions, *_unmark(node, *steps)]
+
+
+def _removing(node: NodeView, job: JobView | None, marks: _Marks) -> list[Action]:
+    """Shims of ours are on a node that is to have none: labels first, then the removal's outcome."""
+    nothing: frozenset[str] = frozenset()
+    proof = proof_of(job, node) if job else None
+    if job and proof and marks.shims != job.shims and set(job.shims) < set(marks.shims):
+        return _record(node, job, proof, nothing)
+    if unlabel := _restore(node, marks, nothing):
+        return unlabel
+    return _failed(node, job) if job and job.failure and job.node_uid == node.uid else []
 
 
 def labelled_ready(node: NodeView) -> bool:
     """Say whether pods may be scheduled to the node because of labels of ours: a mass of these is not taken away."""
-    return node.bears_marks and (node.provisioned is not None or node.wasm is not None)
+    shims = decode_digests(node.shims)
+    by_shim = bool(shims) and any(names.shim_label(name) in dict(node.labels) for name in shims)
+    return node.bears_marks and (node.provisioned is not None or node.wasm is not None or by_shim)
 
 
 def _unmark(node: NodeView, *steps: PatchNode | RecordEvent) -> list[Action]:
@@ -288,10 +350,17 @@ def _invalid(node: NodeView, said: Said | None) -> list[Action]:
 
 
 def _remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
-    labels = {names.LABEL_PROVISIONED: (node.provisioned, None), names.LABEL_WASM_READY: (node.wasm, None)}
+    has = dict(node.labels)
+    of_shims = (names.shim_label(name) for name in decode_digests(node.shims))
+    labels = {
+        names.LABEL_PROVISIONED: (node.provisioned, None),
+        names.LABEL_WASM_READY: (node.wasm, None),
+        **{label: (has.get(label), None) for label in of_shims},
+    }
     annotations = {
         names.LABEL_PROVISIONED: (node.provisioned_name, None),
         names.ANNOTATION_DIGEST: (node.digest, None),
+        names.ANNOTATION_SHIMS: (node.shims, None),
         names.ANNOTATION_VERIFIED: (node.verified, None),
         names.ANNOTATION_NODE_UID: (node.marked_uid, None),
         names.ANNOTATION_FAILURE: (node.failure, None),

@@ -14,6 +14,7 @@ from trellis.bus.bus import Bus
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.jobs import JobIndex
 from trellis.provisioning import NodeView, newest
+from trellis.shims import ShimView, wanted_on
 from trellis.telemetry import TraceContext
 
 NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)
@@ -24,6 +25,7 @@ class World:
     """Caches of one term of leadership. ``traces`` holds the trace a node's opting in began."""
 
     nodes: Mapping[str, NodeView]
+    shims: Mapping[str, ShimView]
     auto_provision: bool
     jobs: JobIndex = field(default_factory=JobIndex)
     said: dict[str, Said] = field(default_factory=dict)
@@ -34,7 +36,8 @@ class World:
         """Return all that a decision about this node name depends on."""
         node = self.nodes.get(name)
         job = newest(self.jobs.of_uid(node.uid)) if node else None
-        return Snapshot(name, node, job, self.said.get(name), self.auto_provision)
+        wanted = wanted_on(node, self.shims.values(), auto_provision=self.auto_provision) if node else frozenset()
+        return Snapshot(name, node, job, self.said.get(name), wanted)
 
     def remember(self, name: str, said: Said | None) -> None:
         """Note what has been said of a node name; None forgets it, as node names come and go by the thousand."""

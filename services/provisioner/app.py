@@ -10,11 +10,14 @@ from functools import partial
 from typing import Final
 
 from provisioner import decide as deciding
+from provisioner import shim_decide
 from provisioner.apply import Effects
 from provisioner.gather import Known
 from provisioner.handlers import CONSUMED, on_node_fact
 from provisioner.plan import plan
 from provisioner.settings import Settings
+from provisioner.shim_apply import ShimEffects
+from provisioner.shim_gather import Shims
 from provisioner.watch import on_job, on_node
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
@@ -22,17 +25,24 @@ from trellis.bus.queue import KeyedQueue
 from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
-from trellis.kube.informer import Informer
+from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import JOBS, NODES
-from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, view_node_unlabelled
+from trellis.kube.resources import JOBS, NODES, SHIMS
+from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, view_node
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
+from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger, setup, trace_from
 
 WORKERS: Final = 16
 PLAN: Final = "plan"
+SHIM_WORKERS: Final = 4
+STATUS_DELAY_SECONDS: Final = 0.5
+"""A status counts nodes: changes that come in a burst are counted once, at most twice a second."""
 PLAN_DELAY_SECONDS: Final = 0.05
 """A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""
+
+DELETING_SECONDS: Final = 30.0
+"""Between two looks at a Shim that is being deleted: its patience with nodes that are away ends by the clock."""
 
 _log = get_logger(__name__)
 
@@ -53,18 +63,34 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
 def compose(settings: Settings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
-    nodes: Informer[NodeView] = Informer(kube, NODES, view_node_unlabelled, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
-    known = Known(kube, bus, settings, nodes.objects)
+    nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
+    shims: Informer[ShimView] = Informer(
+        kube,
+        SHIMS,
+        view_shim,
+        lambda change: shim_changed(change),  # noqa: PLW0108 - bound below
+        optional=True,
+    )
+    known = Known(kube, bus, settings, nodes.objects, shims.objects)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: known.jobs.running}
     breaker = Breaker(kube, recorder, Scope(PROVISIONER, settings.namespace, running), lambda: list_all())  # noqa: PLW0108 - bound below
-    effects = Effects(kube, bus, recorder, known, telemetry, breaker)
+    effects = Effects(kube, bus, recorder, known, telemetry, breaker, lambda: plan_soon())  # noqa: PLW0108 - as above
     queue = KeyedQueue(Reconcile(known, effects, telemetry).run, workers=WORKERS, name="nodes", telemetry=telemetry)
     planner = Planner(known, effects, telemetry, queue)
     plans = KeyedQueue(planner.run, workers=1, name="plans", telemetry=telemetry)
 
+    follow = FollowShims(Shims(kube, known), ShimEffects(kube, recorder), telemetry)
+    followed = KeyedQueue(follow.run, workers=SHIM_WORKERS, name="shims", telemetry=telemetry)
+
     def plan_soon() -> None:
         plans.add_after(PLAN, PLAN_DELAY_SECONDS)
+        for name in shims.objects:
+            followed.add_after(name, STATUS_DELAY_SECONDS)
+
+    def shim_changed(change: Change[ShimView]) -> None:
+        followed.add(change.key)
+        list_all()
 
     def wake(name: str) -> None:
         queue.add(name)
@@ -75,6 +101,8 @@ def compose(settings: Settings, base: Base) -> Work:
         for name in known.names():
             queue.add(name)
         plans.add(PLAN)
+        for name in shims.objects:
+            followed.add(name)
 
     node_changed = on_node(known, wake)
     jobs = Informer(
@@ -87,7 +115,7 @@ def compose(settings: Settings, base: Base) -> Work:
         on_refresh=known.jobs.refresh,
     )
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
-    return Work([nodes, jobs], [queue, plans], list_all, known.forget_said, background=[breaker.run])
+    return Work([nodes, shims, jobs], [queue, plans, followed], list_all, known.forget_said, background=[breaker.run])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +152,28 @@ class Reconcile:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowShims:
+    """One run of a Shim's key: gather, decide, apply."""
+
+    shims: Shims
+    effects: ShimEffects
+    telemetry: Telemetry
+
+    async def run(self, name: str, trace: TraceContext | None) -> float | None:
+        """Bring one Shim's finalizer, RuntimeClass and status up to date; raises KubeError to be tried again."""
+        snapshot = await self.shims.snapshot(name)
+        actions = shim_decide.decide(snapshot) if snapshot else []
+        if actions:
+            with self.telemetry.tracer.start_as_current_span(
+                f"reconcile shim {name}",
+                context=context_from(trace),
+                attributes={"trellis.shim": name, "trellis.actions": [type(action).__name__ for action in actions]},
+            ):
+                await self.effects.apply(actions)
+        return DELETING_SECONDS if snapshot and snapshot.shim.deleting and snapshot.holders else None
+
+
+@dataclass(frozen=True, slots=True)
 class Planner:
     """The run of the planner's one key: who gets a slot, written to the ledger before any Job is made."""
 
@@ -147,12 +197,12 @@ class Planner:
                     "trellis.claimed": len(outcome.claimed),
                     "trellis.released": len(outcome.released),
                     "trellis.in_work": len(outcome.ledger.entries),
-                    "trellis.failing": outcome.failing,
+                    "trellis.failing": sum(outcome.failing.values()),
                 },
             ):
                 await self.effects.write_ledger(outcome)
                 if outcome.ledger.halted != world.ledger.halted:
-                    await self.effects.show_rollout(outcome)
+                    await self.effects.show_rollout(outcome, world.ledger.halted)
         # A slot that a former leader gave, and whose Job it did not live to make, is known to nobody else.
         begin = [node for node in world.nodes if node.uid in outcome.ledger.entries] if just_read else outcome.claimed
         for node in begin:

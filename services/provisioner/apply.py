@@ -10,11 +10,22 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from provisioner.decide import Action, CreateJob, DeleteJob, Destroy, JudgeFailed, LookAgain, SayFact, WarnNode
+from provisioner.decide import (
+    Action,
+    CreateJob,
+    DeleteJob,
+    Destroy,
+    EvictPod,
+    GiveBackSlot,
+    JudgeFailed,
+    LookAgain,
+    SayFact,
+    WarnNode,
+)
 from provisioner.gather import Known
 from provisioner.plan import Plan
 from provisioner.resources import make_installer_job, make_ledger
@@ -24,13 +35,13 @@ from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
-from trellis.kube.errors import AlreadyExists, KubeError, NotFound
+from trellis.kube.errors import AlreadyExists, KubeError, NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS, JOBS
 from trellis.provisioning import JobView
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, trace_from
 
-Step = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode
+Step = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode | EvictPod
 """What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
 
 _log = get_logger(__name__)
@@ -46,6 +57,7 @@ class Effects:
     known: Known
     telemetry: Telemetry
     breaker: Breaker
+    plan_soon: Callable[[], None]
 
     async def write_ledger(self, plan: Plan) -> None:
         """Write the plan's ledger over the one it was made from.
@@ -65,42 +77,44 @@ class Effects:
             raise
         self.known.accept(written)
 
-    async def show_rollout(self, plan: Plan) -> None:
-        """Show that the rollout was halted or resumed: in the log, and as an Event on the ledger."""
-        limit, halted = self.known.settings.halt_after_failures, plan.ledger.halted
-        reason = "RolloutHalted" if halted else "RolloutResumed"
-        message = (
-            f"{plan.failing} nodes fail (limit {limit}): no further node is begun until fewer do; the failing ones are "
-            "tried again. See their Events: kubectl get events --field-selector reason=ProvisionFailed -A"
-            if halted
-            else f"{plan.failing} nodes fail (limit {limit}): further nodes are begun again"
-        )
-        _log.warning("rollout changed", reason=reason, failing=plan.failing, limit=limit)
-        namespace = self.known.settings.namespace
-        await self.recorder.record(
-            regarding=ObjectRef("v1", "ConfigMap", names.LEDGER, self.known.ledger_uid, namespace),
-            type="Warning" if halted else "Normal",
-            reason=reason,
-            message=message,
-        )
+    async def show_rollout(self, plan: Plan, halted_before: tuple[str, ...]) -> None:
+        """Show of which shims the rollout was halted or resumed: in the log, and as Events on the ledger."""
+        settings = self.known.settings
+        for shim in sorted({*plan.ledger.halted} ^ {*halted_before}):
+            halted, failing = shim in plan.ledger.halted, plan.failing.get(shim, 0)
+            reason = "RolloutHalted" if halted else "RolloutResumed"
+            message = (
+                f"{shim}: {failing} nodes fail (limit {self._limit(shim)}): no further node is begun until fewer do; "
+                "the failing ones are tried again. See their Events: kubectl get events --field-selector "
+                "reason=ProvisionFailed -A"
+                if halted
+                else f"{shim}: {failing} nodes fail, fewer than the limit: further nodes are begun again"
+            )
+            _log.warning("rollout changed", reason=reason, shim=shim, failing=failing)
+            await self.recorder.record(
+                regarding=ObjectRef("v1", "ConfigMap", names.LEDGER, self.known.ledger_uid, settings.namespace),
+                type="Warning" if halted else "Normal",
+                reason=reason,
+                message=message,
+            )
 
     async def tell_rollout(self, plan: Plan) -> bool:
-        """Say on the bus that the rollout is halted, or is no more, unless the ledger has the mark that it was said.
+        """Say on the bus which rollouts are halted, or are no more, unless the ledger has the mark that it was said.
 
         Returns:
             Whether it is still to be said: the bus is away, and planning does not wait for it.
         """
         ledger = plan.ledger
-        told = None if self.known.forgotten else ledger.told
-        if ledger.halted != told:
-            limit = self.known.settings.halt_after_failures
+        told = frozenset() if self.known.forgotten else frozenset(ledger.told)
+        for shim in sorted(told ^ {*ledger.halted}):
+            failing, digest = plan.failing.get(shim, 0), self.known.version(shim)
             fact: RolloutHalted | RolloutResumed = (
-                RolloutHalted(digest=ledger.halted, failing=plan.failing, limit=limit)
-                if ledger.halted
-                else RolloutResumed(digest=told or "", failing=plan.failing)
+                RolloutHalted(digest=digest, shim=shim, failing=failing, limit=self._limit(shim))
+                if shim in ledger.halted
+                else RolloutResumed(digest=digest, shim=shim, failing=failing)
             )
             try:
-                await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self.known.ledger_version}.{fact.fact}")
+                await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self.known.ledger_version}.{shim}.{fact.fact}")
             except BusUnavailable:
                 return True  # the bus itself warns of its outage, once
             except FactRefused as error:
@@ -110,6 +124,10 @@ class Effects:
         if ledger.halted != ledger.told:
             await self.write_ledger(replace(plan, ledger=replace(ledger, told=ledger.halted)))
         return False
+
+    def _limit(self, shim: str) -> int:
+        limits = self.known.settings.limits(self.known.shims.values()).get(shim)
+        return max(1, limits.halt_after) if limits else 1
 
     async def apply(self, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order; returns the seconds until it is worth looking again.
@@ -148,6 +166,9 @@ class Effects:
                         again.append(wait)
                 case LookAgain():
                     again.append(action.seconds)
+                case GiveBackSlot():
+                    self.known.blocked_until[action.node.uid] = time.monotonic() + action.seconds
+                    self.plan_soon()
                 case _:
                     steps.append(action)
         return steps, again
@@ -164,6 +185,8 @@ class Effects:
                 await self._say(action)
             case WarnNode():
                 await self._warn(action)
+            case EvictPod():
+                await self._evict(action)
             case _:
                 assert_never(action)
 
@@ -174,8 +197,9 @@ class Effects:
             "create installer job", attributes={"k8s.node.name": node.name, "trellis.waited_seconds": round(waited, 3)}
         ):
             trace = current_trace()
+            task = self.known.task(node, action.target)
             manifest = make_installer_job(
-                self.known.installer, node, action.digest, action.attempt, trace.traceparent if trace else None
+                self.known.installer, node, task, action.attempt, trace.traceparent if trace else None
             )
             # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
             with contextlib.suppress(AlreadyExists):
@@ -221,6 +245,16 @@ class Effects:
             reason=action.reason.value,
             message=action.message,
         )
+
+    async def _evict(self, action: EvictPod) -> None:
+        user = action.user
+        try:
+            await self.kube.evict(user.namespace, user.name, uid=user.uid)
+        except (NotFound, TooManyRequests) as error:
+            # Gone already, or its disruption budget says not now.
+            _log.info("pod not evicted", pod=str(user), error=str(error))
+        else:
+            _log.info("pod evicted", pod=str(user), shim=user.shim)
 
     def _draw_installer(self, job: JobView) -> None:
         """Put the installer's own time, as it was watched, into the trace: a legacy image sends no spans."""

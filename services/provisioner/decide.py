@@ -10,16 +10,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from provisioner.plan import Entry
+from trellis import names
 from trellis.breaker import Destruction
+from trellis.crds.shim import RemovalPolicy
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
-from trellis.provisioning import JobState, JobView, NodeView, Wish, newest, proof_of, wish_of
+from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target, installed_on, newest, proof_of
 
 JOBS = "jobs"
 """Kind of the breaker that guards running installer Jobs."""
+
+
+LABELS_SECONDS: Final = 1.0
+IN_USE_SECONDS: Final = 60.0
+DRAIN_SECONDS: Final = 5.0
+_NAMED: Final = 5
 
 
 class Reason(StrEnum):
@@ -33,6 +41,7 @@ class Reason(StrEnum):
     INSTALLER_FAILED = "InstallerFailed"
     HANDLER_MISSING = "HandlerMissing"
     NOT_STARTING = "InstallerNotStarting"
+    IN_USE = "RuntimeInUse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,20 @@ class InstallerState:
 
 
 @dataclass(frozen=True, slots=True)
+class User:
+    """A pod that still runs with a handler that is to go."""
+
+    namespace: str
+    name: str
+    uid: str
+    shim: str
+
+    def __str__(self) -> str:
+        """Return ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that a decision about one node may depend on. Times in seconds; ``now`` in Unix seconds."""
 
@@ -52,13 +75,15 @@ class Snapshot:
     node: NodeView | None
     jobs: tuple[JobView, ...]
     entry: Entry | None
-    digest: str
-    auto_provision: bool
+    target: Target | None
     said: frozenset[str]
     installer: InstallerState | None
     verify_timeout: float
     inspect_after: float
     now: float
+    users: tuple[User, ...] = ()
+    policies: tuple[tuple[str, RemovalPolicy], ...] = ()
+    """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +91,7 @@ class CreateJob:
     """Make the installer Job of one attempt."""
 
     node: NodeView
-    digest: str
+    target: Target
     attempt: int
     reason: Reason = Reason.CLAIMED
 
@@ -108,6 +133,22 @@ class WarnNode:
 
 
 @dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Ask a pod to leave, as its disruption budget allows."""
+
+    user: User
+    reason: Reason = Reason.IN_USE
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBackSlot:
+    """Let others be worked on: what is to go is in use. It is looked at again after so many seconds."""
+
+    node: NodeView
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LookAgain:
     """Nothing to do before so many seconds, unless something changes."""
 
@@ -122,7 +163,7 @@ class Destroy:
     steps: tuple[SayFact | DeleteJob, ...]
 
 
-Action = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode | LookAgain | Destroy
+Action = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode | LookAgain | Destroy | EvictPod | GiveBackSlot
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -136,7 +177,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         if job.node_uid != node.uid and not job.deleting
     ]
     jobs = tuple(job for job in snapshot.jobs if job.node_uid == node.uid)
-    if wish_of(node, auto_provision=snapshot.auto_provision) is not Wish.IN:
+    if snapshot.target is None:
         return [*former, *_opted_out(jobs)]
     job = newest(jobs)
     current: list[Action] = []
@@ -156,20 +197,54 @@ def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
 
 def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> list[Action]:
     """Make the Job of a claimed slot, once nothing of an earlier one is at work."""
-    entry = snapshot.entry
-    if entry is None or node.marked_digest == entry.digest:
+    entry, target = snapshot.entry, snapshot.target
+    if entry is None or target is None or node.marked_digest == entry.digest:
         return []
     failed = node.failed
     if failed and (failed.digest, failed.attempt) == (entry.digest, entry.attempt):
         return []  # recorded: the planner frees the slot
     if any((job.digest, job.attempt) == (entry.digest, entry.attempt) and not job.deleting for job in jobs):
         return []
-    if entry.digest != snapshot.digest:
+    if entry.digest != target.digest:
         return []  # what is wanted changed before the Job was made: the planner frees the slot
     if any(job.deleting or job.state is JobState.ACTIVE for job in jobs):
         return []  # two installers on one disk would be one too many; its end wakes us
+    if blocked := _blocked(snapshot, node, target):
+        return blocked
     clear: list[Action] = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs]
-    return [*clear, CreateJob(node, entry.digest, entry.attempt)]
+    return [*clear, CreateJob(node, target, entry.attempt)]
+
+
+def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
+    """Return the Shims that are to be removed from a node; what a legacy image installed cannot be."""
+    wanted = dict(target.shims)
+    return tuple(sorted(name for name in installed_on(node) if name not in wanted and name != KWASM))
+
+
+def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:
+    """Before a Shim is removed its label goes, so that no pod comes, and then the pods, as its policy has it."""
+    going, labels = leaving(node, target), dict(node.labels)
+    if any(names.shim_label(name) in labels for name in going):
+        return [GiveBackSlot(node, LABELS_SECONDS)]
+    policies = dict(snapshot.policies)
+    of: dict[RemovalPolicy, list[User]] = {policy: [] for policy in RemovalPolicy}
+    for user in snapshot.users:
+        if user.shim in going:
+            of[policies.get(user.shim, RemovalPolicy.REFUSE)].append(user)
+    if refusing := of[RemovalPolicy.REFUSE]:
+        message = (
+            f"{', '.join(going)} cannot be removed: {_listed(refusing)} still run with it; delete them, or set "
+            "spec.removalPolicy of the Shim to Drain or Force"
+        )
+        return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, IN_USE_SECONDS)]
+    if draining := of[RemovalPolicy.DRAIN]:
+        return [*(EvictPod(user) for user in draining), LookAgain(DRAIN_SECONDS)]
+    return []
+
+
+def _listed(users: list[User]) -> str:
+    more = len(users) - _NAMED
+    return ", ".join(map(str, users[:_NAMED])) + (f" and {more} more pods" if more > 0 else "")
 
 
 def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
@@ -203,11 +278,18 @@ def _verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     if left > 0:
         return [LookAgain(left)]
     message = (
-        f"the installer ended well, but after {snapshot.verify_timeout:.0f} s the node does not list the runtime "
-        f"handler {job.handler!r} (it lists: {', '.join(sorted(filter(None, node.handlers))) or 'none'}): "
+        f"the installer ended well, but after {snapshot.verify_timeout:.0f} s the node {_unlike(job, node)} "
+        f"(it lists: {', '.join(sorted(filter(None, node.handlers))) or 'none'}): "
         "check containerd's log on the node, and that the image installs this handler"
     )
     return _judge(job, Reason.HANDLER_MISSING, message)
+
+
+def _unlike(job: JobView, node: NodeView) -> str:
+    """Return how a node's runtime handlers differ from what its Job was to lead to."""
+    missing, left = job.handlers - node.handlers, job.removed_handlers & node.handlers
+    parts = [("does not list", missing), ("still lists", left)]
+    return " and ".join(f"{verb} the runtime handler {', '.join(map(repr, sorted(of)))}" for verb, of in parts if of)
 
 
 def _judge(job: JobView, reason: Reason, message: str) -> list[Action]:

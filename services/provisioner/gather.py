@@ -11,22 +11,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from provisioner.decide import InstallerState, Snapshot, inspect
+from provisioner.decide import InstallerState, Snapshot, User, inspect, leaving
 from provisioner.plan import Ledger, World
-from provisioner.resources import Manifest, read_ledger
+from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings
 from trellis import names
 from trellis.bus.bus import Bus
+from trellis.crds.shim import RemovalPolicy
+from trellis.installing import InstallSpec, ShimWish
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.resources import CONFIGMAPS, PODS
-from trellis.provisioning import JobView, NodeView, newest, spec_digest
+from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on, newest, spec_digest
+from trellis.shims import ShimView, target_of, wish_for
 from trellis.telemetry import TraceContext
 
 LOG_LINES = 10
 LOG_BYTES = 2048
 FACT_GRACE_SECONDS = 1.0
+_ENDED = ("Succeeded", "Failed")
 _STARTING = ("ContainerCreating", "PodInitializing")
 
 
@@ -38,11 +42,14 @@ class Known:
     bus: Bus
     settings: Settings
     nodes: Mapping[str, NodeView]
+    shims: Mapping[str, ShimView]
     jobs: JobIndex = field(default_factory=JobIndex)
     said: set[str] = field(default_factory=set)
     traces: dict[str, TraceContext] = field(default_factory=dict)
     seen_at: dict[str, float] = field(default_factory=dict)
     waiting_since: dict[str, float] = field(default_factory=dict)
+    blocked_until: dict[str, float] = field(default_factory=dict)
+    """By Node uid, monotonic: what is to go from there is in use."""
     created_ns: dict[str, int] = field(default_factory=dict)
     ledger: Ledger | None = None
     ledger_uid: str = ""
@@ -52,34 +59,79 @@ class Known:
 
     def __post_init__(self) -> None:
         self.installer = self.settings.installer()
-        self.digest = spec_digest(self.installer.spec())
+        self.kwasm = spec_digest(self.installer.spec())
 
     async def world(self) -> World:
         """Return all that a plan may depend on; reads the ledger if it is not known."""
         if self.ledger is None:
             await self._read_ledger()
         assert self.ledger is not None
+        nodes = tuple(self.nodes.values())
+        targets = ((node.uid, self.target(node)) for node in nodes)
         return World(
-            nodes=tuple(self.nodes.values()),
+            nodes=nodes,
+            targets={uid: target for uid, target in targets if target is not None},
             jobs=self.jobs.by_uid(),
             ledger=self.ledger,
-            digest=self.digest,
-            limits=self.settings.limits(),
-            auto_provision=self.settings.auto_provision,
+            limits=self.settings.limits(self.shims.values()),
+            retries=self.settings.retries(),
             held=self._held(),
             now=time.time(),
         )
 
+    def target(self, node: NodeView) -> Target | None:
+        """Return what a node is to have, by the Shims as they are now."""
+        return target_of(
+            node,
+            self.shims.values(),
+            self.kwasm,
+            auto_provision=self.settings.auto_provision,
+            require_checksum=self.settings.require_checksum,
+        )
+
+    def version(self, shim: str) -> str:
+        """Return what names a shim's version for people: the legacy image's digest, a Shim's generation."""
+        view = self.shims.get(shim)
+        return self.kwasm if view is None else f"{view.name}-{view.generation}"
+
+    def task(self, node: NodeView, target: Target) -> Task:
+        """Return what the Job that brings a node to its target is to do."""
+        wanted, installed = dict(target.shims), installed_on(node)
+        if tuple(wanted) == (KWASM,) and not installed.keys() - {KWASM}:
+            return Task(target, handlers=(self.settings.handler,) if self.settings.handler else ())
+        going = [name for name in installed if name not in wanted and name != KWASM]
+        wishes = {shim.name: self._wish(shim, node) for shim in self.shims.values()}
+        acted_on = [wish for name in (going or wanted) if (wish := wishes.get(name)) is not None]
+        return Task(
+            target,
+            handlers=tuple(wish.handler for name in wanted if (wish := wishes.get(name)) is not None),
+            removed_handlers=tuple(wish.handler for wish in acted_on) if going else (),
+            spec=InstallSpec(
+                tuple(acted_on),
+                require_checksum=self.settings.require_checksum,
+                allow_http=self.settings.allow_http,
+            ),
+            removes=bool(going),
+            force=any(self.shims[name].removal_policy is RemovalPolicy.FORCE for name in going if name in self.shims),
+        )
+
+    def _wish(self, shim: ShimView, node: NodeView) -> ShimWish | None:
+        wish = wish_for(shim, node.architecture, require_checksum=False)
+        return wish if isinstance(wish, ShimWish) else None
+
     def _held(self) -> frozenset[str]:
-        """Return the nodes whose opting in the bus is about to tell: their Jobs belong into that trace.
+        """Return the nodes that are in use, and those whose opting in the bus is about to tell.
 
         The watch and the fact race; the fact is a few milliseconds behind. A node waits for it a second at most, and
         not at all while the bus is away.
         """
+        now = time.monotonic()
+        self.blocked_until = {uid: until for uid, until in self.blocked_until.items() if until > now}
+        held = frozenset(self.blocked_until)
         if not self.bus.connected.is_set():
-            return frozenset()
-        since = time.monotonic() - FACT_GRACE_SECONDS
-        return frozenset(uid for uid, seen in self.seen_at.items() if seen > since and uid not in self.traces)
+            return held
+        since = now - FACT_GRACE_SECONDS
+        return held | {uid for uid, seen in self.seen_at.items() if seen > since and uid not in self.traces}
 
     async def snapshot(self, name: str) -> Snapshot:
         """Return all that a decision about one node depends on; reads its installer's pod if that has news."""
@@ -90,18 +142,33 @@ class Known:
         installer = None
         if job is not None and inspect(job, inspect_after=self.settings.inspect_after, now=now):
             installer = await self._installer(job)
+        target = self.target(node) if node else None
+        entry = self.ledger.entries.get(node.uid) if node and self.ledger else None
+        going = leaving(node, target) if node and target and entry else ()
         return Snapshot(
             name=name,
             node=node,
             jobs=jobs,
-            entry=self.ledger.entries.get(node.uid) if node and self.ledger else None,
-            digest=self.digest,
-            auto_provision=self.settings.auto_provision,
+            entry=entry,
+            target=target,
             said=_relevant(self.said, jobs),
             installer=installer,
             verify_timeout=self.settings.verify_timeout,
             inspect_after=self.settings.inspect_after,
             now=now,
+            users=await self._users(name, going) if going else (),
+            policies=tuple((shim.name, shim.removal_policy) for shim in self.shims.values() if shim.name in going),
+        )
+
+    async def _users(self, node: str, going: tuple[str, ...]) -> tuple[User, ...]:
+        """Return the pods on a node that still run with a Shim that is to go."""
+        by_class = {self.shims[name].runtime_class: name for name in going if name in self.shims}
+        listing = await self.kube.list(PODS, field_selector=f"spec.nodeName={node}")
+        return tuple(
+            User(pod["metadata"]["namespace"], pod["metadata"]["name"], pod["metadata"]["uid"], by_class[used])
+            for pod in listing.items
+            if (used := pod["spec"].get("runtimeClassName")) in by_class
+            and (pod.get("status") or {}).get("phase") not in _ENDED
         )
 
     def forget_said(self) -> None:

@@ -1,65 +1,91 @@
-"""Which nodes may be worked on now: the rollout limit, retries and the halt, for the whole cluster at once.
+"""Which nodes may be worked on now: the rollout limits, retries and the halt, for the whole cluster at once.
 
-Pure. In: all nodes, all installer Jobs, the ledger, the limits, the time. Out: the next ledger and what changed.
-Called by ``app`` with the planner's own key; the ledger is then written by compare-and-swap before any Job exists.
-Invariants: never more entries than the limit allows, unless work was already under way when the limit sank; a slot is
-free only when proof or failure is recorded on the Node, or the Node is gone; nothing is begun while halted.
+Pure. In: all nodes, what each is to have, all installer Jobs, the ledger, the limits, the time. Out: the next ledger
+and what changed. Called by ``app`` with the planner's own key; the ledger is then written by compare-and-swap before
+any Job exists.
+Invariants: of no shim more nodes are in work than its limit allows, unless work was already under way when the limit
+sank; a slot is free only when proof or failure is recorded on the Node, or the Node is gone; nothing of a shim is begun
+while it is halted or paused.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trellis.counts import CountOrPercent
 from trellis.names import short_hash
-from trellis.provisioning import FailedAttempt, JobState, JobView, NodeView, Wish, newest, wish_of
+from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target, installed_on, newest
 
-SUPPORTED_OS = "linux"
 HELD_SECONDS = 0.2
 """When to look again at a node that is held back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One node in work: what is installed, which attempt, since when (Unix seconds)."""
+    """One node in work: what it is to have, which attempt, since when (Unix seconds), which shims change."""
 
     digest: str
     attempt: int
     since: int
+    shims: tuple[str, ...] = (KWASM,)
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The nodes in work by Node uid, the digest whose rollout is halted, and the one of whose halt the bus was told."""
+    """The nodes in work by Node uid, the shims whose rollout is halted, and those of whose halt the bus was told."""
 
     entries: Mapping[str, Entry]
-    halted: str | None = None
-    told: str | None = None
+    halted: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What the rollout is held to. Times in seconds."""
+class ShimLimits:
+    """What one shim's rollout is held to.
 
-    max_unavailable: CountOrPercent
-    halt_after: int
-    retry_min: float
-    retry_max: float
+    ``max_update`` None: all nodes at once. ``halt_after``: failing nodes at which no further one is begun, 0 never.
+    """
+
+    max_update: CountOrPercent | None
+    halt_after: int = 0
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """Seconds between attempts: doubling from ``first`` to ``most``."""
+
+    first: float
+    most: float
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that a plan may depend on; ``now`` in Unix seconds. ``held``: nodes not to be begun this very moment."""
+    """All that a plan may depend on; ``now`` in Unix seconds.
+
+    ``targets``: by Node uid, for every node that is to have something or to lose something. ``held``: nodes not to be
+    begun this very moment.
+    """
 
     nodes: tuple[NodeView, ...]
+    targets: Mapping[str, Target]
     jobs: Mapping[str, tuple[JobView, ...]]
     ledger: Ledger
-    digest: str
-    limits: Limits
-    auto_provision: bool
+    limits: Mapping[str, ShimLimits]
+    retries: Retries
     now: float
     held: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """A shim of which too many nodes fail, or no longer do: how many, and the limit."""
+
+    shim: str
+    failing: int
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +95,32 @@ class Plan:
     ledger: Ledger
     claimed: tuple[NodeView, ...] = ()
     released: tuple[str, ...] = ()
-    failing: int = 0
+    failing: Mapping[str, int] = field(default_factory=dict)
     waiting: tuple[NodeView, ...] = ()
     wake_in: float | None = None
 
 
 def plan(world: World) -> Plan:
     """Return who keeps a slot, who gets one and when to look again."""
-    wanted = {node.uid: node for node in world.nodes if _wants(node, world)}
+    wanted = {node.uid: node for node in world.nodes if node.uid in world.targets}
     entries = _kept(world, wanted)
     released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
     entries |= _adopted(world, entries)
-    failing = sum(1 for node in wanted.values() if _failure(node, world.digest))
-    halted = bool(world.limits.halt_after) and failing >= world.limits.halt_after
+    failing = _failing(world, wanted)
+    halted = tuple(
+        sorted(name for name, limits in world.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
+    )
     fresh, retries, wake_in = _candidates(world, wanted, entries)
-    eligible = retries if halted else [*fresh, *retries]
-    slots = max(0, world.limits.max_unavailable.resolve(len(wanted)) - len(entries))
-    claimed = eligible[:slots]
-    for node in claimed:
-        entries[node.uid] = Entry(world.digest, next_attempt(node, world.digest), int(world.now))
+    slots = _Slots(world, wanted, entries, halted)
+    claimed = []
+    for node, again in [*((node, False) for node in fresh), *((node, True) for node in retries)]:
+        target = world.targets[node.uid]
+        changes = changes_of(node, target)
+        if slots.take(changes, again=again):
+            claimed.append(node)
+            entries[node.uid] = Entry(target.digest, next_attempt(node, target.digest), int(world.now), changes)
     return Plan(
-        Ledger(entries, world.digest if halted else None, world.ledger.told),
+        Ledger(entries, halted, world.ledger.told),
         claimed=tuple(claimed),
         released=released,
         failing=failing,
@@ -98,32 +129,77 @@ def plan(world: World) -> Plan:
     )
 
 
+def changes_of(node: NodeView, target: Target) -> tuple[str, ...]:
+    """Return the shims that a node is to get, to get in another version, or to lose; by name."""
+    return _difference(installed_on(node), dict(target.shims))
+
+
 def next_attempt(node: NodeView, digest: str) -> int:
     """Return the number of the next try of a digest on a node: 1 for the first, or after the digest changed."""
     failure = _failure(node, digest)
     return failure.attempt + 1 if failure else 1
 
 
-def retry_at(node_uid: str, failure: FailedAttempt, limits: Limits) -> float:
+def retry_at(node_uid: str, failure: FailedAttempt, retries: Retries) -> float:
     """Return when a failed node may be tried again, in Unix seconds.
 
-    Doubles from ``retry_min`` to ``retry_max`` with jitter over the upper half; the jitter comes from the node's uid
-    and the attempt, so that every replica works out the same time and a restart changes nothing.
+    Doubles from ``first`` to ``most`` with jitter over the upper half; the jitter comes from the node's uid and the
+    attempt, so that every replica works out the same time and a restart changes nothing.
     """
-    full: float = min(limits.retry_max, limits.retry_min * 2 ** min(failure.attempt - 1, 30))
+    full: float = min(retries.most, retries.first * 2 ** min(failure.attempt - 1, 30))
     share = int(short_hash(node_uid, str(failure.attempt)), 16) / 16**10
     return failure.at + full * (0.5 + 0.5 * share)
 
 
-def _wants(node: NodeView, world: World) -> bool:
-    wish = wish_of(node, auto_provision=world.auto_provision)
-    return wish is Wish.IN and node.operating_system == SUPPORTED_OS
+class _Slots:
+    """How many more nodes each shim may have in work."""
+
+    def __init__(
+        self, world: World, wanted: Mapping[str, NodeView], entries: Mapping[str, Entry], halted: tuple[str, ...]
+    ) -> None:
+        self._limits = world.limits
+        self._halted = frozenset(halted)
+        self._total = Counter(
+            name
+            for uid, node in wanted.items()
+            for name in {*dict(world.targets[uid].shims), *changes_of(node, world.targets[uid])}
+        )
+        self._used = Counter(name for entry in entries.values() for name in entry.shims)
+
+    def take(self, changes: tuple[str, ...], *, again: bool) -> bool:
+        """Take a slot of each of these shims, of all or none; a retry may while the shim is halted."""
+        if not all(self._free(name, again=again) for name in changes):
+            return False
+        self._used.update(changes)
+        return True
+
+    def _free(self, name: str, *, again: bool) -> bool:
+        limits = self._limits.get(name)
+        if limits is None:
+            return True
+        if limits.paused or (name in self._halted and not again):
+            return False
+        return limits.max_update is None or self._used[name] < limits.max_update.resolve(self._total[name])
+
+
+def _difference(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in {*have, *want} if have.get(name) != want.get(name)))
 
 
 def _failure(node: NodeView, digest: str) -> FailedAttempt | None:
     """Return the failure recorded for this digest, unless the digest is proved by now."""
     failure = node.failed
     return failure if failure and failure.digest == digest and node.marked_digest != digest else None
+
+
+def _failing(world: World, wanted: Mapping[str, NodeView]) -> dict[str, int]:
+    """Return by shim on how many nodes the last attempt at what they are to have failed."""
+    return Counter(
+        name
+        for uid, node in wanted.items()
+        if _failure(node, world.targets[uid].digest)
+        for name in changes_of(node, world.targets[uid])
+    )
 
 
 def _kept(world: World, wanted: Mapping[str, NodeView]) -> dict[str, Entry]:
@@ -135,9 +211,12 @@ def _kept(world: World, wanted: Mapping[str, NodeView]) -> dict[str, Entry]:
         if node is None or _recorded(node, entry):
             continue
         jobs = world.jobs.get(uid, ())
+        if uid in world.held and not jobs:
+            continue  # it waits for something else than us: others may go first
         under_way = any(job.state is JobState.ACTIVE or job.deleting for job in jobs)
         unfinished = bool(newest(jobs)) or under_way
-        if (uid in wanted and entry.digest == world.digest) or (unfinished if uid in wanted else under_way):
+        current = uid in wanted and entry.digest == world.targets[uid].digest
+        if current or (unfinished if uid in wanted else under_way):
             kept[uid] = entry
     return kept
 
@@ -157,8 +236,9 @@ def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
         job = newest(world.jobs.get(node.uid, ())) if node.uid not in entries else None
         if job is None:
             continue
-        entry = Entry(job.digest, job.attempt, job.created_at)
-        if job.state is JobState.ACTIVE or (not _recorded(node, entry) and _wants(node, world)):
+        shims = _difference(installed_on(node), job.shims) or tuple(sorted(job.shims))
+        entry = Entry(job.digest, job.attempt, job.created_at, shims)
+        if job.state is JobState.ACTIVE or (not _recorded(node, entry) and node.uid in world.targets):
             adopted[node.uid] = entry
     return adopted
 
@@ -171,18 +251,19 @@ def _candidates(
     due: list[tuple[float, NodeView]] = []
     later: list[float] = []
     for node in _by_name(wanted.values()):
-        if node.uid in entries or node.marked_digest == world.digest:
+        target = world.targets[node.uid]
+        if node.uid in entries or not changes_of(node, target):
             continue
         if node.uid in world.held:
             later.append(HELD_SECONDS)
             continue
-        failure = _failure(node, world.digest)
+        failure = _failure(node, target.digest)
         if failure is None:
             fresh.append(node)
             continue
-        at = retry_at(node.uid, failure, world.limits)
+        at = retry_at(node.uid, failure, world.retries)
         # A failure "in the future" comes from a clock that was set back: waiting for it could take for ever.
-        if at <= world.now or failure.at > world.now + world.limits.retry_max:
+        if at <= world.now or failure.at > world.now + world.retries.most:
             due.append((at, node))
         else:
             later.append(at - world.now)

@@ -14,16 +14,43 @@ from typing import Any
 
 from provisioner.plan import Entry, Ledger
 from trellis import names
-from trellis.provisioning import PROVISION, NodeView
+from trellis.installing import InstallSpec
+from trellis.provisioning import KWASM, PROVISION, REMOVE, NodeView, Target, encode_digests
 
 Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """What one Job does: what its node has afterwards, and by whom.
+
+    ``spec`` None: the legacy installer image, which is told nothing. Otherwise our own installer, which adds the shims
+    of ``spec``, or with ``removes`` takes them away.
+    """
+
+    target: Target
+    handlers: tuple[str, ...] = ()
+    removed_handlers: tuple[str, ...] = ()
+    spec: InstallSpec | None = None
+    removes: bool = False
+    force: bool = False
+    pull_secrets: tuple[str, ...] = ()
+
+    @property
+    def operation(self) -> str:
+        """The label of the Job, and a part of its name."""
+        return REMOVE if self.removes else PROVISION
+
+
+@dataclass(frozen=True, slots=True)
 class Installer:
-    """What runs on each node. ``deadline`` in seconds; ``retries`` are the Job's own, within one attempt."""
+    """What runs on each node. ``deadline`` in seconds; ``retries`` are the Job's own, within one attempt.
+
+    ``image`` is the legacy installer's, ``own_image`` that of our own.
+    """
 
     image: str
+    own_image: str
     pull_policy: str
     handler: str | None
     namespace: str
@@ -39,27 +66,34 @@ class Installer:
 
 
 def make_installer_job(
-    installer: Installer, node: NodeView, digest: str, attempt: int, traceparent: str | None
+    installer: Installer, node: NodeView, task: Task, attempt: int, traceparent: str | None
 ) -> Manifest:
-    """Return the privileged Job that installs the runtime on one node."""
+    """Return the privileged Job that installs runtimes on one node, or takes them away."""
+    digest = task.target.digest
     labels = {
         names.LABEL_JOB: "true",
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
         names.LABEL_NODE_UID: node.uid,
         names.LABEL_DIGEST: digest,
-        names.LABEL_OPERATION: PROVISION,
+        names.LABEL_OPERATION: task.operation,
         names.LABEL_ATTEMPT: str(attempt),
     }
     annotations = {names.ANNOTATION_NODE: node.name}
-    if installer.handler:
-        annotations[names.ANNOTATION_HANDLER] = installer.handler
+    for annotation, listed in (
+        (names.ANNOTATION_HANDLER, task.handlers),
+        (names.ANNOTATION_REMOVED_HANDLERS, task.removed_handlers),
+    ):
+        if listed:
+            annotations[annotation] = ",".join(listed)
+    if task.spec is not None:
+        annotations[names.ANNOTATION_SHIMS] = encode_digests(dict(task.target.shims))
     if traceparent:
         annotations[names.ANNOTATION_TRACEPARENT] = traceparent
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": names.installer_job_name(node.name, node.uid, digest, PROVISION, attempt),
+            "name": names.installer_job_name(node.name, node.uid, digest, task.operation, attempt),
             "namespace": installer.namespace,
             "labels": labels,
             "annotations": annotations,
@@ -71,14 +105,16 @@ def make_installer_job(
             "activeDeadlineSeconds": installer.deadline,
             "template": {
                 "metadata": {"labels": labels, "annotations": annotations},
-                "spec": _pod_spec(installer, node, traceparent),
+                "spec": _pod_spec(installer, node, task, traceparent),
             },
         },
     }
 
 
-def _pod_spec(installer: Installer, node: NodeView, traceparent: str | None) -> Manifest:
+def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str | None) -> Manifest:
     env = [{"name": "NODE_ROOT", "value": names.NODE_ROOT}]
+    if task.spec is not None:
+        env.append({"name": names.INSTALLER_SPEC, "value": task.spec.to_json()})
     if traceparent:
         env.append({"name": "TRACEPARENT", "value": traceparent})
     resources = {"cpu": installer.cpu, "memory": installer.memory}
@@ -94,7 +130,8 @@ def _pod_spec(installer: Installer, node: NodeView, traceparent: str | None) -> 
         "containers": [
             {
                 "name": names.JOB_CONTAINER,
-                "image": installer.image,
+                "image": installer.image if task.spec is None else installer.own_image,
+                **_command(task),
                 "imagePullPolicy": installer.pull_policy,
                 "env": env,
                 "securityContext": {"privileged": True},
@@ -107,6 +144,15 @@ def _pod_spec(installer: Installer, node: NodeView, traceparent: str | None) -> 
     }
 
 
+def _command(task: Task) -> Manifest:
+    """Return what our own installer is to do; a legacy image knows by itself."""
+    if task.spec is None:
+        return {}
+    if not task.removes:
+        return {"args": ["install"]}
+    return {"args": ["uninstall", "--force"] if task.force else ["uninstall"]}
+
+
 def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) -> Manifest:
     """Return the ledger's ConfigMap: an entry a node in work, keyed by Node uid (about 100 bytes each).
 
@@ -117,7 +163,7 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
         "name": names.LEDGER,
         "namespace": namespace,
         "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
-        "annotations": {key: value for key, value in marks.items() if value},
+        "annotations": {key: ",".join(value) for key, value in marks.items() if value},
     }
     if resource_version:
         metadata["resourceVersion"] = resource_version
@@ -125,17 +171,24 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata,
-        "data": {uid: f"{entry.digest}/{entry.attempt}/{entry.since}" for uid, entry in sorted(ledger.entries.items())},
+        "data": {uid: _encode(entry) for uid, entry in sorted(ledger.entries.items())},
     }
+
+
+def _encode(entry: Entry) -> str:
+    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}"
 
 
 def read_ledger(manifest: Manifest) -> Ledger:
     """Read a ledger as the API server returns it; an entry someone broke is left out (its Job is adopted again)."""
     entries: dict[str, Entry] = {}
     for uid, value in (manifest.get("data") or {}).items():
-        digest, _, rest = value.partition("/")
-        attempt, _, since = rest.partition("/")
+        digest, attempt, since, shims = (*value.split("/"), "", "", "")[:4]
         if digest and attempt.isdigit() and since.isdigit():
-            entries[uid] = Entry(digest, int(attempt), int(since))
-    annotations = manifest["metadata"].get("annotations") or {}
-    return Ledger(entries, annotations.get(names.ANNOTATION_HALTED), annotations.get(names.ANNOTATION_HALT_TOLD))
+            entries[uid] = Entry(digest, int(attempt), int(since), tuple(filter(None, shims.split(","))) or (KWASM,))
+    marks = manifest["metadata"].get("annotations") or {}
+    halted, told = (
+        tuple(filter(None, (marks.get(key) or "").split(",")))
+        for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_TOLD)
+    )
+    return Ledger(entries, halted, told)

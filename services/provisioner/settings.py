@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from provisioner.plan import Limits
+from provisioner.plan import Retries, ShimLimits
 from provisioner.resources import Installer
 from trellis.counts import CountOrPercent
 from trellis.events.subjects import PROVISIONER
+from trellis.provisioning import KWASM
 from trellis.settings import DnsLabel, Seconds, ServiceSettings
+from trellis.shims import ShimView
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
@@ -29,8 +32,19 @@ class Settings(ServiceSettings):
         default="ghcr.io/kwasm/kwasm-node-installer:main",
         min_length=1,
         pattern=r"^\S+$",
-        description="KWasm-compatible installer image; pin it by digest",
+        description="KWasm-compatible installer image, for opted-in nodes while no Shim is labelled as their default; "
+        "pin it by digest",
     )
+    node_installer_image: str = Field(
+        default="ghcr.io/trellis-wasm/node-installer:latest",
+        min_length=1,
+        pattern=r"^\S+$",
+        description="image of our own installer, which Shims are installed with; pin it by digest",
+    )
+    require_checksum: bool = Field(
+        default=True, description="install nothing of a Shim whose source has no sha256 or digest"
+    )
+    allow_http: bool = Field(default=False, description="let Shims be fetched without TLS")
     installer_pull_policy: PullPolicy = Field(default="IfNotPresent", description="imagePullPolicy of the installer")
     installer_service_account: DnsLabel = Field(default="default", description="its token is never mounted")
     installer_cpu: str = Field(default="50m", description="CPU request of the installer")
@@ -59,6 +73,7 @@ class Settings(ServiceSettings):
         """Return what runs on each node."""
         return Installer(
             image=self.installer_image,
+            own_image=self.node_installer_image,
             pull_policy=self.installer_pull_policy,
             handler=self.handler,
             namespace=self.installer_namespace,
@@ -69,6 +84,14 @@ class Settings(ServiceSettings):
             service_account=self.installer_service_account,
         )
 
-    def limits(self) -> Limits:
-        """Return what the rollout is held to."""
-        return Limits(self.max_unavailable, self.halt_after_failures, self.retry_min, self.retry_max)
+    def limits(self, shims: Iterable[ShimView]) -> dict[str, ShimLimits]:
+        """Return what each rollout is held to; the legacy installer image is one of its own."""
+        limits = {KWASM: ShimLimits(self.max_unavailable, self.halt_after_failures)}
+        for shim in shims:
+            halt_after = self.halt_after_failures if shim.pause_on_failures is None else shim.pause_on_failures
+            limits[shim.name] = ShimLimits(shim.max_update, halt_after, shim.paused)
+        return limits
+
+    def retries(self) -> Retries:
+        """Return when a failed node is tried again."""
+        return Retries(self.retry_min, self.retry_max)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from provisioner.plan import SUPPORTED_OS, Entry, Ledger
+from provisioner.plan import Entry, Ledger
 from trellis import names
-from trellis.provisioning import FailedAttempt, JobState, JobView, NodeView, Wish, newest, wish_of
+from trellis.provisioning import SUPPORTED_OS, FailedAttempt, JobState, JobView, NodeView, Wish, newest, wish_of
 
 MESSAGE_MAX: Final = 200
 """Longest message of a row, in characters: the whole text stands on the Node."""

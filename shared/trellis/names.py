@@ -22,11 +22,22 @@ LABEL_JOB: Final = "kwasm.sh/job"
 JOB_CONTAINER: Final = "kwasm-provision"
 JOB_SUFFIX: Final = "provision-kwasm"
 
+LABEL_KWASM_DEFAULT: Final = "trellis.dev/kwasm-default"
+"""On a Shim, ``true``: nodes that opt in by KWasm's annotation get it."""
+
+SHIM_PROVISIONED: Final = "provisioned"
+"""Value of the label ``<shim>`` of a node: runtime-class-manager's."""
+
+FINALIZER: Final = "trellis.dev/provisioner"
+"""On a Shim: it stays until no node has it."""
+
 # --- our own, on Nodes ---
 LABEL_WASM_READY: Final = "trellis.dev/wasm"
 WASM_READY: Final = "ready"
 ANNOTATION_DIGEST: Final = "trellis.dev/kwasm-digest"
 """What was installed: digest of the installer's specification (16 hex digits)."""
+ANNOTATION_SHIMS: Final = "trellis.dev/shims"
+"""Digests by Shim name: ``slight=<digest> spin=<digest>``. On a Node what was proved, on a Job what it leads to."""
 ANNOTATION_VERIFIED: Final = "trellis.dev/verified"
 """What was proved: ``canary``, ``handler`` or ``job``."""
 ANNOTATION_NODE_UID: Final = "trellis.dev/node-uid"
@@ -46,18 +57,22 @@ MANAGED_BY: Final = "trellis"
 ANNOTATION_NODE: Final = "trellis.dev/node"
 """Whole name of the node a Job works on (a label value holds only 63 characters)."""
 ANNOTATION_HANDLER: Final = "trellis.dev/handler"
-"""Runtime handler the installer promises; absent for a legacy image of which none is known."""
+"""Runtime handlers the installer promises, joined by commas; absent for a legacy image of which none is known."""
+ANNOTATION_REMOVED_HANDLERS: Final = "trellis.dev/removed-handlers"
+"""Runtime handlers that a Job takes away, joined by commas."""
 ANNOTATION_TRACEPARENT: Final = "trellis.dev/traceparent"
 ANNOTATION_JOB_FAILURE: Final = "trellis.dev/failure"
 """The provisioner's verdict on a failed Job: ``<Reason>: <message>``. Written before the fact is said."""
 
 # --- containers and ledger ---
 NODE_ROOT: Final = "/mnt/node-root"
+INSTALLER_SPEC: Final = "TRELLIS_INSTALLER_SPEC"
+"""Environment variable that tells our own installer what to do, as JSON."""
 LEDGER: Final = "trellis-rollout-ledger"
 ANNOTATION_HALTED: Final = "trellis.dev/halted"
-"""On the ledger: the digest whose rollout is halted because too many nodes failed."""
+"""On the ledger: the shims whose rollout is halted because too many nodes failed, joined by commas."""
 ANNOTATION_HALT_TOLD: Final = "trellis.dev/halt-told"
-"""On the ledger: the mark that the bus was told of the halt of this digest; gone once it was told that it is over."""
+"""On the ledger: the mark that the bus was told of the halt of these shims; gone once it was told that it is over."""
 LEASE_PREFIX: Final = "trellis-"
 LABEL_BREAKER: Final = "trellis.dev/breaker"
 """On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""
@@ -87,6 +102,14 @@ def provisioned_label_value(node: str) -> str:
     if len(node) <= _LABEL_VALUE_MAX:
         return node
     return f"{node[: _LABEL_VALUE_MAX - _HASH_LENGTH - 1]}-{short_hash(node)}"
+
+
+def shim_label(shim: str) -> str:
+    """Return the label that a node bears while it has a Shim: its name, as runtime-class-manager has it.
+
+    A Shim's name may have 253 characters, a label's 63: a longer one is cut to 52, ``-`` and a hash.
+    """
+    return provisioned_label_value(shim)
 
 
 def installer_job_name(node: str, uid: str, digest: str, operation: str, attempt: int) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -20,9 +20,30 @@ from trellis import names
 
 Manifest = dict[str, Any]
 
+SUPPORTED_OS: Final = "linux"
 PROVISION: Final = "provision"
+REMOVE: Final = "remove"
+KWASM: Final = "kwasm"
+"""What a legacy installer image installs, as if it were a Shim of this name."""
 INSTALLER_JOBS: Final = f"{names.LABEL_JOB}=true,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 """Label selector of our installer Jobs: KWasm's own, from a former install, are not ours to judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one node is to have: digests by Shim name, in order of names; none if all of ours is to be removed.
+
+    ``digest`` is over all of it: two nodes with one digest are to have the same.
+    """
+
+    shims: tuple[tuple[str, str], ...]
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits; of a legacy installer image alone its own, as nodes have carried it."""
+        if len(self.shims) == 1 and self.shims[0][0] == KWASM:
+            return self.shims[0][1]
+        return spec_digest(dict(self.shims))
 
 
 class Wish(StrEnum):
@@ -83,7 +104,7 @@ class NodeView:
     architecture: str = ""
     operating_system: str = "linux"
     runtime_version: str = ""
-    labels: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    labels: tuple[tuple[str, str], ...] = ()
     handlers: frozenset[str] = frozenset()
     opt_in: str | None = None
     provisioned: str | None = None
@@ -94,6 +115,8 @@ class NodeView:
     marked_uid: str | None = None
     failure: str | None = None
     failed_attempt: str | None = None
+    shims: str | None = None
+    ready: bool = True
     has_annotations: bool = True
     has_labels: bool = True
 
@@ -115,7 +138,7 @@ class NodeView:
     @property
     def bears_marks(self) -> bool:
         """Whether anything of ours is written on the Node. KWasm's label alone is not: KWasm itself may have set it."""
-        marks = (self.wasm, self.digest, self.verified, self.marked_uid, self.failure, self.failed_attempt)
+        marks = (self.wasm, self.digest, self.verified, self.marked_uid, self.failure, self.failed_attempt, self.shims)
         return any(mark is not None for mark in marks)
 
 
@@ -132,7 +155,9 @@ class JobView:
     digest: str = ""
     operation: str = PROVISION
     attempt: int = 1
-    handler: str | None = None
+    handlers: frozenset[str] = frozenset()
+    removed_handlers: frozenset[str] = frozenset()
+    installs: str | None = None
     traceparent: str | None = None
     state: JobState = JobState.ACTIVE
     condition: str = ""
@@ -141,6 +166,11 @@ class JobView:
     finished_at: int | None = None
     failure: str | None = None
     deleting: bool = False
+
+    @property
+    def shims(self) -> dict[str, str]:
+        """What the node has once the Job did its work: digests by Shim name."""
+        return {KWASM: self.digest} if self.installs is None else decode_digests(self.installs)
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -178,14 +208,14 @@ def view_node(manifest: Manifest) -> NodeView:
         marked_uid=annotations.get(names.ANNOTATION_NODE_UID),
         failure=annotations.get(names.ANNOTATION_FAILURE),
         failed_attempt=annotations.get(names.ANNOTATION_FAILED_ATTEMPT),
+        shims=annotations.get(names.ANNOTATION_SHIMS),
+        ready=any(
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        ),
         has_annotations="annotations" in metadata,
         has_labels="labels" in metadata,
     )
-
-
-def view_node_unlabelled(manifest: Manifest) -> NodeView:
-    """Project a Node without its labels, for readers that never say them on: they are half of a view's memory."""
-    return replace(view_node(manifest), labels=())
 
 
 def view_job(manifest: Manifest) -> JobView:
@@ -210,7 +240,9 @@ def view_job(manifest: Manifest) -> JobView:
         digest=labels.get(names.LABEL_DIGEST, ""),
         operation=labels.get(names.LABEL_OPERATION, PROVISION),
         attempt=int(attempt) if attempt.isdigit() else 1,
-        handler=annotations.get(names.ANNOTATION_HANDLER),
+        handlers=_names(annotations.get(names.ANNOTATION_HANDLER)),
+        removed_handlers=_names(annotations.get(names.ANNOTATION_REMOVED_HANDLERS)),
+        installs=annotations.get(names.ANNOTATION_SHIMS),
         traceparent=annotations.get(names.ANNOTATION_TRACEPARENT),
         state=state,
         condition=condition,
@@ -220,6 +252,10 @@ def view_job(manifest: Manifest) -> JobView:
         failure=annotations.get(names.ANNOTATION_JOB_FAILURE),
         deleting="deletionTimestamp" in metadata,
     )
+
+
+def _names(value: str | None) -> frozenset[str]:
+    return frozenset(filter(None, (value or "").split(",")))
 
 
 def _job_state(status: Mapping[str, Any]) -> tuple[JobState, str, int | None]:
@@ -245,14 +281,33 @@ def wish_of(node: NodeView, *, auto_provision: bool) -> Wish:
 def proof_of(job: JobView, node: NodeView) -> Proof | None:
     """Say what is proved on the node by this Job, None if nothing is.
 
-    A finished Job proves nothing by itself where a handler is known: the node's own status must list the handler.
-    A legacy installer image names none, so there the Job is all there is.
+    A finished Job proves nothing by itself where a handler is known: the node's own status must list the handlers it
+    installed, and none that it removed. A legacy installer image names none, so there the Job is all there is.
     """
     if job.state is not JobState.COMPLETE or job.node_uid != node.uid:
         return None
-    if job.handler is None:
+    if job.installs is None and not job.handlers:
         return Proof.JOB
-    return Proof.HANDLER if job.handler in node.handlers else None
+    shown = job.handlers <= node.handlers and not job.removed_handlers & node.handlers
+    return Proof.HANDLER if shown else None
+
+
+def installed_on(node: NodeView) -> dict[str, str]:
+    """Return what is proved to be on a node: digests by Shim name."""
+    if node.marked_digest is None:
+        return {}
+    return {KWASM: node.marked_digest} if node.shims is None else decode_digests(node.shims)
+
+
+def encode_digests(digests: Mapping[str, str]) -> str:
+    """Return digests by Shim name as one annotation value: ``slight=<digest> spin=<digest>``."""
+    return " ".join(f"{name}={digest}" for name, digest in sorted(digests.items()))
+
+
+def decode_digests(value: str | None) -> dict[str, str]:
+    """Read :func:`encode_digests`; what someone edited into something else is left out, and so installed again."""
+    pairs = (item.partition("=") for item in (value or "").split())
+    return {name: digest for name, _, digest in pairs if name and digest}
 
 
 def newest(jobs: tuple[JobView, ...]) -> JobView | None:

@@ -232,12 +232,39 @@ class Fleet:
         assert self.info.audit_log is not None
         return Path(self.info.audit_log).stat().st_size
 
+    def most_in_work(self, mark: int) -> int:
+        """Return the most nodes in work at a time since a mark.
+
+        A node is in work from the creation of its Job until node_watcher writes proof or failure on the Node.
+        """
+        at_work: set[str] = set()
+        most = 0
+        for write in self.writes(mark):
+            reference = write.get("objectRef") or {}
+            name, accepted = (
+                reference.get("name", ""),
+                write["responseStatus"]["code"] < http.HTTPStatus.MULTIPLE_CHOICES,
+            )
+            if accepted and reference.get("namespace") == self.installers and write["verb"] == "create":
+                if reference.get("resource") == "jobs":
+                    at_work.add(name.rsplit("-", 3)[0])
+                    most = max(most, len(at_work))
+            elif accepted and reference.get("resource") == "nodes" and write["verb"] == "patch" and is_ours(write):
+                at_work.discard(name)
+        assert not at_work
+        return most
+
     def clean_up(self) -> None:
         """Remove what the test made."""
         for name in self._nodes:
             self.delete(name)
         for namespace in (self.system, self.installers):
             self.api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+def is_ours(write: Manifest) -> bool:
+    """Say whether an audited write is one of our services'."""
+    return "trellis" in str(write.get("userAgent", ""))
 
 
 @pytest.fixture
@@ -248,4 +275,4 @@ def fleet(cluster: ClusterInfo, cluster_api: Api) -> Iterable[Fleet]:
     made.clean_up()
 
 
-__all__ = ["Fleet", "eventually", "fleet"]
+__all__ = ["Fleet", "eventually", "fleet", "is_ours"]

@@ -168,7 +168,8 @@ class ShimSpec(ApiModel):
     """What nodes are to have."""
 
     node_selector: dict[str, str] | None = None
-    """Labels of the nodes that are to have the shim; without it those that are opted in by annotation."""
+    """Labels of the nodes that are to have the shim; without it every Linux node. A node annotated
+    kwasm.sh/kwasm-node=false has none; a Shim labelled trellis.dev/kwasm-default=true is for nodes annotated true."""
     containerd_runtime_options: dict[str, str] | None = None
     """Options of the runtime in containerd's configuration."""
     fetch_strategy: FetchStrategy

@@ -14,7 +14,10 @@ class RolloutFact(FactData):
 
     noun: ClassVar[str] = "rollout"
 
-    digest: str = Field(min_length=1, description="digest of what is rolled out, 16 hex digits")
+    digest: str = Field(
+        min_length=1, description="what is rolled out: the digest of a legacy installer, or <shim>-<generation>"
+    )
+    shim: str | None = Field(default=None, description="name of the Shim; kwasm is the legacy installer image")
     failing: int = Field(ge=0, description="nodes whose last attempt failed")
 
     def key(self) -> tuple[str, ...]:

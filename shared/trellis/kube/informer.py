@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 
 from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
-from trellis.kube.errors import Gone, KubeError
+from trellis.kube.errors import Gone, KubeError, NotFound
 from trellis.kube.reader import Selection, WatchEvent
 from trellis.kube.resources import Manifest, Resource, key_of
 from trellis.telemetry import get_logger
@@ -68,6 +68,8 @@ class WatchTimings:
     """How long the API server must have answered others before a watch without progress counts as deaf."""
     probe: float = 10.0
     """After how long without any call of this process the API server is asked whether it is there."""
+    absent: float = 10.0
+    """Between two looks for a kind that is not defined."""
     lived: float = 5.0
     """A watch that lasted this long was a success, even if nothing happened."""
 
@@ -79,6 +81,10 @@ class Informer(Generic[T]):
     ``project``, ``on_change`` and ``on_refresh`` are called in the event loop: they must be quick. An exception from
     one is logged with the key and costs only that object's update. ``on_refresh`` gets what replaces its equal in
     ``objects``: nothing that compares is new, but the resource version is, which the next write has to name.
+
+    ``optional``: the kind need not be defined. Where the API server does not know it there are no objects, which is no
+    trouble, and it is looked for again every ``absent`` seconds. Objects that were known are kept even so: only a list
+    or an event takes one away.
     """
 
     kube: Kube
@@ -88,6 +94,7 @@ class Informer(Generic[T]):
     namespace: str | None = None
     label_selector: str | None = None
     on_refresh: Callable[[T], None] | None = None
+    optional: bool = False
     timings: WatchTimings = field(default_factory=WatchTimings)
 
     def __post_init__(self) -> None:
@@ -145,6 +152,11 @@ class Informer(Generic[T]):
         try:
             await self._list()
         except KubeError as error:
+            if isinstance(error, NotFound) and self.optional and not self.objects:
+                self._recovered()
+                self.synced.set()
+                await asyncio.sleep(self.timings.absent)
+                return
             await self._failed(error)
             return
         relist_at = asyncio.get_running_loop().time() + self.timings.relist * random.uniform(0.9, 1.1)  # noqa: S311

@@ -48,12 +48,24 @@ CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=Tru
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
+RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 SHIMS: Final = Resource("runtime.spinkube.dev", "v1alpha1", "shims", "Shim", namespaced=False)
 
-ALL: Final[tuple[Resource, ...]] = (NODES, NAMESPACES, PODS, CONFIGMAPS, EVENTS, JOBS, LEASES, DEFINITIONS, SHIMS)
+ALL: Final[tuple[Resource, ...]] = (
+    NODES,
+    NAMESPACES,
+    PODS,
+    CONFIGMAPS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    RUNTIME_CLASSES,
+    DEFINITIONS,
+    SHIMS,
+)
 
 
 def key_of(manifest: Manifest) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from trellis.installing import Source
 from trellis.provisioning import FailedAttempt, JobState, JobView, NodeView
+from trellis.shims import ShimView
 
 DIGEST = "d1d1d1d1d1d1d1d1"
 OTHER_DIGEST = "d2d2d2d2d2d2d2d2"
@@ -63,3 +65,17 @@ def a_job(node: NodeView, state: JobState = JobState.ACTIVE, **changes: Any) -> 
         finished_at=None if state is JobState.ACTIVE else 1010,
     )
     return replace(job, **changes)
+
+
+def a_shim(name: str = "spin", **changes: Any) -> ShimView:  # noqa: ANN401 - as above
+    """Return a Shim for every Linux node, all at once, with a checksum; its handler is called like itself."""
+    shim = ShimView(
+        name=name,
+        uid=f"uid-{name}",
+        resource_version="9",
+        generation=1,
+        handler=name,
+        runtime_class=name,
+        sources=(Source(f"https://example.com/{name}", "amd64", "ab" * 32),),
+    )
+    return replace(shim, **changes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, eventually
+from support.fleet import Fleet, eventually, is_ours
 from support.installers import LAST_LOG_LINE
 from trellis import names
 from trellis.bus.tail import TailedEvent
@@ -247,27 +247,7 @@ async def test_never_more_nodes_are_in_work_than_the_limit(fleet: Fleet) -> None
     async with fleet.services(max_unavailable="3"):
         await fleet.all_provisioned(nodes)
         await fleet.quiet()
-    assert 1 <= most_in_work(fleet, mark) <= 3
-
-
-def most_in_work(fleet: Fleet, mark: int) -> int:
-    """Return the most nodes in work at a time, from the API server's own history.
-
-    A node is in work from the creation of its Job until node_watcher writes proof or failure on the Node.
-    """
-    at_work: set[str] = set()
-    most = 0
-    for write in fleet.writes(mark):
-        reference = write.get("objectRef") or {}
-        name, accepted = reference.get("name", ""), write["responseStatus"]["code"] < 300
-        if accepted and reference.get("namespace") == fleet.installers and write["verb"] == "create":
-            if reference.get("resource") == "jobs":
-                at_work.add(name.rsplit("-", 3)[0])
-                most = max(most, len(at_work))
-        elif accepted and reference.get("resource") == "nodes" and write["verb"] == "patch" and _is_ours(write):
-            at_work.discard(name)
-    assert not at_work
-    return most
+    assert 1 <= fleet.most_in_work(mark) <= 3
 
 
 async def test_a_ledger_deleted_in_mid_work_lets_no_second_wave_begin(fleet: Fleet) -> None:
@@ -295,9 +275,5 @@ async def test_idle_services_write_nothing_but_their_leases(fleet: Fleet) -> Non
         assert {write["objectRef"]["resource"] for write in _ours(fleet, mark)} == {"leases"}
 
 
-def _is_ours(write: dict[str, Any]) -> bool:
-    return "trellis" in str(write.get("userAgent", ""))
-
-
 def _ours(fleet: Fleet, mark: int) -> list[dict[str, Any]]:
-    return [write for write in fleet.writes(mark) if _is_ours(write)]
+    return [write for write in fleet.writes(mark) if is_ours(write)]

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 DIGEST = "d1d1d1d1d1d1d1d1"
 NOWHERE = "nats://127.0.0.1:1"
-INSTALLER = Installer("example.invalid/none", "Never", None, "", 60, 0, "1m", "1Mi", "default")
+INSTALLER = Installer("example.invalid/none", "example.invalid/own", "Never", None, "", 60, 0, "1m", "1Mi", "default")
 
 
 @dataclass(frozen=True)

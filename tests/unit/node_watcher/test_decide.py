@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from node_watcher.decide import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot, decide
 from trellis import names
-from trellis.provisioning import JobState, JobView, NodeView
-from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
+from trellis.events.node import NodeOptedIn
+from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
+from trellis.shims import ShimView, wanted_on
+from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, proved
 
 
 def deciding(
@@ -18,9 +21,11 @@ def deciding(
     said: Said | None = None,
     *,
     auto: bool = False,
+    shims: tuple[ShimView, ...] = (),
     name: str = "node-1",
 ) -> list[Action]:
-    return decide(Snapshot(node.name if node else name, node, job, said, auto))
+    wanted = wanted_on(node, shims, auto_provision=auto) if node else frozenset()
+    return decide(Snapshot(node.name if node else name, node, job, said, wanted))
 
 
 def facts(actions: list[Action]) -> list[str]:
@@ -97,7 +102,7 @@ def test_a_finished_job_without_known_handler_gives_kwasms_label_but_no_wasm_lab
 
 def test_a_known_handler_is_believed_only_when_the_node_lists_it() -> None:
     node = opted_in(a_node())
-    job = a_job(node, JobState.COMPLETE, handler="spin")
+    job = a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"}))
     assert deciding(node, job, IN) == []
     shown = replace(node, handlers=frozenset({"runc", "spin"}))
     actions = deciding(shown, job, IN)
@@ -162,7 +167,7 @@ def test_a_judged_failure_is_shown_on_the_node_once() -> None:
 
 def test_proof_that_comes_after_the_verdict_wins() -> None:
     node = failed(opted_in(a_node(handlers=frozenset({"spin"}))))
-    job = a_job(node, JobState.COMPLETE, handler="spin", failure="HandlerMissing: too late")
+    job = a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"}), failure="HandlerMissing: too late")
     actions = deciding(node, job, IN)
     assert patch(actions).reason is Reason.PROVED
     assert written(actions)[f"annotations/{names.ANNOTATION_FAILURE}"] is None
@@ -259,3 +264,104 @@ def test_a_node_that_kwasm_labelled_before_any_proof_is_provisioned_like_any_oth
     assert facts(deciding(node)) == ["node.opted_in"]
     actions = deciding(node, a_job(node, JobState.COMPLETE), IN)
     assert patch(actions).reason is Reason.PROVED
+
+
+SPIN = a_shim("spin", selector=(("pool", "wasm"),))
+SLIGHT = a_shim("slight", selector=(("pool", "wasm"),))
+POOLED = a_node(labels=(("pool", "wasm"),))
+
+
+def shim_job(node: NodeView, digests: dict[str, str], state: JobState = JobState.COMPLETE, **changes: Any) -> JobView:
+    """Return a Job of our own installer that leads to these digests; the handlers are called like the Shims."""
+    target = Target(tuple(sorted(digests.items())))
+    installs = encode_digests(digests)
+    return a_job(node, state, digest=target.digest, installs=installs, handlers=frozenset(digests), **changes)
+
+
+def having(node: NodeView, digests: dict[str, str]) -> NodeView:
+    """Return the node as it is once these are proved on it."""
+    target = Target(tuple(sorted(digests.items())))
+    labels = tuple((name, names.SHIM_PROVISIONED) for name in digests)
+    return replace(
+        proved(node, target.digest, "handler"),
+        labels=(*node.labels, *labels),
+        shims=encode_digests(digests),
+        handlers=frozenset({"runc", *digests}),
+    )
+
+
+def test_a_node_that_a_shim_selects_is_opted_in() -> None:
+    [said] = deciding(POOLED, shims=(SPIN,))
+    assert isinstance(said, SayFact)
+    assert isinstance(said.fact, NodeOptedIn)
+    assert said.fact.by == "NodeSelector"
+    assert deciding(a_node(), shims=(SPIN,)) == []
+
+
+def test_proved_shims_are_labelled_each_and_recorded_by_their_digests() -> None:
+    node = replace(POOLED, handlers=frozenset({"runc", "spin", "slight"}))
+    actions = deciding(node, shim_job(node, {"spin": "d1", "slight": "d2"}), IN, shims=(SPIN, SLIGHT))
+    assert written(actions) == {
+        f"labels/{names.LABEL_PROVISIONED}": "node-1",
+        f"labels/{names.LABEL_WASM_READY}": "ready",
+        "labels/spin": "provisioned",
+        "labels/slight": "provisioned",
+        f"annotations/{names.ANNOTATION_DIGEST}": Target((("slight", "d2"), ("spin", "d1"))).digest,
+        f"annotations/{names.ANNOTATION_SHIMS}": "slight=d2 spin=d1",
+        f"annotations/{names.ANNOTATION_VERIFIED}": "handler",
+        f"annotations/{names.ANNOTATION_NODE_UID}": "uid-node-1",
+    }
+    done = having(node, {"spin": "d1", "slight": "d2"})
+    assert facts(deciding(done, shim_job(done, {"spin": "d1", "slight": "d2"}), IN, shims=(SPIN, SLIGHT))) == [
+        "node.ready"
+    ]
+
+
+def test_one_handler_of_two_is_no_proof() -> None:
+    node = replace(POOLED, handlers=frozenset({"runc", "spin"}))
+    assert deciding(node, shim_job(node, {"spin": "d1", "slight": "d2"}), IN, shims=(SPIN, SLIGHT)) == []
+
+
+def test_one_of_two_shims_that_is_no_longer_wanted_loses_its_label_first_under_the_breaker() -> None:
+    node = having(POOLED, {"spin": "d1", "slight": "d2"})
+    [held] = deciding(node, said=replace(IN, ready=node.digest), shims=(SPIN,))
+    assert isinstance(held, Destroy)
+    assert written([held]) == {"labels/slight": None}
+
+
+def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is_gone() -> None:
+    node = having(POOLED, {"spin": "d1"})
+    actions = deciding(node, said=IN)
+    assert facts(actions) == ["node.opted_out"]
+    assert written(actions) == {
+        "labels/spin": None,
+        f"labels/{names.LABEL_PROVISIONED}": None,
+        f"labels/{names.LABEL_WASM_READY}": None,
+    }
+    bare = replace(node, labels=POOLED.labels, provisioned=None, wasm=None)
+    out = Said("uid-node-1", opted_in=False)
+    removal = shim_job(bare, {}, removed_handlers=frozenset({"spin"}))
+    assert deciding(bare, removal, out) == []  # the node still lists the handler
+    gone = replace(bare, handlers=frozenset({"runc"}))
+    assert written(deciding(gone, removal, out)) == {
+        f"annotations/{names.ANNOTATION_DIGEST}": None,
+        f"annotations/{names.ANNOTATION_SHIMS}": None,
+        f"annotations/{names.ANNOTATION_VERIFIED}": None,
+        f"annotations/{names.ANNOTATION_NODE_UID}": None,
+    }
+
+
+def test_a_removal_that_failed_stands_on_the_node_once() -> None:
+    node = replace(having(POOLED, {"spin": "d1"}), labels=POOLED.labels, provisioned=None, wasm=None)
+    out = Said("uid-node-1", opted_in=False)
+    job = shim_job(node, {}, JobState.FAILED, failure="ShimsInUse: pods run", removed_handlers=frozenset({"spin"}))
+    actions = deciding(node, job, out)
+    assert "ShimsInUse" in (written(actions)[f"annotations/{names.ANNOTATION_FAILURE}"] or "")
+    noted = replace(node, failure="x", failed_attempt=f"{job.digest}/1/1010")
+    assert deciding(noted, job, out) == []
+
+
+def test_an_annotation_of_another_value_keeps_the_shims_off_and_is_answered() -> None:
+    node = replace(POOLED, opt_in="maybe")
+    [event] = deciding(node, shims=(SPIN,))
+    assert isinstance(event, RecordEvent)

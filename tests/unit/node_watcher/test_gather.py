@@ -30,7 +30,7 @@ def test_what_was_said_after_a_fact(before: Said | None, fact: NodeFact, after: 
 
 
 def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
-    world = World(nodes={}, auto_provision=False)
+    world = World(nodes={}, shims={}, auto_provision=False)
     for index in range(100):
         world.remember(f"n{index}", Said(f"u{index}", opted_in=True))
         world.observed_ns[f"n{index}"] = 1
@@ -41,7 +41,7 @@ def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
 
 
 def test_on_a_new_stream_everything_is_said_again_but_people_are_not_scolded_twice() -> None:
-    world = World(nodes={}, auto_provision=False)
+    world = World(nodes={}, shims={}, auto_provision=False)
     world.remember("n1", Said("u1", opted_in=True, ready="d1", complained="maybe"))
     world.forget_said()
     assert world.said["n1"] == Said("u1", complained="maybe")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,18 +12,22 @@ from provisioner.decide import (
     CreateJob,
     DeleteJob,
     Destroy,
+    EvictPod,
+    GiveBackSlot,
     InstallerState,
     JudgeFailed,
     LookAgain,
     Reason,
     SayFact,
     Snapshot,
+    User,
     WarnNode,
     decide,
     inspect,
 )
 from provisioner.plan import Entry
-from trellis.provisioning import JobState, JobView, NodeView
+from trellis.crds.shim import RemovalPolicy
+from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
 NODE = opted_in(a_node())
@@ -43,8 +48,7 @@ def deciding(
             node,
             jobs,
             entry,
-            DIGEST,
-            False,
+            Target(((KWASM, DIGEST),)) if node is not None and node.opt_in == "true" else None,
             said,
             installer,
             verify_timeout=60.0,
@@ -63,7 +67,7 @@ def test_without_a_slot_no_job_is_made() -> None:
 
 
 def test_a_slot_makes_the_job_of_its_attempt() -> None:
-    assert deciding(NODE, entry=Entry(DIGEST, 3, 1000)) == [CreateJob(NODE, DIGEST, 3)]
+    assert deciding(NODE, entry=Entry(DIGEST, 3, 1000)) == [CreateJob(NODE, Target(((KWASM, DIGEST),)), 3)]
 
 
 def test_a_slot_for_what_is_no_longer_wanted_makes_no_job() -> None:
@@ -109,7 +113,7 @@ def test_success_is_said_before_the_label_and_the_job_goes_after_it() -> None:
 
 def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> None:
     node = replace(NODE, handlers=frozenset({"runc"}))
-    job = a_job(node, JobState.COMPLETE, handler="spin")
+    job = a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"}))
     [look] = deciding(node, job, entry=SLOT, now=1020)
     assert look == LookAgain(50.0)
     said, verdict = deciding(node, job, entry=SLOT, now=1071)
@@ -122,7 +126,7 @@ def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> N
 
 def test_a_handler_that_shows_in_time_is_success() -> None:
     node = replace(NODE, handlers=frozenset({"spin"}))
-    [said] = deciding(node, a_job(node, JobState.COMPLETE, handler="spin"), entry=SLOT)
+    [said] = deciding(node, a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"})), entry=SLOT)
     assert isinstance(said, SayFact)
     assert said.fact.model_dump()["verified"] == "handler"
 
@@ -182,8 +186,63 @@ def test_jobs_of_a_former_node_go_and_the_new_node_gets_its_own() -> None:
     old = a_job(opted_in(a_node(uid="uid-former")))
     delete, create = deciding(NODE, old, entry=SLOT)
     assert delete == DeleteJob(old, Reason.NODE_REPLACED, foreground=False)
-    assert create == CreateJob(NODE, DIGEST, 1)
+    assert create == CreateJob(NODE, Target(((KWASM, DIGEST),)), 1)
 
 
 def test_a_node_that_is_gone_needs_nothing() -> None:
     assert deciding(None, a_job(NODE), entry=SLOT) == []
+
+
+def with_shim(**changes: Any) -> NodeView:
+    """Return a node on which the Shim spin is proved, and whose label is gone already."""
+    node = proved(a_node(**changes), Target((("spin", "d1"),)).digest, "handler")
+    return replace(node, shims="spin=d1", wasm=None, provisioned=None)
+
+
+def removing(node: NodeView, *users: User, policy: RemovalPolicy | None = None) -> list[Action]:
+    target = Target(())
+    return decide(
+        Snapshot(
+            node.name,
+            node,
+            (),
+            Entry(target.digest, 1, 1000, ("spin",)),
+            target,
+            frozenset(),
+            None,
+            verify_timeout=60.0,
+            inspect_after=20.0,
+            now=1020.0,
+            users=users,
+            policies=(("spin", policy),) if policy else (),
+        )
+    )
+
+
+POD = User("default", "hello", "uid-pod", "spin")
+
+
+def test_a_shim_is_removed_once_its_label_is_gone_and_nobody_uses_it() -> None:
+    node = with_shim()
+    assert removing(node) == [CreateJob(node, Target(()), 1)]
+    labelled = replace(node, labels=(("spin", "provisioned"),))
+    assert [type(action) for action in removing(labelled)] == [GiveBackSlot]
+
+
+@pytest.mark.parametrize("policy", [None, RemovalPolicy.REFUSE], ids=["by default", "as asked"])
+def test_pods_in_use_refuse_the_removal_and_give_the_slot_back(policy: RemovalPolicy | None) -> None:
+    warning, back = removing(with_shim(), POD, policy=policy)
+    assert isinstance(warning, WarnNode)
+    assert warning.reason is Reason.IN_USE
+    assert "default/hello" in warning.message
+    assert isinstance(back, GiveBackSlot)
+
+
+def test_draining_asks_the_pods_to_leave_and_looks_again() -> None:
+    evict, again = removing(with_shim(), POD, policy=RemovalPolicy.DRAIN)
+    assert evict == EvictPod(POD)
+    assert isinstance(again, LookAgain)
+
+
+def test_force_removes_it_under_the_pods() -> None:
+    assert kinds(removing(with_shim(), POD, policy=RemovalPolicy.FORCE)) == ["CreateJob"]

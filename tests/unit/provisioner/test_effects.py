@@ -57,7 +57,7 @@ def kube() -> FakeKube:
 
 @pytest.fixture
 def known(kube: FakeKube) -> Known:
-    return Known(kube, cast("Bus", SilentBus()), Settings(), {})
+    return Known(kube, cast("Bus", SilentBus()), Settings(), {}, {})
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def effects(kube: FakeKube, known: Known) -> Effects:
     recorder = EventRecorder(leaders, component="test")
     scope = Scope("provisioner", "trellis-system", {"jobs": lambda: 1})
     breaker = Breaker(leaders, recorder, scope, lambda: None)
-    return Effects(leaders, known.bus, recorder, known, setup("test", metrics=Metrics()), breaker)
+    return Effects(leaders, known.bus, recorder, known, setup("test", metrics=Metrics()), breaker, lambda: None)
 
 
 def pod(job: str, **status: object) -> dict[str, object]:
@@ -84,7 +84,7 @@ def job_in(kube: FakeKube, n: int = 1) -> JobView:
 def decide_out(job: JobView) -> list[Action]:
     """Return what is decided about the Job of a node that opted out."""
     node = a_node(job.node)
-    return decide(Snapshot(node.name, node, (job,), None, DIGEST, False, frozenset(), None, 120, 20, 2000))
+    return decide(Snapshot(node.name, node, (job,), None, None, frozenset(), None, 120, 20, 2000))
 
 
 FAILED = {"containerStatuses": [{"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}
@@ -183,7 +183,7 @@ async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(
     kube: FakeKube, known: Known, effects: Effects
 ) -> None:
     known.nodes = {"node-1": opted_in(a_node())}
-    left = Ledger({"uid-node-1": Entry(known.digest, 1, 5)})
+    left = Ledger({"uid-node-1": Entry(known.kwasm, 1, 5)})
     kube.put(CONFIGMAPS, make_ledger("trellis-system", left, None))
     nodes = Keys()
     planner = Planner(known, effects, effects.telemetry, cast("KeyedQueue[str]", nodes))
@@ -204,11 +204,11 @@ class Rollout:
     async def plan(self, *, failing: int, new_leader: bool = False) -> float | None:
         known = self.effects.known
         if new_leader:
-            known = Known(self.kube, known.bus, known.settings, {})
+            known = Known(self.kube, known.bus, known.settings, {}, {})
             self.effects = replace(self.effects, known=known)
         nodes = [opted_in(a_node(f"node-{n}")) for n in range(5)]
         known.nodes = {
-            node.name: failed(node, known.digest, at=int(time.time())) if n < failing else proved(node, known.digest)
+            node.name: failed(node, known.kwasm, at=int(time.time())) if n < failing else proved(node, known.kwasm)
             for n, node in enumerate(nodes)
         }
         return await Planner(known, self.effects, self.effects.telemetry, cast("KeyedQueue[str]", Keys())).run(

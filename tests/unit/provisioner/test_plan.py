@@ -9,16 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.plan import Entry, Ledger, Limits, Plan, World, next_attempt, plan, retry_at
+from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, next_attempt, plan, retry_at
 from trellis.counts import CountOrPercent
-from trellis.provisioning import FailedAttempt, JobState, JobView, NodeView
+from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target
+from trellis.shims import target_of
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
 NOW = 10_000.0
 
 
-def limits(max_unavailable: str = "10%", halt_after: int = 0) -> Limits:
-    return Limits(CountOrPercent.parse(max_unavailable), halt_after, 10.0, 300.0)
+RETRIES = Retries(10.0, 300.0)
+
+
+def limits(max_update: str = "10%", halt_after: int = 0) -> ShimLimits:
+    return ShimLimits(CountOrPercent.parse(max_update), halt_after)
+
+
+def kwasm(nodes: list[NodeView]) -> dict[str, Target]:
+    """Return what nodes are to have while there are no Shims: the legacy image, if they opted in and run Linux."""
+    targets = ((node.uid, target_of(node, [], DIGEST, auto_provision=False, require_checksum=True)) for node in nodes)
+    return {uid: target for uid, target in targets if target is not None}
 
 
 def planning(
@@ -26,14 +36,16 @@ def planning(
     *,
     jobs: list[JobView] | None = None,
     ledger: Mapping[str, Entry] | None = None,
-    held_to: Limits | None = None,
-    auto: bool = False,
+    held_to: ShimLimits | None = None,
     now: float = NOW,
+    held: frozenset[str] = frozenset(),
 ) -> Plan:
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs or []:
         by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
-    world = World(tuple(nodes), by_uid, Ledger(ledger or {}), DIGEST, held_to or limits(), auto, now)
+    world = World(
+        tuple(nodes), kwasm(nodes), by_uid, Ledger(ledger or {}), {KWASM: held_to or limits()}, RETRIES, now, held
+    )
     return plan(world)
 
 
@@ -146,11 +158,11 @@ def test_enough_failing_nodes_halt_new_ones_but_not_retries() -> None:
     nodes = fleet(20)
     broken = [failed(node, at=1) for node in nodes[:3]]
     outcome = planning([*broken, *nodes[3:]], held_to=limits("100%", halt_after=3))
-    assert outcome.ledger.halted == DIGEST
+    assert outcome.ledger.halted == (KWASM,)
     assert claimed(outcome) == ["node-000", "node-001", "node-002"]
     healed = [proved(node) for node in nodes[:1]]
     resumed = planning([*healed, *broken[1:], *nodes[3:]], held_to=limits("100%", halt_after=3))
-    assert resumed.ledger.halted is None
+    assert resumed.ledger.halted == ()
     assert len(resumed.claimed) == 19
 
 
@@ -162,12 +174,11 @@ def test_first_tries_go_before_retries() -> None:
 
 @given(attempt=st.integers(1, 500), uid=st.text(min_size=1))
 def test_the_wait_before_a_retry_grows_to_its_limit_and_is_the_same_for_every_replica(attempt: int, uid: str) -> None:
-    held_to = limits()
     failure = FailedAttempt(DIGEST, attempt, 1_000)
-    wait = retry_at(uid, failure, held_to) - 1_000
+    wait = retry_at(uid, failure, RETRIES) - 1_000
     full = min(300.0, 10.0 * 2 ** (attempt - 1))
     assert full / 2 <= wait <= full
-    assert retry_at(uid, failure, held_to) - 1_000 == wait
+    assert retry_at(uid, failure, RETRIES) - 1_000 == wait
 
 
 node_states = st.sampled_from(["plain", "in", "proved", "failed", "due", "gone"])
@@ -200,9 +211,10 @@ def test_no_plan_ever_exceeds_its_limit(
     outcome = planning(nodes, jobs=jobs, ledger=ledger, held_to=held_to)
     wanted = sum(1 for node in nodes if node.opt_in == "true")
     before = len(outcome.ledger.entries) - len(outcome.claimed)
-    assert len(outcome.claimed) <= max(0, held_to.max_unavailable.resolve(wanted) - before)
+    assert held_to.max_update is not None
+    assert len(outcome.claimed) <= max(0, held_to.max_update.resolve(wanted) - before)
     # planning again in the world that the plan made changes nothing
-    again = plan(World(tuple(nodes), _grouped(jobs), outcome.ledger, DIGEST, held_to, False, NOW))
+    again = plan(World(tuple(nodes), kwasm(nodes), _grouped(jobs), outcome.ledger, {KWASM: held_to}, RETRIES, NOW))
     assert again.claimed == ()
     assert again.ledger == outcome.ledger
 
@@ -229,8 +241,7 @@ def test_replacing_a_node_gives_the_new_one_a_slot_of_its_own() -> None:
 
 def test_a_node_that_is_held_back_is_looked_at_again_soon() -> None:
     nodes = fleet(2)
-    world = World(tuple(nodes), {}, Ledger({}), DIGEST, limits("100%"), False, NOW, held=frozenset({nodes[0].uid}))
-    outcome = plan(world)
+    outcome = planning(nodes, held_to=limits("100%"), held=frozenset({nodes[0].uid}))
     assert claimed(outcome) == ["node-001"]
     assert outcome.wake_in is not None
     assert outcome.wake_in < 1

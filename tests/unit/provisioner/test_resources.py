@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.plan import Entry, Ledger
-from provisioner.resources import Installer, make_installer_job, make_ledger, read_ledger
+from provisioner.resources import Installer, Task, make_installer_job, make_ledger, read_ledger
 from support.golden import Golden
 from trellis import names
+from trellis.installing import InstallSpec, ShimWish, Source
+from trellis.provisioning import KWASM, Target
 from trellis.testing.builders import DIGEST, a_node
 
 LEGACY = Installer(
     image="ghcr.io/kwasm/kwasm-node-installer:main",
+    own_image="registry.example.com/node-installer:1",
     pull_policy="IfNotPresent",
     handler=None,
     namespace="trellis-installers",
@@ -26,6 +29,8 @@ LEGACY = Installer(
     memory="128Mi",
     service_account="default",
 )
+OLD = Task(Target(((KWASM, DIGEST),)))
+SPIN = ShimWish("spin-v2", "spin", DIGEST, "trellis", (Source("https://example.com/spin", "amd64", "ab" * 32),))
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 LONG = ".".join(["a" * 60] * 4) + "." + "b" * 9
 
@@ -33,28 +38,39 @@ node_names = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", fullmatch=Tr
 
 
 def test_the_legacy_installer_job(golden: Golden) -> None:
-    golden.check("provisioner/job-legacy", make_installer_job(LEGACY, a_node(), DIGEST, 1, TRACE))
+    golden.check("provisioner/job-legacy", make_installer_job(LEGACY, a_node(), OLD, 1, TRACE))
 
 
 def test_the_job_of_a_known_handler_without_a_trace(golden: Golden) -> None:
-    installer = replace(LEGACY, handler="spin", image="registry.example.com/installer:1")
-    golden.check("provisioner/job-handler", make_installer_job(installer, a_node("ip-10-0-0-1.ec2"), DIGEST, 2, None))
+    installer = replace(LEGACY, image="registry.example.com/installer:1")
+    task = replace(OLD, handlers=("spin",))
+    golden.check("provisioner/job-handler", make_installer_job(installer, a_node("ip-10-0-0-1.ec2"), task, 2, None))
 
 
 def test_the_job_of_a_node_with_the_longest_name(golden: Golden) -> None:
-    golden.check("provisioner/job-long-name", make_installer_job(LEGACY, a_node(LONG, uid="uid-1"), DIGEST, 1, None))
+    golden.check("provisioner/job-long-name", make_installer_job(LEGACY, a_node(LONG, uid="uid-1"), OLD, 1, None))
+
+
+def test_the_job_that_installs_shims(golden: Golden) -> None:
+    task = Task(Target((("spin-v2", DIGEST),)), handlers=("spin",), spec=InstallSpec((SPIN,)))
+    golden.check("provisioner/job-shims", make_installer_job(LEGACY, a_node(), task, 1, TRACE))
+
+
+def test_the_job_that_takes_the_last_shim_away_though_pods_use_it(golden: Golden) -> None:
+    task = Task(Target(()), removed_handlers=("spin",), spec=InstallSpec((SPIN,)), removes=True, force=True)
+    golden.check("provisioner/job-removal", make_installer_job(LEGACY, a_node(), task, 1, None))
 
 
 def test_the_ledger(golden: Golden) -> None:
     ledger = Ledger(
-        {"uid-b": Entry(DIGEST, 2, 1700000000), "uid-a": Entry(DIGEST, 1, 1700000001)}, halted=DIGEST, told=DIGEST
+        {"uid-b": Entry(DIGEST, 2, 1700000000), "uid-a": Entry(DIGEST, 1, 1700000001)}, halted=(KWASM,), told=(KWASM,)
     )
     golden.check("provisioner/ledger", make_ledger("trellis-system", ledger, "42"))
 
 
 @given(name=node_names, uid=st.uuids().map(str), attempt=st.integers(1, 10**6))
 def test_every_name_and_label_fits_kubernetes(name: str, uid: str, attempt: int) -> None:
-    job = make_installer_job(LEGACY, a_node(name, uid=uid), DIGEST, attempt, None)
+    job = make_installer_job(LEGACY, a_node(name, uid=uid), OLD, attempt, None)
     # the longest derived name is the pod's: the Job's and six characters
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,55}[a-z0-9])?", job["metadata"]["name"])
     for value in [*job["metadata"]["labels"].values(), names.provisioned_label_value(name)]:
@@ -68,17 +84,20 @@ def test_two_nodes_never_share_a_job_name(name: str, other: str, uids: list[str]
     assert first != second
 
 
+shims = st.sampled_from([(KWASM,), ("slight", "spin.v2")])
+
+
 @given(
     entries=st.dictionaries(
         st.uuids().map(str),
-        st.builds(Entry, st.just(DIGEST), st.integers(1, 10**6), st.integers(0, 2**40)),
+        st.builds(Entry, st.just(DIGEST), st.integers(1, 10**6), st.integers(0, 2**40), shims),
         max_size=20,
     ),
-    halted=st.sampled_from([None, DIGEST]),
-    told=st.sampled_from([None, DIGEST]),
+    halted=shims,
+    told=shims,
 )
 def test_a_ledger_is_read_back_as_it_was_written(
-    entries: dict[str, Entry], halted: str | None, told: str | None
+    entries: dict[str, Entry], halted: tuple[str, ...], told: tuple[str, ...]
 ) -> None:
     ledger = Ledger(entries, halted, told)
     assert read_ledger(make_ledger("ns", ledger, None)) == ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trellis.jobs import JobIndex
-from trellis.provisioning import FailedAttempt, JobState, unix_seconds, view_job, view_node, view_node_unlabelled
+from trellis.provisioning import FailedAttempt, JobState, unix_seconds, view_job, view_node
 from trellis.testing.builders import a_job, a_node
 
 NODE = {
@@ -39,12 +39,6 @@ def test_a_node_that_just_registered_has_no_labels_annotations_or_status() -> No
     assert view.opt_in is None
     assert not view.has_labels
     assert not view.bears_marks
-
-
-def test_a_view_without_labels_reads_the_same_marks() -> None:
-    view = view_node_unlabelled(NODE)
-    assert view.labels == ()
-    assert view == view_node(NODE)
 
 
 def test_a_heartbeat_changes_no_view() -> None:
@@ -83,7 +77,7 @@ def test_a_job_ends_by_its_terminal_condition_alone(condition: dict[str, str], s
 
 def test_a_job_as_the_api_server_returns_it() -> None:
     view = view_job(job_manifest({"type": "Failed", "status": "True", "reason": "R", "message": "m"}))
-    assert (view.node, view.node_uid, view.attempt, view.handler, view.condition) == ("n1", "u1", 3, "spin", "R: m")
+    assert (view.node, view.node_uid, view.attempt, view.handlers, view.condition) == ("n1", "u1", 3, {"spin"}, "R: m")
     assert view.created_at == unix_seconds("2026-01-01T00:00:00Z")
 
 

@@ -1,0 +1,113 @@
+"""Provisioner's side effects on Shims: finalizer, RuntimeClass, status, Events.
+
+In: actions of ``shim_decide``. Out: writes to Kubernetes. Called by ``app``.
+Invariant: each write names the very object it was decided on, as it was read; a conflict is tried again by the queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from provisioner.shim_decide import (
+    Action,
+    ApplyRuntimeClass,
+    DeleteRuntimeClass,
+    RuntimeClassView,
+    SetFinalizer,
+    WarnShim,
+    WriteStatus,
+)
+from provisioner.shim_resources import make_runtime_class, make_status
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.resources import RUNTIME_CLASSES, SHIMS
+from trellis.shims import ShimView
+from trellis.telemetry import get_logger
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ShimEffects:
+    """Where actions about Shims go."""
+
+    kube: Kube
+    recorder: EventRecorder
+
+    async def apply(self, actions: Sequence[Action]) -> None:
+        """Carry out the actions about one Shim, in order.
+
+        Raises:
+            KubeError: a write was refused or not answered; what follows it was not done.
+        """
+        version = ""
+        for action in actions:
+            version = await self._one(action, version) or version
+
+    async def _one(self, action: Action, version: str) -> str | None:
+        """Carry out one action; returns the Shim's resource version if it wrote the Shim."""
+        match action:
+            case SetFinalizer():
+                return await self._finalizer(action)
+            case ApplyRuntimeClass():
+                await self._runtime_class(action)
+                return None
+            case DeleteRuntimeClass():
+                await self._delete_class(action.former)
+                return None
+            case WriteStatus():
+                patch = {"metadata": _read(action.shim, version), "status": make_status(action.status)}
+                return await self._patch(action.shim, patch, subresource="status")
+            case WarnShim():
+                await self.recorder.record(
+                    regarding=ObjectRef(SHIMS.api_version, SHIMS.kind, action.shim.name, action.shim.uid),
+                    type="Warning",
+                    reason=action.reason,
+                    message=action.message,
+                )
+                return None
+            case _:
+                assert_never(action)
+
+    async def _finalizer(self, action: SetFinalizer) -> str | None:
+        shim = action.shim
+        others = [name for name in shim.finalizers if name != names.FINALIZER]
+        finalizers = [*others, names.FINALIZER] if action.present else others
+        _log.info("finalizer of shim changed", shim=shim.name, present=action.present, message=action.message)
+        return await self._patch(shim, {"metadata": _read(shim, "") | {"finalizers": finalizers}})
+
+    async def _runtime_class(self, action: ApplyRuntimeClass) -> None:
+        shim, former = action.shim, action.former
+        if former is not None and former.handler != shim.handler:
+            # The handler of a RuntimeClass cannot be changed.
+            await self._delete_class(former)
+            former = None
+        manifest = make_runtime_class(shim, former)
+        if former is None:
+            await self.kube.create(RUNTIME_CLASSES, manifest)
+        else:
+            await self.kube.apply(RUNTIME_CLASSES, manifest, field_manager=names.FIELD_MANAGER_PROVISIONER)
+        _log.info("runtime class written", runtime_class=shim.runtime_class, shim=shim.name)
+
+    async def _delete_class(self, former: RuntimeClassView) -> None:
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(
+                RUNTIME_CLASSES, former.name, uid=former.uid, resource_version=former.resource_version
+            )
+        _log.info("runtime class deleted", runtime_class=former.name)
+
+    async def _patch(self, shim: ShimView, patch: dict[str, Any], subresource: str | None = None) -> str:
+        written = await self.kube.merge_patch(
+            SHIMS, shim.name, patch, field_manager=names.FIELD_MANAGER_PROVISIONER, subresource=subresource
+        )
+        return str(written["metadata"]["resourceVersion"])
+
+
+def _read(shim: ShimView, version: str) -> dict[str, Any]:
+    """Return what a write must name: the object, and its state as read, or as our own write just left it."""
+    return {"uid": shim.uid, "resourceVersion": version or shim.resource_version}

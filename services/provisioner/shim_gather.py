@@ -1,0 +1,65 @@
+"""What provisioner knows of one Shim: its nodes, its RuntimeClass, its status as it stands.
+
+In: the informers' views, the Shim and its RuntimeClass from the API server. Out: a frozen snapshot for ``shim_decide``.
+Called by ``app``. Invariant: what is written is decided on what was read in the same run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from provisioner.gather import Known
+from provisioner.shim_decide import RuntimeClassView, Snapshot
+from provisioner.shim_resources import read_status, view_runtime_class
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import RUNTIME_CLASSES, SHIMS
+from trellis.provisioning import KWASM, installed_on, unix_seconds
+from trellis.shims import ShimView, is_for, view_shim, wish_for
+
+UNREACHABLE_SECONDS: Final = 600.0
+"""How long a Shim that is being deleted waits for nodes that are not ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shims:
+    """Reads snapshots of Shims."""
+
+    kube: Kube
+    known: Known
+
+    async def snapshot(self, name: str) -> Snapshot | None:
+        """Return all that a decision about one Shim depends on; None if there is none of this name."""
+        try:
+            manifest = await self.kube.get(SHIMS, name)
+        except NotFound:
+            return None
+        shim, now = view_shim(manifest), datetime.now(UTC)
+        settings, nodes = self.known.settings, tuple(self.known.nodes.values())
+        deleted_at = unix_seconds(manifest["metadata"].get("deletionTimestamp"))
+        entries = self.known.ledger.entries.values() if self.known.ledger else ()
+        return Snapshot(
+            shim=shim,
+            status=read_status(manifest),
+            runtime_class=await self._runtime_class(shim),
+            wishes=tuple(
+                (node, wish_for(shim, node.architecture, require_checksum=settings.require_checksum))
+                for node in nodes
+                if is_for(shim, node, auto_provision=settings.auto_provision)
+            ),
+            holders=tuple(node for node in nodes if name in installed_on(node)),
+            in_work=sum(name in entry.shims for entry in entries) if name != KWASM else 0,
+            halted=self.known.ledger is not None and name in self.known.ledger.halted,
+            patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
+            now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        )
+
+    async def _runtime_class(self, shim: ShimView) -> RuntimeClassView | None:
+        if not shim.runtime_class:
+            return None
+        try:
+            return view_runtime_class(await self.kube.get(RUNTIME_CLASSES, shim.runtime_class))
+        except NotFound:
+            return None

@@ -1,0 +1,99 @@
+"""Manifests about Shims: the RuntimeClass and the status, and back.
+
+Pure and total: arguments in, manifest out. Called by ``shim_gather`` and ``shim_apply``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from provisioner.shim_decide import Condition, Counts, RuntimeClassView, Status, wanted_selector
+from trellis import names
+from trellis.shims import ShimView
+
+Manifest = dict[str, Any]
+
+
+def make_runtime_class(shim: ShimView, former: RuntimeClassView | None) -> Manifest:
+    """Return the RuntimeClass of a Shim: its pods go only to nodes that were proved to run it.
+
+    The Shim owns it, so the garbage collector takes it away with the Shim. With ``former`` it is an apply to that very
+    object as it was read.
+    """
+    metadata: Manifest = {
+        "name": shim.runtime_class,
+        "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
+        "ownerReferences": [
+            {"apiVersion": "runtime.spinkube.dev/v1alpha1", "kind": "Shim", "name": shim.name, "uid": shim.uid}
+        ],
+    }
+    if former is not None:
+        metadata |= {"uid": former.uid, "resourceVersion": former.resource_version}
+    manifest: Manifest = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": metadata,
+        "handler": shim.handler,
+        "scheduling": {"nodeSelector": dict(wanted_selector(shim))},
+    }
+    if shim.overhead:
+        manifest["overhead"] = {"podFixed": dict(shim.overhead)}
+    return manifest
+
+
+def view_runtime_class(manifest: Manifest) -> RuntimeClassView:
+    """Project a RuntimeClass; ``owner`` is the Shim that owns it, or a placeholder for an owner of another kind."""
+    metadata = manifest["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    overhead: Mapping[str, Any] = (manifest.get("overhead") or {}).get("podFixed") or {}
+    selector: Mapping[str, str] = (manifest.get("scheduling") or {}).get("nodeSelector") or {}
+    return RuntimeClassView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        handler=manifest["handler"],
+        overhead=tuple(sorted((name, str(amount)) for name, amount in overhead.items())),
+        selector=tuple(sorted(selector.items())),
+        owner=next((str(owner.get("uid", "")) for owner in owners), ""),
+    )
+
+
+def make_status(status: Status) -> Manifest:
+    """Return a Shim's status as it is written."""
+    return {
+        "observedGeneration": status.observed_generation,
+        "nodes": status.counts.nodes,
+        "nodesReady": status.counts.ready,
+        "nodesUpdated": status.counts.updated,
+        "nodesFailed": status.counts.failed,
+        "conditions": [
+            {
+                "type": condition.type,
+                "status": condition.status,
+                "reason": condition.reason,
+                "message": condition.message,
+                "lastTransitionTime": condition.since,
+                "observedGeneration": condition.observed_generation,
+            }
+            for condition in status.conditions
+        ],
+    }
+
+
+def read_status(manifest: Manifest) -> Status:
+    """Read the status of a Shim as the API server returns it; what is missing reads as never written."""
+    status: Mapping[str, Any] = manifest.get("status") or {}
+    numbers = (status.get(name) or 0 for name in ("nodes", "nodesReady", "nodesUpdated", "nodesFailed"))
+    conditions = tuple(
+        Condition(
+            type=str(item.get("type", "")),
+            status=str(item.get("status", "")),
+            reason=str(item.get("reason", "")),
+            message=str(item.get("message", "")),
+            since=str(item.get("lastTransitionTime", "")),
+            observed_generation=int(item.get("observedGeneration") or 0),
+        )
+        for item in status.get("conditions") or ()
+    )
+    return Status(Counts(*numbers), conditions, int(status.get("observedGeneration") or 0))

@@ -1,0 +1,158 @@
+"""Several Shims on the same nodes: each has limits of its own, and a node that changes two needs a slot of both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, changes_of, plan
+from trellis.counts import CountOrPercent
+from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
+from trellis.testing.builders import a_job, a_node, failed, proved
+
+NOW = 10_000.0
+RETRIES = Retries(10.0, 300.0)
+
+
+def target(**digests: str) -> Target:
+    return Target(tuple(sorted(digests.items())))
+
+
+def having(node: NodeView, **digests: str) -> NodeView:
+    return replace(proved(node, target(**digests).digest, "handler"), shims=encode_digests(digests))
+
+
+def at_most(limit: str | None, halt_after: int = 0, *, paused: bool = False) -> ShimLimits:
+    return ShimLimits(CountOrPercent.parse(limit) if limit else None, halt_after, paused)
+
+
+def planning(
+    wishes: list[tuple[NodeView, Target]],
+    limits: Mapping[str, ShimLimits],
+    ledger: Ledger | None = None,
+    jobs: Mapping[str, tuple[JobView, ...]] | None = None,
+) -> Plan:
+    return plan(
+        World(
+            tuple(node for node, _ in wishes),
+            {node.uid: wanted for node, wanted in wishes},
+            jobs or {},
+            ledger or Ledger({}),
+            limits,
+            RETRIES,
+            NOW,
+        )
+    )
+
+
+def fleet(count: int) -> list[NodeView]:
+    return [a_node(f"node-{index:02}") for index in range(count)]
+
+
+def claimed(outcome: Plan) -> list[str]:
+    return [node.name for node in outcome.claimed]
+
+
+def test_a_shim_without_a_limit_goes_to_all_nodes_at_once() -> None:
+    outcome = planning([(node, target(spin="1")) for node in fleet(7)], {"spin": at_most(None)})
+    assert len(outcome.claimed) == 7
+    assert {entry.shims for entry in outcome.ledger.entries.values()} == {("spin",)}
+
+
+def test_two_shims_on_a_node_are_one_entry_and_the_tighter_limit_holds() -> None:
+    both = target(spin="1", slight="1")
+    outcome = planning([(node, both) for node in fleet(10)], {"spin": at_most("50%"), "slight": at_most("2")})
+    assert claimed(outcome) == ["node-00", "node-01"]
+    assert outcome.ledger.entries["uid-node-00"] == Entry(both.digest, 1, int(NOW), ("slight", "spin"))
+
+
+def test_only_the_shim_that_changes_takes_a_slot() -> None:
+    nodes = [having(node, spin="1", slight="1") for node in fleet(4)]
+    outcome = planning(
+        [(node, target(spin="2", slight="1")) for node in nodes], {"spin": at_most("2"), "slight": at_most("1")}
+    )
+    assert len(outcome.claimed) == 2
+    assert changes_of(nodes[0], target(spin="2", slight="1")) == ("spin",)
+
+
+def test_a_percentage_is_of_the_nodes_that_are_to_have_the_shim() -> None:
+    nodes = fleet(40)
+    wishes = [(node, target(spin="1") if index < 20 else target(slight="1")) for index, node in enumerate(nodes)]
+    outcome = planning(wishes, {"spin": at_most("10%"), "slight": at_most("25%")})
+    assert Counter(entry.shims for entry in outcome.ledger.entries.values()) == {("spin",): 2, ("slight",): 5}
+
+
+def test_a_paused_shim_begins_nothing_and_another_goes_on() -> None:
+    nodes = fleet(4)
+    wishes = [(node, target(spin="1") if index < 2 else target(slight="1")) for index, node in enumerate(nodes)]
+    outcome = planning(wishes, {"spin": at_most(None, paused=True), "slight": at_most(None)})
+    assert claimed(outcome) == ["node-02", "node-03"]
+
+
+def test_a_shim_that_fails_too_often_is_halted_and_another_goes_on() -> None:
+    nodes = fleet(6)
+    wishes = [(node, target(spin="1") if index < 4 else target(slight="1")) for index, node in enumerate(nodes)]
+    broken = [(failed(node, wish.digest, at=int(NOW)), wish) for node, wish in wishes[:2]]
+    outcome = planning([*broken, *wishes[2:]], {"spin": at_most(None, 2), "slight": at_most(None, 2)})
+    assert outcome.ledger.halted == ("spin",)
+    assert claimed(outcome) == ["node-04", "node-05"]
+    assert outcome.failing == {"spin": 2}
+
+
+def test_a_removal_takes_a_slot_of_what_is_removed() -> None:
+    nodes = [having(node, spin="1") for node in fleet(5)]
+    outcome = planning([(node, target()) for node in nodes], {"spin": at_most("2")})
+    assert claimed(outcome) == ["node-00", "node-01"]
+    assert outcome.ledger.entries["uid-node-00"].shims == ("spin",)
+
+
+def test_jobs_without_a_ledger_are_adopted_with_what_they_change() -> None:
+    nodes = [having(node, spin="1", slight="1") for node in fleet(4)]
+    wanted = target(spin="2", slight="1")
+    installs = encode_digests(dict(wanted.shims))
+    jobs = {node.uid: (a_job(node, digest=wanted.digest, installs=installs),) for node in nodes[:2]}
+    outcome = planning([(node, wanted) for node in nodes], {"spin": at_most("2")}, jobs=jobs)
+    assert claimed(outcome) == []
+    assert {entry.shims for entry in outcome.ledger.entries.values()} == {("spin",)}
+
+
+shim_names = st.sampled_from(["spin", "slight", "lunatic"])
+digests = st.dictionaries(shim_names, st.sampled_from(["1", "2"]), max_size=3)
+sizes = st.one_of(st.none(), st.integers(1, 5).map(str), st.integers(1, 100).map("{}%".format))
+
+
+@given(
+    worlds=st.lists(st.tuples(digests, digests, st.sampled_from([None, *JobState]), st.booleans()), max_size=20),
+    limits=st.dictionaries(shim_names, st.builds(at_most, sizes, st.integers(0, 3)), max_size=3),
+)
+def test_no_plan_ever_exceeds_the_limit_of_any_shim(
+    worlds: list[tuple[dict[str, str], dict[str, str], JobState | None, bool]], limits: dict[str, ShimLimits]
+) -> None:
+    wishes: list[tuple[NodeView, Target]] = []
+    entries: dict[str, Entry] = {}
+    jobs: dict[str, tuple[JobView, ...]] = {}
+    for index, (has, wants, state, in_ledger) in enumerate(worlds):
+        node = a_node(f"node-{index:02}")
+        node = having(node, **has) if has else node
+        wanted = target(**wants)
+        wishes.append((node, wanted))
+        if state is not None:
+            installs = encode_digests(wants)
+            jobs[node.uid] = (a_job(node, state, digest=wanted.digest, installs=installs),)
+        if in_ledger:
+            entries[node.uid] = Entry(wanted.digest, 1, 9_000, changes_of(node, wanted) or ("spin",))
+    outcome = planning(wishes, limits, Ledger(entries), jobs)
+    new = {node.uid for node in outcome.claimed}
+    for name, held_to in limits.items():
+        began = sum(name in outcome.ledger.entries[uid].shims for uid in new)
+        before = sum(name in entry.shims for uid, entry in outcome.ledger.entries.items() if uid not in new)
+        total = sum(name in {*dict(wanted.shims), *changes_of(node, wanted)} for node, wanted in wishes)
+        if held_to.max_update is not None:
+            assert began <= max(0, held_to.max_update.resolve(total) - before)
+    again = planning(wishes, limits, outcome.ledger, jobs)
+    assert again.claimed == ()
+    assert again.ledger == outcome.ledger

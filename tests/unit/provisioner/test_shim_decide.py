@@ -1,0 +1,209 @@
+"""A Shim's finalizer, RuntimeClass and status: worlds in, actions out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.shim_decide import (
+    Action,
+    ApplyRuntimeClass,
+    Condition,
+    Counts,
+    DeleteRuntimeClass,
+    RuntimeClassView,
+    SetFinalizer,
+    Snapshot,
+    Status,
+    WarnShim,
+    WriteStatus,
+    decide,
+)
+from provisioner.shim_resources import make_runtime_class, make_status, read_status, view_runtime_class
+from trellis import names
+from trellis.installing import ShimWish, Source
+from trellis.provisioning import NodeView, Target, encode_digests
+from trellis.shims import Refusal, ShimView, wish_for
+from trellis.testing.builders import a_node, a_shim, failed, proved
+
+SPIN = a_shim(finalizers=(names.FINALIZER,))
+NOW = "2026-01-31T12:00:00Z"
+
+
+def wish() -> ShimWish:
+    found = wish_for(SPIN, "amd64", require_checksum=True)
+    assert isinstance(found, ShimWish)
+    return found
+
+
+def having(name: str, digest: str) -> NodeView:
+    node = a_node(name)
+    shims = {"spin": digest}
+    return replace(proved(node, Target(tuple(shims.items())).digest, "handler"), shims=encode_digests(shims))
+
+
+def ours(shim: ShimView = SPIN, **changes: Any) -> RuntimeClassView:
+    return replace(
+        RuntimeClassView("spin", "uid-rc", "3", shim.handler, (), (("spin", "provisioned"),), shim.uid), **changes
+    )
+
+
+def deciding(
+    *nodes: NodeView,
+    shim: ShimView = SPIN,
+    refusal: Refusal | None = None,
+    status: Status | None = None,
+    **changes: Any,
+) -> list[Action]:
+    snapshot = Snapshot(
+        shim=shim,
+        status=status or Status(),
+        runtime_class=ours(),
+        wishes=tuple((node, refusal or wish()) for node in nodes),
+        holders=(),
+        in_work=0,
+        halted=False,
+        patience_over=False,
+        now=NOW,
+    )
+    return decide(replace(snapshot, **changes))
+
+
+def written(actions: list[Action]) -> Status:
+    [found] = [action for action in actions if isinstance(action, WriteStatus)]
+    return found.status
+
+
+def condition(actions: list[Action], kind: str) -> tuple[str, str]:
+    [found] = [one for one in written(actions).conditions if one.type == kind]
+    return found.status, found.reason
+
+
+def test_a_new_shim_gets_a_finalizer_a_runtime_class_and_a_status() -> None:
+    shim = a_shim()
+    actions = deciding(a_node(), shim=shim, runtime_class=None)
+    assert [type(action) for action in actions] == [SetFinalizer, ApplyRuntimeClass, WriteStatus]
+    assert written(actions).counts == Counts(nodes=1)
+    assert condition(actions, "Available") == ("False", "NodesNotReady")
+    assert condition(actions, "Progressing") == ("True", "Updating")
+    assert condition(actions, "Degraded") == ("False", "AsExpected")
+
+
+def test_all_nodes_ready_is_available_and_done() -> None:
+    actions = deciding(having("a", wish().digest), having("b", wish().digest))
+    assert written(actions).counts == Counts(2, 2, 2, 0)
+    assert condition(actions, "Available") == ("True", "AllNodesReady")
+    assert condition(actions, "Progressing") == ("False", "Updated")
+
+
+def test_an_older_version_is_ready_but_not_updated() -> None:
+    actions = deciding(having("a", wish().digest), having("b", "older"), in_work=1)
+    assert written(actions).counts == Counts(2, 2, 1, 0)
+    assert condition(actions, "Available")[0] == "True"
+    assert condition(actions, "Progressing") == ("True", "Updating")
+
+
+def test_the_same_again_writes_nothing() -> None:
+    first = written(deciding(a_node()))
+    assert deciding(a_node(), status=first, now="2026-02-01T00:00:00Z") == []
+
+
+def test_the_time_of_a_condition_is_that_of_its_last_change_of_status() -> None:
+    before = written(deciding(a_node()))
+    later = written(deciding(having("a", wish().digest), status=before, now="2026-02-01T00:00:00Z"))
+    since = {one.type: one.since for one in later.conditions}
+    assert since == {"Available": "2026-02-01T00:00:00Z", "Progressing": "2026-02-01T00:00:00Z", "Degraded": NOW}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param({"shim": replace(SPIN, paused=True)}, "Paused", id="paused"),
+        pytest.param({"halted": True}, "RolloutHalted", id="halted"),
+    ],
+)
+def test_a_rollout_that_may_not_go_on_says_why(changes: dict[str, Any], reason: str) -> None:
+    assert condition(deciding(a_node(), **changes), "Progressing") == ("False", reason)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        pytest.param({"refusal": Refusal.UNVERIFIED}, "Unverified", id="no checksum"),
+        pytest.param({"refusal": Refusal.NO_SOURCE}, "NoSourceForPlatform", id="no source"),
+        pytest.param({"shim": replace(SPIN, invalid="spec: bad")}, "InvalidShim", id="cannot be read"),
+        pytest.param({"runtime_class": ours(owner="another")}, "RuntimeClassConflict", id="another's class"),
+        pytest.param({"runtime_class": ours(owner="", handler="x")}, "RuntimeClassConflict", id="a person's class"),
+    ],
+)
+def test_what_keeps_a_shim_off_is_degraded_and_an_event_once(changes: dict[str, Any], reason: str) -> None:
+    actions = deciding(a_node(), **changes)
+    assert condition(actions, "Degraded") == ("True", reason)
+    [event] = [action for action in actions if isinstance(action, WarnShim)]
+    assert event.reason == reason
+    assert event.message
+    assert not any(isinstance(action, ApplyRuntimeClass) for action in actions if reason == "RuntimeClassConflict")
+    again = deciding(a_node(), status=written(actions), **changes)
+    assert not any(isinstance(action, WarnShim) for action in again)
+
+
+def test_a_failing_node_is_named_with_its_own_words() -> None:
+    actions = deciding(failed(a_node("a"), wish().digest), a_node("b"))
+    assert written(actions).counts.failed == 1
+    [degraded] = [one for one in written(actions).conditions if one.type == "Degraded"]
+    assert degraded.reason == "NodesFailing"
+    assert "a: attempt 1: it broke" in degraded.message
+
+
+def test_a_runtime_class_of_nobody_that_says_the_same_is_taken_over() -> None:
+    found = ours(owner="")
+    assert deciding(a_node(), runtime_class=found)[0] == ApplyRuntimeClass(SPIN, found)
+
+
+DELETING = replace(SPIN, deleting=True)
+
+
+def test_a_deleted_shim_waits_until_no_node_has_it() -> None:
+    holder = having("a", "1")
+    actions = deciding(shim=DELETING, holders=(holder,))
+    assert condition(actions, "Progressing") == ("True", "Removing")
+    assert deciding(shim=DELETING, in_work=1, status=written(deciding(shim=DELETING, in_work=1))) == []
+    assert deciding(shim=DELETING) == [DeleteRuntimeClass(ours()), SetFinalizer(DELETING, present=False)]
+    another = ours(owner="another")
+    assert deciding(shim=DELETING, runtime_class=another) == [SetFinalizer(DELETING, present=False)]
+
+
+def test_nodes_that_cannot_be_reached_are_waited_for_only_so_long() -> None:
+    dead = replace(having("a", "1"), ready=False)
+    assert not any(isinstance(action, SetFinalizer) for action in deciding(shim=DELETING, holders=(dead,)))
+    warn, _, finalizer = deciding(shim=DELETING, holders=(dead,), patience_over=True)
+    assert isinstance(warn, WarnShim)
+    assert "a" in warn.message
+    assert isinstance(finalizer, SetFinalizer)
+    alive = having("b", "1")
+    actions = deciding(shim=DELETING, holders=(dead, alive), patience_over=True)
+    assert not any(isinstance(action, SetFinalizer) for action in actions)
+
+
+def test_a_shim_deleted_without_our_finalizer_is_nothing_to_us() -> None:
+    assert deciding(shim=replace(DELETING, finalizers=())) == []
+
+
+def test_the_runtime_class_is_read_back_as_it_was_made() -> None:
+    shim = replace(SPIN, overhead=(("memory", "16Mi"),))
+    manifest = make_runtime_class(shim, None)
+    manifest["metadata"] |= {"uid": "uid-rc", "resourceVersion": "3"}
+    assert view_runtime_class(manifest) == ours(shim, overhead=(("memory", "16Mi"),))
+    assert make_runtime_class(shim, ours())["metadata"]["resourceVersion"] == "3"
+
+
+def test_a_status_is_read_back_as_it_was_written() -> None:
+    status = Status(Counts(4, 3, 2, 1), (Condition("Available", "True", "R", "m", NOW, 7),), 7)
+    assert read_status({"status": make_status(status)}) == status
+    assert read_status({}) == Status()
+
+
+def test_sources_are_what_a_wish_is_made_of() -> None:
+    assert wish().sources == (Source("https://example.com/spin", "amd64", "ab" * 32),)

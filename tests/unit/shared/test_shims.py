@@ -1,0 +1,225 @@
+"""Which nodes a Shim is for, and what it installs there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellis.counts import CountOrPercent
+from trellis.crds.shim import RemovalPolicy
+from trellis.installing import ShimWish, Source
+from trellis.provisioning import KWASM, NodeView, Target, decode_digests, encode_digests
+from trellis.shims import Refusal, ShimView, Taint, Verification, is_for, target_of, view_shim, wanted_on, wish_for
+from trellis.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
+
+POOL = (("pool", "wasm"),)
+SPIN = a_shim()
+SLIGHT = a_shim("slight")
+
+
+def having(node: NodeView, digests: dict[str, str]) -> NodeView:
+    digest = Target(tuple(sorted(digests.items()))).digest
+    return replace(proved(node, digest, "handler"), shims=encode_digests(digests))
+
+
+def targeting(node: NodeView, *shims: ShimView, require_checksum: bool = True) -> dict[str, str] | None:
+    target = target_of(node, shims, DIGEST, auto_provision=False, require_checksum=require_checksum)
+    return dict(target.shims) if target is not None else None
+
+
+def digest_of(shim: ShimView, architecture: str = "amd64") -> str:
+    wish = wish_for(shim, architecture, require_checksum=True)
+    assert isinstance(wish, ShimWish)
+    return wish.digest
+
+
+@pytest.mark.parametrize(
+    ("shim", "node", "expected"),
+    [
+        pytest.param(SPIN, a_node(), True, id="no selector is every Linux node"),
+        pytest.param(SPIN, a_node(operating_system="windows"), False, id="no selector and Windows"),
+        pytest.param(a_shim(selector=POOL), a_node(labels=POOL), True, id="the selector matches"),
+        pytest.param(a_shim(selector=POOL), a_node(labels=(("pool", "x"),)), False, id="the selector does not match"),
+        pytest.param(a_shim(selector=POOL), a_node(labels=POOL, opt_in="false"), False, id="false keeps all off"),
+        pytest.param(a_shim(selector=POOL), a_node(labels=POOL, opt_in="yes"), False, id="so does nonsense"),
+        pytest.param(a_shim(default=True), a_node(), False, id="the default is not for every node"),
+        pytest.param(a_shim(default=True), opted_in(a_node()), True, id="the default is for opted-in nodes"),
+        pytest.param(a_shim(default=True, selector=POOL), a_node(labels=POOL), True, id="and for what it selects"),
+        pytest.param(a_shim(deleting=True), a_node(), False, id="being deleted"),
+        pytest.param(a_shim(invalid="x"), a_node(), False, id="unreadable"),
+    ],
+)
+def test_a_shim_is_for_a_node_when(shim: ShimView, node: NodeView, expected: bool) -> None:
+    assert is_for(shim, node, auto_provision=False) is expected
+
+
+def test_auto_provisioning_gives_every_node_the_default_shims() -> None:
+    assert is_for(a_shim(default=True), a_node(), auto_provision=True)
+    assert not is_for(a_shim(default=True), a_node(opt_in="false"), auto_provision=True)
+
+
+def test_the_legacy_image_is_for_opted_in_nodes_until_there_is_a_default_shim() -> None:
+    node = opted_in(a_node())
+    assert wanted_on(node, [], auto_provision=False) == {KWASM}
+    assert wanted_on(node, [a_shim(default=True)], auto_provision=False) == {"spin"}
+    assert wanted_on(node, [a_shim(selector=POOL)], auto_provision=False) == {KWASM}
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        pytest.param({"handler": "other"}, False, id="another handler"),
+        pytest.param({"options": (("SystemdCgroup", "true"),)}, False, id="an option"),
+        pytest.param({"sources": (Source("https://x", "amd64", "cd" * 32),)}, False, id="another source"),
+        pytest.param(
+            {"sources": (*SPIN.sources, Source("https://x", "arm64", "cd" * 32))}, True, id="another platform"
+        ),
+        pytest.param({"max_update": CountOrPercent(3)}, True, id="the rollout limit"),
+        pytest.param({"runtime_class": "other"}, True, id="the RuntimeClass"),
+        pytest.param({"generation": 7}, True, id="the generation"),
+    ],
+)
+def test_a_version_is_what_is_installed_on_that_platform(change: dict[str, Any], same: bool) -> None:
+    assert (digest_of(replace(SPIN, **change)) == digest_of(SPIN)) is same
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        pytest.param((Source("https://x"),), Refusal.UNVERIFIED, id="no checksum"),
+        pytest.param((Source("oci://r/x:v1"),), Refusal.UNVERIFIED, id="an image by tag"),
+        pytest.param((Source("https://x", "arm64", "ab" * 32),), Refusal.NO_SOURCE, id="another platform only"),
+        pytest.param((), Refusal.NO_SOURCE, id="no source at all"),
+    ],
+)
+def test_a_shim_is_refused_for(sources: tuple[Source, ...], expected: Refusal) -> None:
+    assert wish_for(a_shim(sources=sources), "amd64", require_checksum=True) is expected
+
+
+def test_an_image_by_digest_is_pinned_and_checksums_may_be_waived() -> None:
+    by_digest = a_shim(sources=(Source("oci://r/x@sha256:" + "ab" * 32),))
+    assert isinstance(wish_for(by_digest, "x86_64", require_checksum=True), ShimWish)
+    assert isinstance(wish_for(a_shim(sources=(Source("https://x"),)), "amd64", require_checksum=False), ShimWish)
+
+
+def test_a_platforms_own_source_comes_before_one_for_all() -> None:
+    shim = a_shim(sources=(Source("https://arm", "arm64", "ab" * 32), Source("https://any", None, "cd" * 32)))
+    for architecture, location in (("aarch64", "https://arm"), ("amd64", "https://any")):
+        wish = wish_for(shim, architecture, require_checksum=True)
+        assert isinstance(wish, ShimWish)
+        assert [source.location for source in wish.sources] == [location]
+
+
+def test_a_node_is_to_have_all_shims_that_are_for_it() -> None:
+    assert targeting(a_node(), SPIN, SLIGHT) == {"spin": digest_of(SPIN), "slight": digest_of(SLIGHT)}
+
+
+def test_what_is_to_go_goes_first() -> None:
+    node = having(a_node(), {"spin": "old", "slight": "kept"})
+    assert targeting(node, SLIGHT) == {"slight": "kept"}
+    assert targeting(node) == {}
+    assert targeting(having(a_node(), {"slight": "kept"}), SLIGHT) == {"slight": digest_of(SLIGHT)}
+
+
+def test_a_version_that_is_refused_leaves_what_is_there() -> None:
+    unpinned = a_shim(sources=(Source("https://x", "amd64"),))
+    assert targeting(having(a_node(), {"spin": "old"}), unpinned) == {"spin": "old"}
+    assert targeting(a_node(), unpinned) is None
+
+
+def test_the_legacy_runtime_is_never_removed() -> None:
+    assert targeting(proved(a_node())) is None
+
+
+def test_a_node_with_the_legacy_image_alone_keeps_its_digest() -> None:
+    assert target_of(opted_in(a_node()), [], DIGEST, auto_provision=False, require_checksum=True) == Target(
+        ((KWASM, DIGEST),)
+    )
+    assert Target(((KWASM, DIGEST),)).digest == DIGEST
+
+
+digests = st.dictionaries(
+    st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True),
+    st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+)
+
+
+@given(digests)
+def test_digests_are_read_back_as_they_were_written(of: dict[str, str]) -> None:
+    assert decode_digests(encode_digests(of)) == of
+
+
+@pytest.mark.parametrize("value", [None, "", "  ", "spin", "=x", "spin="])
+def test_edited_digests_are_no_digests(value: str | None) -> None:
+    assert decode_digests(value) == {}
+
+
+def manifest(spec: dict[str, Any] | None, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "spin", "uid": "u", "resourceVersion": "1", **metadata}, "spec": spec}
+
+
+FULL: dict[str, Any] = {
+    "nodeSelector": {"pool": "wasm"},
+    "containerdRuntimeOptions": {"SystemdCgroup": "true"},
+    "fetchStrategy": {
+        "platforms": [{"os": "linux", "arch": "x86_64", "location": "https://a", "sha256": "ab" * 32}],
+        "anonHttp": {"location": "https://b"},
+        "oci": {"image": "r/x@sha256:1", "path": "bin/shim"},
+        "image": {"path": "/shim"},
+    },
+    "runtimeClass": {"name": "spin-v2", "handler": "spin", "overhead": {"podFixed": {"cpu": 1, "memory": "16Mi"}}},
+    "rolloutStrategy": {"type": "rolling", "rolling": {"maxUpdate": "10%", "pauseOnFailures": 3}},
+    "paused": True,
+    "verify": {"canary": False, "canaryImage": "r/c", "timeout": "1m30s"},
+    "removalPolicy": "Force",
+    "startupTaint": {"key": "k", "effect": "NoSchedule"},
+}
+
+
+def test_a_shim_is_read_with_all_its_fields() -> None:
+    assert view_shim(manifest(FULL, generation=4, labels={"trellis.dev/kwasm-default": "true"})) == ShimView(
+        name="spin",
+        uid="u",
+        resource_version="1",
+        generation=4,
+        selector=POOL,
+        default=True,
+        handler="spin",
+        runtime_class="spin-v2",
+        overhead=(("cpu", "1"), ("memory", "16Mi")),
+        sources=(
+            Source("https://a", "amd64", "ab" * 32),
+            Source("https://b"),
+            Source("oci://r/x@sha256:1", member="bin/shim"),
+            Source("/shim"),
+        ),
+        options=(("SystemdCgroup", "true"),),
+        max_update=CountOrPercent(10, is_percent=True),
+        pause_on_failures=3,
+        paused=True,
+        verification=Verification(False, "r/c", 90.0),
+        removal_policy=RemovalPolicy.FORCE,
+        startup_taint=Taint("k", None, "NoSchedule"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (None, "spec: missing"),
+        ({**FULL, "runtimeClass": {"name": "x"}}, "spec.runtimeClass.handler: Field required"),
+        ({**FULL, "rolloutStrategy": {"type": "rolling", "rolling": {"maxUpdate": 0}}}, "at least 1"),
+    ],
+    ids=["empty", "a field is missing", "zero nodes at a time"],
+)
+def test_a_shim_that_cannot_be_read_says_why(spec: dict[str, Any] | None, why: str) -> None:
+    assert why in view_shim(manifest(spec)).invalid
+
+
+def test_recreate_is_all_at_once() -> None:
+    strategy = {"type": "recreate", "rolling": {"maxUpdate": 1}}
+    assert view_shim(manifest({**FULL, "rolloutStrategy": strategy})).max_update is None
