@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from provisioner.plan import Entry, Ledger
-from provisioner.resources import Installer, make_installer_job, make_ledger
+from provisioner.resources import Installer, Task, make_installer_job, make_ledger
 from trellis import names
 from trellis.breaker import Destruction, Limits, State, ask
 from trellis.breaker_record import make_breakers
@@ -31,7 +31,7 @@ from trellis.kube.lease import new_lease, taken
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
-from trellis.provisioning import NodeView, view_node
+from trellis.provisioning import KWASM, NodeView, Target, view_node
 from trellis.telemetry import setup
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
@@ -62,7 +62,7 @@ class World:
         return view_node(self.post("/api/v1/nodes", manifest))
 
     def job(self, node: NodeView) -> None:
-        manifest = make_installer_job(INSTALLER, node, DIGEST, 1, None)
+        manifest = make_installer_job(INSTALLER, node, Task(Target(((KWASM, DIGEST),))), 1, None)
         manifest["metadata"]["namespace"] = self.namespace
         manifest["spec"]["suspend"] = True  # no pod: nothing runs on these nodes
         self.post(f"/apis/batch/v1/namespaces/{self.namespace}/jobs", manifest)
