@@ -47,6 +47,8 @@ PARTS = (
     Part("one real node: installers and Wasm", REAL / "test_one_node.py", _no_wasm_nodes, quick=True),
     Part("the installer on real nodes", REAL / "test_installer.py", _no_wasm_nodes),
     Part("an image built from a Dockerfile, on a real node", REAL / "test_images.py", _no_wasm_nodes),
+    Part("what proofs of installers rest on", REAL / "test_proof_tools.py", _no_wasm_nodes),
+    Part("shims that work and shims that do not", REAL / "test_shims.py", _no_wasm_nodes),
     Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
     Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),
     Part("three real nodes", REAL / "test_three_nodes.py", requirements.missing),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import psutil
 
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.node_images import BOX, HELLO_WASM
+from trellis.localcluster.paths import Layout
 from trellis.localcluster.supervisor import marked, trunk
 
 INSTALLER = {"securityContext": {"privileged": True}, "volumeMounts": [{"name": "node", "mountPath": "/mnt/node-root"}]}
@@ -146,6 +149,57 @@ def wasm_pod(name: str, node: str, runtime_class: str | None = None) -> dict[str
     if runtime_class is not None:
         manifest["spec"]["runtimeClassName"] = runtime_class
     return manifest
+
+
+@dataclass(frozen=True)
+class RealNode:
+    """One real node of a cluster; what is asked of it below, but for pods, is answered while it is off, too."""
+
+    cluster: ClusterInfo
+    name: str = "real-0"
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """Commands for its cluster."""
+        return Kubectl(self.cluster)
+
+
+def containerd_restarts(node: RealNode) -> int:
+    """Return how often containerd was started on a node since it was made, in vain too; restarts are the difference."""
+    log = Layout.of(node.cluster.name).node(node.name) / "disk/log/containerd.log"
+    return log.read_text(encoding="utf-8", errors="replace").count('msg="starting containerd"')
+
+
+def runtime_handlers(node: RealNode) -> set[str]:
+    """Return the runtime handlers in the Node's status; containerd 1.6 lists none."""
+    return node.kubectl.handlers(node.name)
+
+
+def run_wasm_pod(node: RealNode, runtime_class: str) -> str:
+    """Return what the Wasm pod said, once it has succeeded on a node, and delete it. The node has its image."""
+    name = f"wasm-{secrets.token_hex(4)}"
+    node.kubectl.create(wasm_pod(name, node.name, runtime_class))
+    try:
+        return node.kubectl.ended(name)
+    finally:
+        node.kubectl("delete", "pod", name, "--now", "--wait=false")
+
+
+def wasm_pod_trouble(node: RealNode, runtime_class: str, seconds: float = 60) -> str:
+    """Return why the Wasm pod cannot be started on a node: what the kubelet reports first; delete the pod."""
+    name = f"wasm-{secrets.token_hex(4)}"
+    node.kubectl.create(wasm_pod(name, node.name, runtime_class))
+    selector = f"involvedObject.name={name},type=Warning"
+
+    def warnings() -> list[str]:
+        events = json.loads(node.kubectl("get", "events", "--field-selector", selector, "-o", "json"))["items"]
+        return [f"{event['reason']}: {event['message']}" for event in events]
+
+    try:
+        eventually(warnings, f"pod {name} is in trouble, but is {node.kubectl.phase(name)}", seconds)
+        return warnings()[0]
+    finally:
+        node.kubectl("delete", "pod", name, "--force", "--grace-period=0", "--wait=false")
 
 
 def fingerprint(*roots: str) -> dict[str, str]:

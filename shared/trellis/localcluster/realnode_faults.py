@@ -84,7 +84,7 @@ def inspect(name: str, node: str) -> RealNodeInfo:
 
 
 def run_in(name: str, node: str, argv: Sequence[str], stdin: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program on a node, as its root in all its namespaces; return status, standard output and error.
+    """Run a program on a node, as its root in all its namespaces; return status, standard output and error as text.
 
     Raises:
         LocalClusterError: if there is no such node, or it is off.
@@ -97,7 +97,9 @@ def run_in(name: str, node: str, argv: Sequence[str], stdin: Path | None = None)
     # The directory is asked for too: ours does not exist there.
     command = [*enter, "--root", "--wd", "--", *argv]
     with (stdin or Path("/dev/null")).open("rb") as given:
-        return subprocess.run(command, stdin=given, capture_output=True, text=True, check=False)  # noqa: S603 - the caller's words
+        return subprocess.run(  # noqa: S603 - the caller's words
+            command, stdin=given, capture_output=True, text=True, errors="replace", check=False
+        )
 
 
 def load_image(name: str, node: str, archive: Path) -> None:

@@ -1,0 +1,109 @@
+"""A small HTTPS server with a CA of its own, where the real nodes of a cluster and their pods reach it.
+
+In: a cluster with real nodes and a folder. Out: the folder's files under the address of this machine on the nodes'
+network, which has no other way out. It runs in this process and ends with its block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from ipaddress import ip_interface
+from pathlib import Path
+from typing import Any
+
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.certs import write_pki
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A file of which half is given. ``waiting``: set when someone has that half; ``end``: when all get the rest."""
+
+    waiting: threading.Event = field(default_factory=threading.Event)
+    end: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class HttpsFiles:
+    """The running server. ``authority``: its CA's certificate (PEM); ``asked``: the names of the files asked for."""
+
+    origin: str
+    folder: Path
+    authority: str
+    asked: list[str] = field(default_factory=list)
+    held: dict[str, Hold] = field(default_factory=dict)
+
+    def url(self, name: str) -> str:
+        """Return the address of a file."""
+        return f"{self.origin}/{name}"
+
+    def sha256(self, name: str) -> str:
+        """Return the checksum of a file, in hexadecimal."""
+        return hashlib.sha256((self.folder / name).read_bytes()).hexdigest()
+
+    @contextmanager
+    def holding(self, name: str) -> Iterator[Hold]:
+        """Give only half of a file while the block runs, so that something can be done to a node in mid-download."""
+        hold = self.held[name] = Hold()
+        try:
+            yield hold
+        finally:
+            del self.held[name]
+            hold.end.set()
+
+
+@contextmanager
+def https_files(cluster: ClusterInfo, folder: Path, own: Path) -> Iterator[HttpsFiles]:
+    """Serve the files of a folder, no others, to a cluster's real nodes; ``own`` is an empty folder for the keys."""
+    address = str(ip_interface(f"{cluster.real_nodes[0].address}/24").network[1])
+    write_pki(own, address)  # what an API server has is what any server needs: a CA, a certificate, a key
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own / "kube-apiserver.crt", own / "kube-apiserver.key")
+    server = http.server.ThreadingHTTPServer((address, 0), http.server.BaseHTTPRequestHandler)
+    files = HttpsFiles(f"https://{address}:{server.server_port}", folder, (own / "ca.crt").read_text())
+    server.RequestHandlerClass = _handler(files)
+    # The handshake belongs to the request's thread: one client that says nothing must not keep out the others.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield files
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _handler(files: HttpsFiles) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            name = self.path.removeprefix("/")
+            files.asked.append(name)
+            if name not in {path.name for path in files.folder.iterdir()}:
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            content, hold = (files.folder / name).read_bytes(), files.held.get(name)
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content[: len(content) // 2])
+            if hold is not None:
+                hold.waiting.set()
+                hold.end.wait()
+            self.wfile.write(content[len(content) // 2 :])
+
+        def handle(self) -> None:
+            with suppress(OSError):  # who asked is gone: a node was turned off, a certificate refused
+                super().handle()
+
+        def log_message(self, *args: Any) -> None:
+            del args
+
+    return Handler
