@@ -80,7 +80,7 @@ def compose(settings: Settings, base: Base) -> Work:
     planner = Planner(known, effects, telemetry, queue)
     plans = KeyedQueue(planner.run, workers=1, name="plans", telemetry=telemetry)
 
-    follow = FollowShims(Shims(kube, known), ShimEffects(kube, recorder), telemetry)
+    follow = FollowShims(Shims(kube, known), ShimEffects(kube, recorder, settings.namespace), telemetry)
     followed = KeyedQueue(follow.run, workers=SHIM_WORKERS, name="shims", telemetry=telemetry)
 
     def plan_soon() -> None:

@@ -46,11 +46,13 @@ class ShimLimits:
     """What one shim's rollout is held to.
 
     ``max_update`` None: all nodes at once. ``halt_after``: failing nodes at which no further one is begun, 0 never.
+    ``forgiven``: Unix seconds; failures recorded up to then do not count towards the halt and are tried again at once.
     """
 
     max_update: CountOrPercent | None
     halt_after: int = 0
     paused: bool = False
+    forgiven: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +195,23 @@ def _failure(node: NodeView, digest: str) -> FailedAttempt | None:
 
 
 def _failing(world: World, wanted: Mapping[str, NodeView]) -> dict[str, int]:
-    """Return by shim on how many nodes the last attempt at what they are to have failed."""
+    """Return by shim on how many nodes the last attempt at what they are to have failed, unless that is forgiven."""
     return Counter(
         name
         for uid, node in wanted.items()
-        if _failure(node, world.targets[uid].digest)
+        if (failure := _failure(node, world.targets[uid].digest))
         for name in changes_of(node, world.targets[uid])
+        if not _forgiven(world, name, failure)
     )
+
+
+def _forgiven(world: World, shim: str, failure: FailedAttempt) -> bool:
+    """Say whether a person resumed the rollout knowing of this failure.
+
+    A mark that lies in the future by more than a clock may be off would switch the halt off: it counts for nothing.
+    """
+    limits = world.limits.get(shim)
+    return limits is not None and failure.at <= limits.forgiven <= world.now + world.retries.most
 
 
 def _kept(world: World, wanted: Mapping[str, NodeView]) -> dict[str, Entry]:
@@ -262,6 +274,8 @@ def _candidates(
             fresh.append(node)
             continue
         at = retry_at(node.uid, failure, world.retries)
+        if any(_forgiven(world, name, failure) for name in changes_of(node, target)):
+            at = min(at, world.now)
         # A failure "in the future" comes from a clock that was set back: waiting for it could take for ever.
         if at <= world.now or failure.at > world.now + world.retries.most:
             due.append((at, node))

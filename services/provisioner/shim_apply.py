@@ -15,6 +15,8 @@ from provisioner.shim_decide import (
     Action,
     ApplyRuntimeClass,
     DeleteRuntimeClass,
+    DropRevision,
+    KeepRevision,
     RuntimeClassView,
     SetFinalizer,
     WarnShim,
@@ -25,7 +27,8 @@ from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.recorder import EventRecorder, ObjectRef
-from trellis.kube.resources import RUNTIME_CLASSES, SHIMS
+from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
+from trellis.shim_history import Revision, make_revision
 from trellis.shims import ShimView
 from trellis.telemetry import get_logger
 
@@ -34,10 +37,11 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShimEffects:
-    """Where actions about Shims go."""
+    """Where actions about Shims go. ``namespace``: where their former versions are kept."""
 
     kube: Kube
     recorder: EventRecorder
+    namespace: str
 
     async def apply(self, actions: Sequence[Action]) -> None:
         """Carry out the actions about one Shim, in order.
@@ -71,6 +75,12 @@ class ShimEffects:
                     message=action.message,
                 )
                 return None
+            case KeepRevision():
+                await self._keep(action)
+                return None
+            case DropRevision():
+                await self._drop(action.former)
+                return None
             case _:
                 assert_never(action)
 
@@ -100,6 +110,32 @@ class ShimEffects:
                 RUNTIME_CLASSES, former.name, uid=former.uid, resource_version=former.resource_version
             )
         _log.info("runtime class deleted", runtime_class=former.name)
+
+    async def _keep(self, action: KeepRevision) -> None:
+        shim, former = action.shim, action.former
+        if former is None:
+            manifest = make_revision(shim.name, shim.uid, action.version, action.number, self.namespace)
+            await self.kube.create(CONTROLLER_REVISIONS, manifest)
+        else:
+            read = {"uid": former.uid, "resourceVersion": former.resource_version}
+            await self.kube.merge_patch(
+                CONTROLLER_REVISIONS,
+                former.name,
+                {"metadata": read, "revision": action.number},
+                self.namespace,
+                field_manager=names.FIELD_MANAGER_PROVISIONER,
+            )
+        _log.info("version of shim kept", shim=shim.name, revision=action.number)
+
+    async def _drop(self, former: Revision) -> None:
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(
+                CONTROLLER_REVISIONS,
+                former.name,
+                self.namespace,
+                uid=former.uid,
+                resource_version=former.resource_version,
+            )
 
     async def _patch(self, shim: ShimView, patch: dict[str, Any], subresource: str | None = None) -> str:
         written = await self.kube.merge_patch(

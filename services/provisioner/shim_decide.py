@@ -9,13 +9,14 @@ alone; the status is written only if it says something else than before.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from trellis import names
 from trellis.installing import ShimWish
 from trellis.provisioning import NodeView, installed_on
+from trellis.shim_history import Manifest, Revision, next_number, same_as, surplus
 from trellis.shims import Refusal, ShimView
 
 _NAMED: Final = 5
@@ -88,7 +89,8 @@ class Snapshot:
     """All that a decision about one Shim may depend on.
 
     ``wishes``: for each node that it is for, what is to be installed there or why nothing is. ``holders``: nodes on
-    which it is installed. ``in_work``: nodes whose work changes it. ``now``: RFC 3339, whole seconds.
+    which it is installed. ``in_work``: nodes whose work changes it. ``now``: RFC 3339, whole seconds. ``revisions``:
+    the versions that are kept, None if the newest is known to be ``version``, that of the spec.
     """
 
     shim: ShimView
@@ -100,6 +102,8 @@ class Snapshot:
     halted: bool
     patience_over: bool
     now: str
+    version: Manifest = field(default_factory=dict, hash=False)
+    revisions: tuple[Revision, ...] | None = None
 
     @property
     def leaving(self) -> tuple[NodeView, ...]:
@@ -149,7 +153,24 @@ class WarnShim:
     message: str
 
 
-Action = SetFinalizer | ApplyRuntimeClass | DeleteRuntimeClass | WriteStatus | WarnShim
+@dataclass(frozen=True, slots=True)
+class KeepRevision:
+    """Keep a version under a number; ``former`` is the revision that has it already, under an older one."""
+
+    shim: ShimView
+    version: Manifest = field(hash=False)
+    number: int
+    former: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class DropRevision:
+    """Delete a revision beyond the limit."""
+
+    former: Revision
+
+
+Action = SetFinalizer | ApplyRuntimeClass | DeleteRuntimeClass | WriteStatus | WarnShim | KeepRevision | DropRevision
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -162,7 +183,17 @@ def decide(snapshot: Snapshot) -> list[Action]:
         actions.append(SetFinalizer(shim, present=True))
     if not shim.invalid and not _conflict(snapshot) and _differs(shim, snapshot.runtime_class):
         actions.append(ApplyRuntimeClass(shim, snapshot.runtime_class))
-    return [*actions, *_status(snapshot)]
+    return [*actions, *_status(snapshot), *_history(snapshot)]
+
+
+def _history(snapshot: Snapshot) -> list[Action]:
+    """Keep the version of the spec as the newest revision, and no more revisions than the limit."""
+    shim, version, revisions = snapshot.shim, snapshot.version, snapshot.revisions
+    if shim.invalid or revisions is None:
+        return []
+    number = next_number(revisions, version)
+    keep = [] if number is None else [KeepRevision(shim, version, number, same_as(revisions, version))]
+    return [*keep, *(DropRevision(former) for former in surplus(revisions, version))]
 
 
 def _deleting(snapshot: Snapshot) -> list[Action]:

@@ -6,7 +6,7 @@ Called by ``app``. Invariant: what is written is decided on what was read in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -15,8 +15,9 @@ from provisioner.shim_decide import RuntimeClassView, Snapshot
 from provisioner.shim_resources import read_status, view_runtime_class
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
-from trellis.kube.resources import RUNTIME_CLASSES, SHIMS
+from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
 from trellis.provisioning import KWASM, installed_on, unix_seconds
+from trellis.shim_history import Manifest, Revision, label_selector, revisions_of, version_of
 from trellis.shims import ShimView, is_for, view_shim, wish_for
 
 UNREACHABLE_SECONDS: Final = 600.0
@@ -25,16 +26,18 @@ UNREACHABLE_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Shims:
-    """Reads snapshots of Shims."""
+    """Reads snapshots of Shims. ``kept``: by Shim name its uid and the version that its newest revision has."""
 
     kube: Kube
     known: Known
+    kept: dict[str, tuple[str, Manifest]] = field(default_factory=dict)
 
     async def snapshot(self, name: str) -> Snapshot | None:
         """Return all that a decision about one Shim depends on; None if there is none of this name."""
         try:
             manifest = await self.kube.get(SHIMS, name)
         except NotFound:
+            self.kept.pop(name, None)
             return None
         shim, now = view_shim(manifest), datetime.now(UTC)
         settings, nodes = self.known.settings, tuple(self.known.nodes.values())
@@ -54,7 +57,21 @@ class Shims:
             halted=self.known.ledger is not None and name in self.known.ledger.halted,
             patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            version=version_of(manifest),
+            revisions=await self._revisions(shim, version_of(manifest)),
         )
+
+    async def _revisions(self, shim: ShimView, version: Manifest) -> tuple[Revision, ...] | None:
+        """Return the kept versions; None if the newest is this one, so that a rollout does not list at each step."""
+        if shim.deleting or shim.invalid or self.kept.get(shim.name) == (shim.uid, version):
+            return None
+        listing = await self.kube.list(
+            CONTROLLER_REVISIONS, self.known.settings.namespace, label_selector=label_selector(shim.name)
+        )
+        revisions = revisions_of(shim.uid, listing.items)
+        if revisions and revisions[-1].version == version:
+            self.kept[shim.name] = (shim.uid, version)
+        return revisions
 
     async def _runtime_class(self, shim: ShimView) -> RuntimeClassView | None:
         if not shim.runtime_class:

@@ -12,6 +12,7 @@ from typing import Final
 
 FIELD_MANAGER_NODE_WATCHER: Final = "trellis.dev/node-watcher"
 FIELD_MANAGER_PROVISIONER: Final = "trellis.dev/provisioner"
+FIELD_MANAGER_COMMAND_LINE: Final = "trellis.dev/command-line"
 
 # --- KWasm's names: kept, because users' nodes and manifests carry them ---
 ANNOTATION_OPT_IN: Final = "kwasm.sh/kwasm-node"
@@ -73,6 +74,11 @@ ANNOTATION_HALTED: Final = "trellis.dev/halted"
 """On the ledger: the shims whose rollout is halted because too many nodes failed, joined by commas."""
 ANNOTATION_HALT_TOLD: Final = "trellis.dev/halt-told"
 """On the ledger: the mark that the bus was told of the halt of these shims; gone once it was told that it is over."""
+ANNOTATION_FORGIVEN: Final = "trellis.dev/failures-forgiven"
+"""On a Shim, Unix seconds: failures recorded up to then no longer halt its rollout, and are tried again at once. The
+word of a person who resumed it; the time is that of the last failure they knew of."""
+LABEL_SHIM: Final = "trellis.dev/shim"
+"""On the ControllerRevisions that keep a Shim's former versions: its name, as :func:`shim_label` shortens it."""
 LEASE_PREFIX: Final = "trellis-"
 LABEL_BREAKER: Final = "trellis.dev/breaker"
 """On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""

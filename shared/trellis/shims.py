@@ -27,6 +27,7 @@ Manifest = dict[str, Any]
 
 _ARCH: Final = ARCHITECTURES
 _DIGEST_LENGTH: Final = 16
+_SECONDS_MAX_DIGITS: Final = 12
 
 
 class Refusal(StrEnum):
@@ -57,7 +58,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class ShimView:
-    """What matters of a Shim. ``max_update`` None is all nodes at once; ``invalid`` says why it cannot be read."""
+    """What matters of a Shim. ``max_update`` None is all nodes at once; ``invalid`` says why it cannot be read.
+
+    ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a person; 0 if none were.
+    """
 
     name: str
     uid: str
@@ -78,6 +82,7 @@ class ShimView:
     startup_taint: Taint | None = None
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
+    forgiven: int = 0
     invalid: str = ""
 
 
@@ -95,6 +100,7 @@ def view_shim(manifest: Manifest) -> ShimView:
         "default": (metadata.get("labels") or {}).get(names.LABEL_KWASM_DEFAULT) == "true",
         "deleting": "deletionTimestamp" in metadata,
         "finalizers": tuple(metadata.get("finalizers") or ()),
+        "forgiven": _seconds((metadata.get("annotations") or {}).get(names.ANNOTATION_FORGIVEN, "")),
     }
     try:
         spec = Shim.model_validate(manifest).spec
@@ -106,6 +112,11 @@ def view_shim(manifest: Manifest) -> ShimView:
         return ShimView(**place, invalid=f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
     except ValueError as error:
         return ShimView(**place, invalid=str(error))
+
+
+def _seconds(text: str) -> int:
+    """Return Unix seconds, 0 for what is none: a mark that cannot be read forgives nothing."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _SECONDS_MAX_DIGITS else 0
 
 
 def _read(spec: ShimSpec) -> dict[str, Any]:

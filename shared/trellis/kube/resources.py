@@ -46,6 +46,7 @@ NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=Fal
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
 CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
+CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True)
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
@@ -60,6 +61,7 @@ ALL: Final[tuple[Resource, ...]] = (
     PODS,
     CONFIGMAPS,
     EVENTS,
+    CONTROLLER_REVISIONS,
     JOBS,
     LEASES,
     RUNTIME_CLASSES,

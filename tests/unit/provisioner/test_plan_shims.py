@@ -103,6 +103,31 @@ def test_a_shim_that_fails_too_often_is_halted_and_another_goes_on() -> None:
     assert outcome.failing == {"spin": 2}
 
 
+def halted_world(*, forgiven: int, failed_at: tuple[int, ...] = (9_998, 9_999)) -> Plan:
+    nodes, wish = fleet(5), target(spin="1")
+    broken = [failed(node, wish.digest, at=at) for node, at in zip(nodes, failed_at, strict=False)]
+    wishes = [(node, wish) for node in (*broken, *nodes[len(broken) :])]
+    return planning(wishes, {"spin": replace(at_most(None, 2), forgiven=forgiven)})
+
+
+def test_a_person_who_forgives_the_failures_sets_a_halted_rollout_going_and_they_are_tried_at_once() -> None:
+    assert (halted_world(forgiven=0).ledger.halted, claimed(halted_world(forgiven=0))) == (("spin",), [])
+    outcome = halted_world(forgiven=9_999)
+    assert outcome.ledger.halted == ()
+    assert claimed(outcome) == [f"node-0{index}" for index in (2, 3, 4, 0, 1)]
+
+
+def test_failures_after_those_that_were_forgiven_count_and_halt_again() -> None:
+    assert halted_world(forgiven=9_998).failing == {"spin": 1}
+    outcome = halted_world(forgiven=9_997, failed_at=(9_997, 9_998, 9_999))
+    assert outcome.ledger.halted == ("spin",)
+    assert claimed(outcome) == ["node-00"]  # the forgiven one is tried, nothing new is begun
+
+
+def test_a_mark_from_the_far_future_forgives_nothing() -> None:
+    assert halted_world(forgiven=int(NOW) + 301).ledger.halted == ("spin",)
+
+
 def test_a_removal_takes_a_slot_of_what_is_removed() -> None:
     nodes = [having(node, spin="1") for node in fleet(5)]
     outcome = planning([(node, target()) for node in nodes], {"spin": at_most("2")})

@@ -13,6 +13,8 @@ from provisioner.shim_decide import (
     Condition,
     Counts,
     DeleteRuntimeClass,
+    DropRevision,
+    KeepRevision,
     RuntimeClassView,
     SetFinalizer,
     Snapshot,
@@ -25,6 +27,7 @@ from provisioner.shim_resources import make_runtime_class, make_status, read_sta
 from trellis import names
 from trellis.installing import ShimWish, Source
 from trellis.provisioning import NodeView, Target, encode_digests
+from trellis.shim_history import KEPT, Revision
 from trellis.shims import Refusal, ShimView, wish_for
 from trellis.testing.builders import a_node, a_shim, failed, proved
 
@@ -207,3 +210,39 @@ def test_a_status_is_read_back_as_it_was_written() -> None:
 
 def test_sources_are_what_a_wish_is_made_of() -> None:
     assert wish().sources == (Source("https://example.com/spin", "amd64", "ab" * 32),)
+
+
+def kept(number: int, content: str) -> Revision:
+    return Revision(f"spin-{content}", f"uid-{content}", "3", number, {"fetchStrategy": {"type": content}})
+
+
+def history(*revisions: Revision, content: str, shim: ShimView = SPIN) -> list[Action]:
+    actions = deciding(a_node(), shim=shim, version={"fetchStrategy": {"type": content}}, revisions=revisions)
+    return [action for action in actions if isinstance(action, (KeepRevision, DropRevision))]
+
+
+def test_the_first_version_is_revision_1() -> None:
+    [action] = history(content="a")
+    assert isinstance(action, KeepRevision)
+    assert (action.number, action.version, action.former) == (1, {"fetchStrategy": {"type": "a"}}, None)
+
+
+def test_a_version_that_is_kept_as_the_newest_is_not_written_again() -> None:
+    assert history(kept(1, "a"), kept(2, "b"), content="b") == []
+
+
+def test_a_version_that_comes_back_gets_the_next_number() -> None:
+    assert history(kept(1, "a"), kept(2, "b"), content="a") == [
+        KeepRevision(SPIN, {"fetchStrategy": {"type": "a"}}, 3, kept(1, "a"))
+    ]
+
+
+def test_the_oldest_versions_go_when_there_are_more_than_the_limit() -> None:
+    full = [kept(number, f"v{number}") for number in range(1, KEPT + 1)]
+    assert [type(action) for action in history(*full[1:], content="new")] == [KeepRevision]
+    assert history(*full, content="new")[1:] == [DropRevision(full[0])]
+    assert not any(isinstance(action, DropRevision) for action in history(*full, content="v3"))
+
+
+def test_a_spec_that_cannot_be_read_is_no_version() -> None:
+    assert history(content="a", shim=replace(SPIN, invalid="spec: bad")) == []

@@ -1,0 +1,135 @@
+"""The versions a Shim had: kept as ControllerRevisions, as DaemonSets and StatefulSets keep theirs.
+
+Pure. In: Shims and ControllerRevisions as the API server has them. Out: revisions by number, what is to be written, the
+version to go back to. ``provisioner`` writes them, ``trellis rollout`` reads them (ADR 20).
+Invariants: a version is what nodes get, never how it is rolled out; the newest revision is the one of the spec as last
+seen; the revisions of a former Shim of the same name are none of this one's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trellis import names
+
+Manifest = dict[str, Any]
+
+VERSION_FIELDS: Final = ("fetchStrategy", "runtimeClass", "containerdRuntimeOptions")
+"""The parts of a Shim's spec that make a version. Nodes, limits, pause and policies stay when one goes back."""
+KEPT: Final = 10
+"""Revisions that are kept, as DaemonSets do by default (``revisionHistoryLimit``)."""
+_NAME_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One version a Shim has or had; ``number`` grows, the greatest is the present one. ``created``: RFC 3339."""
+
+    name: str
+    uid: str
+    resource_version: str
+    number: int
+    version: Manifest = field(hash=False)
+    created: str = ""
+
+
+def version_of(manifest: Mapping[str, Any]) -> Manifest:
+    """Return what makes the version of a Shim's spec."""
+    spec = manifest.get("spec") or {}
+    return {name: spec[name] for name in VERSION_FIELDS if spec.get(name) is not None}
+
+
+def revisions_of(shim_uid: str, manifests: Iterable[Mapping[str, Any]]) -> tuple[Revision, ...]:
+    """Return the revisions that this very Shim owns, the oldest first."""
+    found = []
+    for manifest in manifests:
+        metadata = manifest["metadata"]
+        if all(owner.get("uid") != shim_uid for owner in metadata.get("ownerReferences") or ()):
+            continue
+        found.append(
+            Revision(
+                name=metadata["name"],
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+                number=int(manifest.get("revision") or 0),
+                version=version_of(manifest.get("data") or {}),
+                created=str(metadata.get("creationTimestamp") or ""),
+            )
+        )
+    return tuple(sorted(found, key=lambda revision: (revision.number, revision.name)))
+
+
+def label_selector(shim: str) -> str:
+    """Return the selector that finds a Shim's revisions."""
+    return f"{names.LABEL_SHIM}={names.shim_label(shim)}"
+
+
+def same_as(revisions: Sequence[Revision], version: Manifest) -> Revision | None:
+    """Return the revision of a version, None if it is not kept."""
+    return next((revision for revision in reversed(revisions) if revision.version == version), None)
+
+
+def next_number(revisions: Sequence[Revision], version: Manifest) -> int | None:
+    """Return the number that a version is to have; None if it has the newest already.
+
+    A version that comes back gets a new number and keeps its object.
+    """
+    newest = revisions[-1] if revisions else None
+    if newest is None:
+        return 1
+    return None if newest.version == version else newest.number + 1
+
+
+def surplus(revisions: Sequence[Revision], version: Manifest) -> tuple[Revision, ...]:
+    """Return the oldest revisions beyond the limit, were this version the newest."""
+    former = [revision for revision in revisions if revision.version != version]
+    return tuple(former[: max(0, len(former) + 1 - KEPT)])
+
+
+def former_of(revisions: Sequence[Revision], version: Manifest) -> Revision | None:
+    """Return the version before this one: the newest kept one that is another; None if there is none."""
+    return next((revision for revision in reversed(revisions) if revision.version != version), None)
+
+
+def make_revision(shim: str, shim_uid: str, version: Manifest, number: int, namespace: str) -> Manifest:
+    """Return the ControllerRevision of a version. The Shim owns it, so the garbage collector takes it away with it.
+
+    Its name is over the Shim's uid and the version, so that two writers cannot keep one version twice.
+    """
+    digest = names.short_hash(shim_uid, json.dumps(version, sort_keys=True, separators=(",", ":")))
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": f"{shim[:_NAME_MAX].rstrip('.-')}-{digest}",
+            "namespace": namespace,
+            "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_SHIM: names.shim_label(shim)},
+            "ownerReferences": [
+                {
+                    "apiVersion": "runtime.spinkube.dev/v1alpha1",
+                    "kind": "Shim",
+                    "name": shim,
+                    "uid": shim_uid,
+                    "controller": True,
+                }
+            ],
+        },
+        "data": {"spec": version},
+        "revision": number,
+    }
+
+
+def restoring(revision: Revision, manifest: Mapping[str, Any]) -> list[Manifest]:
+    """Return the operations of a JSON patch that give a Shim the version of a revision, without their ``test``s."""
+    spec = manifest.get("spec") or {}
+    ops: list[Manifest] = []
+    for name in VERSION_FIELDS:
+        wanted = revision.version.get(name)
+        if wanted is not None:
+            ops.append({"op": "add", "path": f"/spec/{name}", "value": wanted})
+        elif name in spec:
+            ops.append({"op": "remove", "path": f"/spec/{name}"})
+    return ops

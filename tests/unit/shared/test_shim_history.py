@@ -1,0 +1,86 @@
+"""The versions of a Shim, and the way back to one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trellis.shim_history import (
+    Revision,
+    former_of,
+    label_selector,
+    make_revision,
+    restoring,
+    revisions_of,
+    same_as,
+    version_of,
+)
+from trellis.shims import view_shim
+
+SPEC: dict[str, Any] = {
+    "fetchStrategy": {"anonHttp": {"location": "https://example.com/v1"}},
+    "runtimeClass": {"name": "spin", "handler": "spin"},
+    "nodeSelector": {"a": "b"},
+    "rolloutStrategy": {"type": "recreate"},
+    "paused": True,
+}
+VERSION = {name: SPEC[name] for name in ("fetchStrategy", "runtimeClass")}
+
+
+def stored(number: int, version: dict[str, Any], owner: str = "uid-1") -> dict[str, Any]:
+    manifest = make_revision("spin", owner, version, number, "trellis")
+    return manifest | {"metadata": manifest["metadata"] | {"uid": f"uid-r{number}", "resourceVersion": "5"}}
+
+
+def test_a_version_is_what_nodes_get_and_not_how_it_is_rolled_out() -> None:
+    assert version_of({"spec": SPEC}) == VERSION
+    assert version_of({}) == {}
+
+
+def test_what_is_written_reads_back_by_number_and_only_of_this_very_shim() -> None:
+    manifests = [stored(3, {"fetchStrategy": {}}), stored(1, VERSION), stored(2, VERSION, "a former one's uid")]
+    found = revisions_of("uid-1", manifests)
+    assert [(one.number, one.version) for one in found] == [(1, VERSION), (3, {"fetchStrategy": {}})]
+
+
+@pytest.mark.parametrize("name", ["spin", "s" * 253, "a" * 199 + "." + "b" * 53])
+def test_a_revisions_name_and_label_are_accepted_by_kubernetes(name: str) -> None:
+    metadata = make_revision(name, "uid-1", VERSION, 1, "trellis")["metadata"]
+    assert len(metadata["name"]) <= 253
+    assert ".-" not in metadata["name"]
+    assert len(label_selector(name).partition("=")[2]) <= 63
+
+
+def test_one_version_has_one_name_whoever_writes_it() -> None:
+    first, again, other = (
+        make_revision("spin", uid, version, number, "trellis")["metadata"]["name"]
+        for uid, version, number in (("u", VERSION, 1), ("u", VERSION, 2), ("u", {}, 1))
+    )
+    assert first == again != other
+
+
+def test_back_is_to_the_newest_version_that_is_another() -> None:
+    revisions = revisions_of("uid-1", [stored(1, {"a": 1}), stored(2, VERSION)])
+    assert former_of(revisions, VERSION) == revisions[0]
+    assert same_as(revisions, VERSION) == revisions[1]
+    assert former_of(revisions[1:], VERSION) is None
+
+
+def test_going_back_gives_the_version_whole_and_leaves_the_rest() -> None:
+    spec = SPEC | {"containerdRuntimeOptions": {"x": "y"}}
+    ops = restoring(Revision("r", "u", "1", 1, VERSION), {"spec": spec})
+    assert ops == [
+        {"op": "add", "path": "/spec/fetchStrategy", "value": VERSION["fetchStrategy"]},
+        {"op": "add", "path": "/spec/runtimeClass", "value": VERSION["runtimeClass"]},
+        {"op": "remove", "path": "/spec/containerdRuntimeOptions"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1700000000", 1_700_000_000), ("", 0), ("soon", 0), ("-1", 0), ("9" * 13, 0), ("²", 0)]
+)
+def test_a_mark_of_forgiven_failures_that_cannot_be_read_forgives_nothing(text: str, seconds: int) -> None:
+    metadata = {"name": "spin", "uid": "u", "resourceVersion": "1"}
+    annotations = {"trellis.dev/failures-forgiven": text}
+    assert view_shim({"metadata": metadata | {"annotations": annotations}, "spec": SPEC}).forgiven == seconds
