@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,6 +95,16 @@ def _facts(path: Path) -> tuple[object, ...]:
         return ("directory", *facts_of(path))
     with path.open("rb") as file:
         return (hashlib.file_digest(file, "sha256").hexdigest(), *facts_of(path))
+
+
+def hanging_program(architecture: str) -> bytes:
+    """Return a program for a Linux machine that loops for ever, whatever it is asked."""
+    machine, loop = {"amd64": (62, b"\xeb\xfe"), "arm64": (183, b"\x00\x00\x00\x14")}[architecture]
+    base, start = 0x400000, 64 + 56
+    head = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
+    head += struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, base + start, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    size = start + len(loop)
+    return head + struct.pack("<IIQQQQQQ", 1, 5, 0, base, base, size, size, 0x1000) + loop
 
 
 def installer_job(name: str, arguments: list[str], spec: Mapping[str, Any] | None) -> dict[str, Any]:

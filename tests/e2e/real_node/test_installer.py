@@ -18,7 +18,7 @@ import pytest
 from backports import zstd
 
 from support.installer_image import INSTALLER, installer_image
-from support.installer_runs import NODE, InstallerJobs
+from support.installer_runs import NODE, InstallerJobs, hanging_program
 from support.real_nodes import RUNTIME_CLASS, Kubectl, eventually, fingerprint, pod, wasm_pod
 from trellis.install_results import FailureReason, Outcome
 from trellis.localcluster import ClusterInfo, debian, owned_cluster
@@ -97,6 +97,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     other = {"amd64": 183, "arm64": 62}[architecture()]
     (folder / "other-machine").write_bytes(program[:18] + struct.pack("<H", other) + program[20:])
     (folder / "no-shim").write_bytes((debian.tree("node", how) / "bin/busybox").read_bytes())
+    (folder / "hangs").write_bytes(hanging_program(architecture()))
     (folder / "busy.wasm").write_bytes(BUSY_MODULE)
     return folder
 
@@ -191,14 +192,15 @@ def test_a_later_version_needs_no_restart_and_no_more_memory_than_its_job_has(wo
         ("shim", {"location": "http://127.0.0.1:1/shim"}, FailureReason.DOWNLOAD_FAILED, 1),
         ("other-machine", {}, FailureReason.WRONG_ARCHITECTURE, 2),
         ("no-shim", {}, FailureReason.SHIM_DOES_NOT_RUN, 1),
+        ("hangs", {}, FailureReason.SHIM_DOES_NOT_RUN, 1),
     ],
-    ids=lambda value: value.value if isinstance(value, FailureReason) else "",
+    ids=["checksum", "no-checksum", "no-server", "other-machine", "no-shim", "hangs"],
 )
 def test_what_is_wrong_is_refused_and_the_node_untouched(
     world: World, file: str, fields: dict[str, Any], reason: FailureReason, code: int
 ) -> None:
     before, restarts = world.jobs.tree(), world.jobs.restarts()
-    ended = world.jobs.run(reason.value.lower(), "install", spec=world.spec(file, **fields))
+    ended = world.jobs.run(f"wrong-{file}-{reason.lower()}", "install", spec=world.spec(file, **fields))
     assert (ended.result.reason, ended.code) == (reason, code), ended.log
     assert ended.result.message in " ".join(ended.log.split())
     assert world.jobs.tree() == before
