@@ -68,6 +68,11 @@ class World:
     def digest(self, file: str) -> str:
         return hashlib.sha256((self.files / file).read_bytes()).hexdigest()
 
+    def serves(self) -> bool:
+        """Whether the web server answers."""
+        ask = ["busybox", "wget", "-q", "-O", "/dev/null", f"{self.url}/busy.wasm"]
+        return run_in(self.info.name, NODE, ask).returncode == 0
+
     def handlers(self) -> bool:
         """Whether the node lists the handler, as far as its containerd tells."""
         return "wasmi" in self.kubectl.handlers(NODE)
@@ -130,15 +135,19 @@ def world(
             load_image(info.name, NODE, archive)
         kubectl = Kubectl(info)
         kubectl.create(RUNTIME_CLASS)
-        kubectl.create(_entrypoint(pod("server", "", NODE, image=SERVER), "Always"))
-        url = f"http://{kubectl.running('server')}:8080"
-        yield World(info, kubectl, InstallerJobs(info.name, kubectl), files, url)
+        server = _entrypoint(pod("server", "", NODE, image=SERVER))
+        # In the node's own network: its address stays over a reboot.
+        server["spec"] |= {"restartPolicy": "Always", "hostNetwork": True}
+        kubectl.create(server)
+        url = f"http://{info.real_nodes[0].address}:8080"
+        world = World(info, kubectl, InstallerJobs(info.name, kubectl), files, url)
+        eventually(world.serves, "the web server answers")
+        yield world
 
 
-def _entrypoint(manifest: dict[str, Any], restart: str = "Never") -> dict[str, Any]:
+def _entrypoint(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return a pod that runs what its image says."""
     del manifest["spec"]["containers"][0]["command"]
-    manifest["spec"]["restartPolicy"] = restart
     return manifest
 
 
@@ -240,8 +249,8 @@ def test_a_node_that_loses_power_while_its_runtime_restarts_is_finished_by_the_n
     power_on(world.info.name, NODE)
     eventually(lambda: world.kubectl.ready(NODE) == "True", "the node is Ready")
     world.kubectl("delete", "job", "cut", "--wait=false")
-    url = f"http://{world.kubectl.running('server')}:8080"
-    ended = world.jobs.run("finish", "install", spec=world.spec("shim", location=f"{url}/shim"))
+    eventually(world.serves, "the web server answers again")
+    ended = world.jobs.run("finish", "install", spec=world.spec("shim"))
     assert ended.result.outcome is Outcome.INSTALLED, ended.log
     assert not journal.exists()
     world.uninstall("after-the-cut")
