@@ -18,6 +18,7 @@ from trellis.breaker import Destruction
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
+from trellis.install_results import InstallResult, parse_result
 from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target, installed_on, newest, proof_of
 
 JOBS = "jobs"
@@ -310,11 +311,21 @@ def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
 
 
 def _why(job: JobView, installer: InstallerState | None) -> str:
-    """Return the Job's own words, its pod's, and the installer's last log lines."""
+    """Return what our own installer answered; of another's, the Job's words, its pod's, and its last log lines."""
     installer = installer or InstallerState()
+    result = parse_result(installer.log_tail)
+    if result is not None and not result.ok:
+        return _answer(result)
     parts = [job.condition or "the Job failed", installer.terminated, installer.waiting]
     text = "; ".join(part for part in parts if part)
     return f"{text}; last log lines: {installer.log_tail.strip()}" if installer.log_tail.strip() else text
+
+
+def _answer(result: InstallResult) -> str:
+    problems = [f"{shim.handler}: {shim.problem}" for shim in result.shims if shim.problem]
+    told = "; ".join(dict.fromkeys([result.message, *problems]))
+    text = f"{result.reason or result.outcome}: {told}"
+    return f"{text} (the container runtime was restarted)" if result.restarted else text
 
 
 def _opted_out(jobs: tuple[JobView, ...]) -> list[Action]:

@@ -27,6 +27,7 @@ from provisioner.decide import (
 )
 from provisioner.plan import Entry
 from trellis.crds.shim import RemovalPolicy
+from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
 from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
@@ -140,6 +141,20 @@ def test_a_failed_job_is_judged_with_the_installers_own_last_words() -> None:
     assert verdict.message.endswith("mkdir /opt/kwasm: read-only file system")
     assert isinstance(said, SayFact)
     assert said.fact.model_dump()["message"] == verdict.message
+
+
+def test_what_our_own_installer_answers_is_all_there_is_to_say() -> None:
+    problem = ShimResult("spin", problem="it says nothing to -v")
+    result = InstallResult("install", Outcome.FAILED, FailureReason.SHIM_DOES_NOT_RUN, "no shim", shims=(problem,))
+    installer = InstallerState(terminated="exit code 1", log_tail=result.to_line())
+    [_, verdict] = deciding(NODE, a_job(NODE, JobState.FAILED), entry=SLOT, installer=installer)
+    assert isinstance(verdict, JudgeFailed)
+    assert verdict.message == "ShimDoesNotRun: no shim; spin: it says nothing to -v"
+    rolled_back = replace(result, outcome=Outcome.ROLLED_BACK, reason=None, restarted=True, shims=())
+    installer = InstallerState(log_tail=rolled_back.to_line())
+    [_, verdict] = deciding(NODE, a_job(NODE, JobState.FAILED), entry=SLOT, installer=installer)
+    assert isinstance(verdict, JudgeFailed)
+    assert verdict.message == "RolledBack: no shim (the container runtime was restarted)"
 
 
 def test_a_judged_job_stays_for_inspection_until_the_retry() -> None:
