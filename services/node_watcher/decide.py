@@ -24,6 +24,7 @@ from trellis.provisioning import (
     JobView,
     NodeView,
     Proof,
+    Target,
     Wish,
     decode_digests,
     encode_digests,
@@ -216,6 +217,21 @@ def _record(node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str]) 
     what = ", ".join(sorted(job.shims)) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
     return [PatchNode(node, _ops(node, _proof_labels(node, marks, wanted), annotations), Reason.PROVED, message)]
+
+
+def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: frozenset[str]) -> tuple[PatchOp, ...]:
+    """Return the patch that marks a Node with what another installer left there, digests by Shim name.
+
+    () if it is marked so already. For ``trellis migrate``: the marks are those of a Job of ours, so that no service
+    finds anything to do.
+    """
+    marks = _Marks(Target(tuple(sorted(shims.items()))).digest, proof, shims)
+    annotations = {
+        **_proof_annotations(node, marks),
+        names.ANNOTATION_FAILURE: (node.failure, None),
+        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
+    }
+    return _ops(node, _proof_labels(node, marks, wanted), annotations)
 
 
 def _restore(node: NodeView, marks: _Marks, wanted: frozenset[str]) -> list[Action]:

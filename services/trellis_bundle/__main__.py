@@ -15,6 +15,7 @@ from trellis_bundle.bus_users import app as bus_app
 from trellis_bundle.dead import app as dead_app
 from trellis_bundle.events import app as events_app
 from trellis_bundle.local_commands import register as register_local_commands
+from trellis_bundle.migrate import app as migrate_app
 from trellis_bundle.nodes import nodes
 from trellis_bundle.run import RunFlags
 from trellis_bundle.run import run as run_chosen
@@ -33,6 +34,7 @@ app.add_typer(events_app, name="events")
 app.add_typer(dead_app, name="dead")
 app.add_typer(breaker_app, name="breaker")
 app.add_typer(bus_app, name="bus")
+app.add_typer(migrate_app, name="migrate")
 
 
 @app.command()

@@ -48,6 +48,7 @@ CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=Tru
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True)
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 DEFINITIONS: Final = Resource(
@@ -63,6 +64,7 @@ ALL: Final[tuple[Resource, ...]] = (
     EVENTS,
     CONTROLLER_REVISIONS,
     JOBS,
+    DEPLOYMENTS,
     LEASES,
     RUNTIME_CLASSES,
     DEFINITIONS,

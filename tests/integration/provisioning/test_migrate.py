@@ -1,0 +1,238 @@
+"""`trellis migrate` takes over what KWasm and runtime-class-manager left: no installer runs again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from support.fleet import Fleet, Manifest, eventually
+from support.leftovers import as_new, leftover
+from trellis import names
+from trellis.crds.kinds import KINDS, make_definition
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+SHIMS = "/apis/runtime.spinkube.dev/v1alpha1/shims"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+IMAGE = "ghcr.io/kwasm/kwasm-node-installer:main"
+
+
+class Former:
+    """What a retired operator left in one test's cluster, and the command that takes it over."""
+
+    def __init__(self, fleet: Fleet, namespace: str) -> None:
+        self.fleet = fleet
+        self.namespace = namespace
+        self.shim = f"spin-{fleet.id}"
+
+    def post(self, path: str, manifest: Manifest) -> Manifest:
+        """Create an object."""
+        status, answer = self.fleet.api.call("POST", path, manifest)
+        assert status == http.HTTPStatus.CREATED, answer
+        return answer
+
+    def job(self, peer: str, node: str, shim_uid: str = "") -> str:
+        """Create the Job of an operator on a node, which ends well; returns its path."""
+        uid = self.fleet.node(node)["metadata"]["uid"]
+        fill = {"node": node, "node_uid": uid, "shim": self.shim, "shim_uid": shim_uid, "namespace": self.namespace}
+        manifest = as_new(leftover(peer, "job", **fill))
+        manifest["spec"]["backoffLimit"] = 0  # a Job that fails is to fail at once
+        made = self.post(f"/apis/batch/v1/namespaces/{self.namespace}/jobs", manifest)
+        return f"/apis/batch/v1/namespaces/{self.namespace}/jobs/{made['metadata']['name']}"
+
+    async def ended(self, *jobs: str) -> None:
+        """Wait until Jobs have ended, one way or the other."""
+        for path in jobs:
+            await eventually(lambda path=path: self._ended(path), f"{path} has ended", seconds=60)
+
+    def _ended(self, path: str) -> bool:
+        conditions = (self.fleet.api.call("GET", path)[1].get("status") or {}).get("conditions") or []
+        return any(one["type"] in {"Complete", "Failed"} and one["status"] == "True" for one in conditions)
+
+    def exists(self, path: str) -> bool:
+        """Say whether an object is there, and not on its way out."""
+        status, found = self.fleet.api.call("GET", path)
+        return status == http.HTTPStatus.OK and "deletionTimestamp" not in found["metadata"]
+
+    def show(self, node: str, *handlers: str) -> None:
+        """List handlers on a node, as its kubelet does."""
+        items = [{"name": name} for name in ("", "runc", *handlers)]
+        self.fleet.patch(node, {"status": {"runtimeHandlers": items}}, "/status")
+
+    async def migrate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command as a user runs it."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRELLIS_", "KUBE"))}
+        return await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "trellis_bundle", "migrate", *arguments],
+            env=environment | self.fleet.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    async def steps(self, *arguments: str) -> dict[str, str]:
+        """Return what the command says of this test's objects: what becomes of each."""
+        done = await self.migrate(*arguments, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        mine = [step for step in document["steps"] if self.fleet.id in step["object"]]
+        return {step["object"]: step["do"] for step in mine}
+
+    def jobs_made(self, mark: int) -> list[str]:
+        """Return the names of the installer Jobs that were made since a mark."""
+        return [
+            write["objectRef"].get("name", "")
+            for write in self.fleet.writes(mark)
+            if write["verb"] == "create"
+            and write["objectRef"].get("resource") == "jobs"
+            and write["objectRef"].get("namespace") == self.fleet.installers
+        ]
+
+
+@pytest.fixture
+def former(fleet: Fleet, namespace: str) -> Iterator[Former]:
+    """The leftovers of one test, the Shim's kind defined."""
+    for kind in KINDS:
+        fleet.api.call("POST", DEFINITIONS, make_definition(kind))
+    made = Former(fleet, namespace)
+    yield made
+    fleet.api.call("PATCH", f"{SHIMS}/{made.shim}", {"metadata": {"finalizers": None}})
+    fleet.api.call("DELETE", f"{SHIMS}/{made.shim}")
+    fleet.api.call("DELETE", f"{CLASSES}/{made.shim}")
+
+
+@contextlib.asynccontextmanager
+async def heartbeats(fleet: Fleet, *nodes: str) -> AsyncIterator[None]:
+    """Change Nodes all the time, as kubelets do."""
+
+    async def beat() -> None:
+        count = 0
+        while True:
+            for node in nodes:
+                count += 1
+                fleet.patch(node, {"metadata": {"annotations": {"test.example.com/beat": str(count)}}})
+            await asyncio.sleep(0.2)
+
+    task = asyncio.create_task(beat())
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+
+
+async def test_nodes_of_kwasm_are_taken_over_and_nothing_is_installed_again(fleet: Fleet, former: Former) -> None:
+    proved, unproved, broken = fleet.add("node", "node", "bad")
+    former.show(proved, "spin")
+    jobs = []
+    for node in (proved, unproved, broken):
+        jobs.append(former.job("kwasm", node))
+        fleet.patch(node, {"metadata": {"labels": {names.LABEL_PROVISIONED: node}}})
+    await former.ended(*jobs)
+    before = {node: (fleet.labels(node), fleet.annotations(node)) for node in (proved, unproved, broken)}
+    asked = ("kwasm", "--handler", "spin", "--installer-image", IMAGE)
+
+    planned = await former.steps(*asked, "--dry-run")
+    assert planned[f"Node {proved}"] == planned[f"Node {unproved}"] == "take over"
+    assert planned[f"Node {broken}"] == "leave"
+    refused = await former.migrate(*asked)
+    assert refused.returncode == 1
+    assert "give --yes" in refused.stderr
+    assert before == {node: (fleet.labels(node), fleet.annotations(node)) for node in before}
+
+    async with heartbeats(fleet, proved, unproved):
+        assert await former.steps(*asked, "--yes") == planned
+    assert [former.exists(path) for path in jobs] == [False, False, True]
+    again = await former.steps(*asked, "--yes")
+    assert set(again.values()) == {"leave"}
+
+    fleet.annotate(broken, None)  # that one is to be installed, and is no matter of this test
+    mark = fleet.mark()
+    async with fleet.services(handler="spin", installer_image=IMAGE):
+        facts = await fleet.facts(4, seconds=60)
+        assert sorted(fact.fact for fact in facts) == ["opted_in", "opted_in", "ready", "ready"]
+        await asyncio.sleep(2)  # nothing is to happen: there is no condition to wait for
+    assert former.jobs_made(mark) == []
+    assert not fleet.ledger()
+    assert fleet.provisioned(proved)
+    assert fleet.provisioned(unproved)
+    assert fleet.labels(proved)[names.LABEL_WASM_READY] == names.WASM_READY
+    assert names.LABEL_WASM_READY not in fleet.labels(unproved)
+
+
+async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, former: Former) -> None:
+    proved, unproved = fleet.add("node", "node", opted_in=False)
+    former.show(proved, former.shim)
+    shim = former.post(SHIMS, as_new(leftover("rcm", "shim", shim=former.shim)))
+    uid = shim["metadata"]["uid"]
+    former.post(CLASSES, as_new(leftover("rcm", "runtime_class", shim=former.shim, shim_uid=uid)))
+    jobs = []
+    for node in (proved, unproved):
+        jobs.append(former.job("rcm", node, uid))
+        fleet.patch(node, {"metadata": {"labels": {former.shim: "provisioned", f"{former.shim}-nodes": "true"}}})
+    await former.ended(*jobs)
+    planned = await former.steps("rcm", "--yes")
+    assert planned[f"Shim {former.shim}"] == planned[f"Node {proved}"] == planned[f"Node {unproved}"] == "take over"
+    assert not any(map(former.exists, jobs))
+    assert set((await former.steps("rcm", "--yes")).values()) == {"keep"}
+    assert fleet.api.call("GET", f"{SHIMS}/{former.shim}")[1]["metadata"]["finalizers"] == [names.FINALIZER]
+
+    mark = fleet.mark()
+    async with fleet.services():
+
+        def found() -> Manifest:
+            return fleet.api.call("GET", f"{SHIMS}/{former.shim}")[1]
+
+        def available() -> bool:
+            conditions = (found().get("status") or {}).get("conditions") or []
+            return {"Available": "True"}.items() <= {one["type"]: one["status"] for one in conditions}.items()
+
+        await eventually(available, "the Shim is available", seconds=30)
+        selector = {"nodeSelector": {former.shim: "provisioned"}}
+        await eventually(
+            lambda: fleet.api.call("GET", f"{CLASSES}/{former.shim}")[1].get("scheduling") == selector,
+            "the RuntimeClass is ours",
+        )
+        await asyncio.sleep(2)  # nothing more is to happen: there is no condition to wait for
+        assert former.jobs_made(mark) == []
+        assert fleet.labels(proved)[names.LABEL_WASM_READY] == names.WASM_READY
+        assert names.LABEL_WASM_READY not in fleet.labels(unproved)
+        assert found()["status"]["nodesReady"] == 2
+
+        fleet.api.call("DELETE", f"{SHIMS}/{former.shim}")
+        await eventually(lambda: fleet.job_of(proved), "a Job removes it", seconds=30)
+        former.show(proved)
+        await eventually(lambda: not found().get("metadata", {}).get("uid"), "the Shim is gone", seconds=60)
+    assert former.shim not in fleet.labels(proved)
+
+
+async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(fleet: Fleet, former: Former) -> None:
+    [node] = fleet.add("node")
+    fleet.patch(node, {"metadata": {"labels": {names.LABEL_PROVISIONED: node}}})
+    path = f"/apis/apps/v1/namespaces/{former.namespace}/deployments"
+    former.post(path, as_new(leftover("kwasm", "deployment", namespace=former.namespace)))
+    try:
+        refused = await former.migrate("kwasm", "--yes")
+        assert refused.returncode == 1
+        assert f"Deployment {former.namespace}/kwasm-operator runs it" in refused.stderr
+        assert "--take-over" in refused.stderr
+        assert names.ANNOTATION_DIGEST not in fleet.annotations(node)
+        done = await former.migrate("kwasm", "--yes", "--take-over")
+        assert done.returncode == 0, done.stderr
+        assert fleet.annotations(node)[names.ANNOTATION_VERIFIED] == "job"
+    finally:
+        fleet.api.call("DELETE", f"{path}/kwasm-operator")
+    await eventually(lambda: not former.exists(f"{path}/kwasm-operator"), "the Deployment is gone")
