@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from node_installer import config, toml_text
@@ -38,7 +38,7 @@ ENTRIES = st.lists(
 )
 
 # Drawing a document costs ten times what merging it does.
-few = settings(max_examples=40)
+few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
