@@ -8,4 +8,4 @@ import signal
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["support.cluster", "support.fleet", "support.golden"]
+pytest_plugins = ["support.cluster", "support.fleet", "support.golden", "support.shims"]

@@ -17,6 +17,7 @@ from trellis_bundle.events import app as events_app
 from trellis_bundle.local_commands import register as register_local_commands
 from trellis_bundle.migrate import app as migrate_app
 from trellis_bundle.nodes import nodes
+from trellis_bundle.rollout import app as rollout_app
 from trellis_bundle.run import RunFlags
 from trellis_bundle.run import run as run_chosen
 from trellis_bundle.status import status
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command()(nodes)
 app.command()(status)
+app.add_typer(rollout_app, name="rollout")
 app.add_typer(events_app, name="events")
 app.add_typer(dead_app, name="dead")
 app.add_typer(breaker_app, name="breaker")

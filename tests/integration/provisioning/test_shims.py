@@ -2,125 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import http
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, Manifest, eventually
+from support.fleet import Fleet, eventually
+from support.shims import SHIMS, Shim, kubelets
 from trellis import names
-from trellis.crds.kinds import KINDS, make_definition
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
-
-SHIMS = "/apis/runtime.spinkube.dev/v1alpha1/shims"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
-
-
-class Shim:
-    """The Shim of one test, for the nodes that bear the test's label."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self.fleet = fleet
-        self.name = f"spin-{fleet.id}"
-        self.handler = f"spin-{fleet.id}"
-
-    def add_nodes(self, count: int) -> list[str]:
-        """Create nodes that the Shim selects."""
-        made = self.fleet.add(*["node"] * count, opted_in=False)
-        for node in made:
-            self.fleet.patch(node, {"metadata": {"labels": {"test": self.fleet.id}}})
-        return made
-
-    def apply(self, *, sha256: str | None = "ab" * 32, max_update: int | str = 1, **spec: Any) -> None:
-        """Create the Shim, or change what is given."""
-        source = {"location": "https://example.com/spin.tar.gz"} | ({"sha256": sha256} if sha256 else {})
-        manifest = {
-            "apiVersion": "runtime.spinkube.dev/v1alpha1",
-            "kind": "Shim",
-            "metadata": {"name": self.name},
-            "spec": {
-                "nodeSelector": {"test": self.fleet.id},
-                "fetchStrategy": {"anonHttp": source},
-                "runtimeClass": {"name": self.name, "handler": self.handler},
-                "rolloutStrategy": {"type": "rolling", "rolling": {"maxUpdate": max_update}},
-                **spec,
-            },
-        }
-        status, answer = self.fleet.api.call("POST", SHIMS, manifest)
-        if status == http.HTTPStatus.CONFLICT:
-            status, answer = self.fleet.api.call("PATCH", f"{SHIMS}/{self.name}", {"spec": manifest["spec"]})
-        assert status in {http.HTTPStatus.OK, http.HTTPStatus.CREATED}, answer
-
-    def delete(self) -> None:
-        """Ask for its deletion."""
-        self.fleet.api.call("DELETE", f"{SHIMS}/{self.name}")
-
-    def found(self) -> Manifest | None:
-        """Return it as it is, None if it is gone."""
-        status, found = self.fleet.api.call("GET", f"{SHIMS}/{self.name}")
-        return found if status == http.HTTPStatus.OK else None
-
-    def runtime_class(self) -> Manifest | None:
-        """Return its RuntimeClass, None if there is none."""
-        status, found = self.fleet.api.call("GET", f"{CLASSES}/{self.name}")
-        return found if status == http.HTTPStatus.OK else None
-
-    def condition(self, kind: str) -> tuple[str, str]:
-        """Return status and reason of a condition."""
-        conditions = ((self.found() or {}).get("status") or {}).get("conditions") or []
-        return next(((one["status"], one["reason"]) for one in conditions if one["type"] == kind), ("", ""))
-
-    def counts(self) -> tuple[int, ...]:
-        """Return nodes, ready and updated ones."""
-        status = (self.found() or {}).get("status") or {}
-        return tuple(status.get(name, -1) for name in ("nodes", "nodesReady", "nodesUpdated"))
-
-    def has(self, node: str) -> bool:
-        """Say whether a node is labelled with it."""
-        return self.fleet.labels(node).get(self.name) == names.SHIM_PROVISIONED
-
-
-@pytest.fixture
-def shim(fleet: Fleet) -> Shim:
-    """The test's Shim, its kind defined."""
-    for kind in KINDS:
-        fleet.api.call("POST", DEFINITIONS, make_definition(kind))
-    return Shim(fleet)
-
-
-@contextlib.asynccontextmanager
-async def kubelets(fleet: Fleet) -> AsyncIterator[None]:
-    """Show on each node the handlers that its finished Jobs installed or removed, as containerd and kubelet would."""
-
-    def show() -> None:
-        for job in fleet.jobs():
-            if not (job.get("status") or {}).get("succeeded"):
-                continue
-            annotations = job["metadata"]["annotations"]
-            node = annotations[names.ANNOTATION_NODE]
-            shown = {item["name"] for item in fleet.node(node)["status"].get("runtimeHandlers") or []}
-            wanted = shown | {"runc", *annotations.get(names.ANNOTATION_HANDLER, "").split(",")}
-            wanted -= {"", *annotations.get(names.ANNOTATION_REMOVED_HANDLERS, "").split(",")}
-            if shown != wanted:
-                handlers = [{"name": name} for name in sorted(wanted)]
-                fleet.patch(node, {"status": {"runtimeHandlers": handlers}}, "/status")
-
-    async def run() -> None:
-        while True:
-            show()
-            await asyncio.sleep(0.2)
-
-    task = asyncio.create_task(run())
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
 
 
 async def test_a_shim_goes_to_its_nodes_rolls_and_goes_away_again(fleet: Fleet, shim: Shim) -> None:

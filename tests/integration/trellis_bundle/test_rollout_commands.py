@@ -1,0 +1,228 @@
+"""`trellis rollout status|pause|resume|undo`, run as a user runs them, beside the services."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fleet import Fleet, eventually
+from support.shims import SHIMS, Shim, kubelets
+from trellis import names
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+Done = subprocess.CompletedProcess[str]
+FIRST, SECOND = "ab" * 32, "cd" * 32
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """The command line, pointed at one test's cluster and namespaces."""
+
+    fleet: Fleet
+    shim: Shim
+
+    def begin(self, *arguments: str, kubeconfig: Path | None = None) -> subprocess.Popen[str]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBE"))}
+        environment |= {
+            "TRELLIS_KUBECONFIG": str(kubeconfig or self.fleet.info.kubeconfig),
+            "TRELLIS_NAMESPACE": self.fleet.system,
+            "TRELLIS_INSTALLER_NAMESPACE": self.fleet.installers,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", "trellis_bundle", "rollout", *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str, kubeconfig: Path | None = None) -> Done:
+        with self.begin(*arguments, kubeconfig=kubeconfig) as process:
+            try:
+                out, err = process.communicate(timeout=120)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    async def __call__(self, verb: str, *arguments: str) -> Done:
+        """Run it while the services go on."""
+        return await asyncio.to_thread(self.run, verb, self.shim.name, *arguments)
+
+    async def well(self, verb: str, *arguments: str) -> str:
+        done = await self(verb, *arguments)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout
+
+    async def complete(self) -> dict[str, Any]:
+        """Watch to the end, and return the last document."""
+        lines = (await self.well("status", "--watch", "--timeout", "100s", "-o", "json")).splitlines()
+        last: dict[str, Any] = json.loads(lines[-1])
+        assert last["phase"] == "Complete", last
+        return last
+
+    async def gone(self) -> None:
+        self.shim.delete()
+        await eventually(lambda: self.shim.found() is None, "the Shim is gone", seconds=60)
+
+    def checksum(self) -> str:
+        found = self.shim.found()
+        assert found is not None
+        return str(found["spec"]["fetchStrategy"]["anonHttp"]["sha256"])
+
+    def revisions(self) -> dict[int, str]:
+        """Return the checksums of the kept versions by revision."""
+        path = f"/apis/apps/v1/namespaces/{self.fleet.system}/controllerrevisions"
+        _, found = self.fleet.api.call("GET", path)
+        return {
+            item["revision"]: item["data"]["spec"]["fetchStrategy"]["anonHttp"]["sha256"]
+            for item in found.get("items", [])
+        }
+
+
+@pytest.fixture
+def rollout(fleet: Fleet, shim: Shim) -> Rollout:
+    return Rollout(fleet, shim)
+
+
+async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollout) -> None:
+    nodes = rollout.shim.add_nodes(2)
+    async with rollout.fleet.services(), kubelets(rollout.fleet):
+        rollout.shim.apply(sha256=FIRST)
+        first = await rollout.complete()
+        assert first["counts"]["Updated"] == first["desired"] == 2
+        assert {node["name"] for node in first["nodes"]} == set(nodes)
+        await eventually(lambda: rollout.revisions() == {1: FIRST}, "revision 1")
+        refused = await rollout("undo")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "no former version" in refused.stderr
+
+        rollout.shim.apply(sha256=SECOND, max_update=2, removalPolicy="Force")
+        await eventually(lambda: rollout.revisions() == {1: FIRST, 2: SECOND}, "revision 2")
+        assert (await rollout.complete())["revision"] == 2
+
+        assert "goes back to the version of revision 1" in await rollout.well("undo")
+        assert rollout.checksum() == FIRST
+        await eventually(lambda: rollout.revisions() == {2: SECOND, 3: FIRST}, "the first one again, as revision 3")
+        last = await rollout.complete()
+        assert (last["revision"], [one["revision"] for one in last["revisions"]]) == (3, [2, 3])
+        found = rollout.shim.found()
+        assert found is not None
+        assert found["spec"]["removalPolicy"] == "Force"  # how is not undone
+
+        missing = await rollout("undo", "--to-revision", "9")
+        assert (missing.returncode, "no revision 9; there are: 2, 3" in missing.stderr) == (1, True)
+        assert "already" in await rollout.well("undo", "--to-revision", "3")
+        await rollout.well("undo", "--to-revision", "2")
+        assert rollout.checksum() == SECOND
+        await rollout.gone()
+
+
+async def test_a_paused_rollout_begins_nothing_says_so_and_goes_on(rollout: Rollout) -> None:
+    [node] = rollout.shim.add_nodes(1)
+    rollout.shim.apply(nodeSelector={"test": "none yet"})
+    async with rollout.fleet.services(), kubelets(rollout.fleet):
+        assert (await rollout.complete())["desired"] == 0
+        assert "paused Shim" in await rollout.well("pause")
+        rollout.fleet.api.call(
+            "PATCH", f"{SHIMS}/{rollout.shim.name}", {"spec": {"nodeSelector": {"test": rollout.fleet.id}}}
+        )
+        watched = await rollout("status", "--watch", "--timeout", "100s")
+        assert watched.returncode == 1
+        assert "1 held" in watched.stdout
+        shown = await rollout.well("status")
+        assert f"{node}  Held" in shown
+        assert f"trellis rollout resume {rollout.shim.name}" in shown
+        assert not rollout.fleet.jobs()
+        assert "no longer paused" in await rollout.well("resume")
+        assert (await rollout.complete())["counts"]["Updated"] == 1
+        assert "nothing to resume" in await rollout.well("resume")
+        await rollout.gone()
+
+
+async def test_a_halted_rollout_says_why_and_goes_on_by_a_persons_word(rollout: Rollout) -> None:
+    flaky, *_ = rollout.shim.add_nodes(2, "flaky")
+    async with rollout.fleet.services(retry_min=300, retry_max=300), kubelets(rollout.fleet):
+        rolling = {"type": "rolling", "rolling": {"maxUpdate": 1, "pauseOnFailures": 1}}
+        rollout.shim.apply(rolloutStrategy=rolling)
+        watched = await rollout("status", "--watch", "--timeout", "100s")
+        assert watched.returncode == 1
+        assert f"{flaky} failed: " in watched.stdout
+        assert "Halted: 0 of 3 nodes updated, 1 failed, 2 held" in watched.stdout
+        assert f"trellis rollout resume {rollout.shim.name}" in watched.stdout
+        assert "failures so far are forgiven" in await rollout.well("resume")
+        assert (await rollout.complete())["counts"]["Updated"] == 3
+        rollout.fleet.delete(flaky)  # its removal would fail once too
+        await rollout.gone()
+
+
+async def test_watching_ends_well_when_a_deleted_shim_is_gone(rollout: Rollout) -> None:
+    rollout.shim.add_nodes(1)
+    async with rollout.fleet.services(), kubelets(rollout.fleet):
+        rollout.shim.apply()
+        await rollout.complete()
+        path = f"{SHIMS}/{rollout.shim.name}"
+        hold = {"metadata": {"finalizers": [names.FINALIZER, "example.com/hold"]}}
+        assert rollout.fleet.api.call("PATCH", path, hold)[0] == http.HTTPStatus.OK
+        rollout.shim.delete()
+        late = await rollout("status", "--watch", "--timeout", "1s")
+        assert (late.returncode, "not complete within 1 s" in late.stderr) == (1, True)
+        done = await rollout("pause")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"Shim '{rollout.shim.name}' is being deleted" in done.stderr
+        with rollout.begin("status", rollout.shim.name, "--watch", "--timeout", "100s") as watch:
+            assert watch.stdout is not None
+            assert "Removing" in await asyncio.to_thread(watch.stdout.readline)
+            rollout.fleet.api.call("PATCH", path, {"metadata": {"finalizers": None}})
+            out, err = await asyncio.to_thread(watch.communicate)
+        assert (watch.returncode, err) == (0, "")
+        assert out.splitlines()[-1] == f"Shim {rollout.shim.name} is gone, and no node has it"
+
+
+@pytest.mark.parametrize("verb", ["status", "pause", "resume", "undo"])
+def test_a_shim_that_does_not_exist_is_one_line_that_names_those_that_do(rollout: Rollout, verb: str) -> None:
+    rollout.shim.apply(paused=True)
+    try:
+        done = rollout.run(verb, "nothing-here")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert "no Shim 'nothing-here'" in done.stderr
+        assert rollout.shim.name in done.stderr
+    finally:
+        rollout.shim.delete()
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(rollout: Rollout, tmp_path: Path) -> None:
+    text = Path(rollout.fleet.info.kubeconfig).read_text(encoding="utf-8")
+    lines = ["    server: https://127.0.0.1:1" if "server:" in line else line for line in text.splitlines()]
+    config = tmp_path / "kubeconfig"
+    config.write_text("\n".join(lines), encoding="utf-8")
+    for arguments in (("status", "spin"), ("status", "spin", "--watch"), ("pause", "spin")):
+        done = rollout.run(*arguments, kubeconfig=config)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
+        assert done.stderr.startswith("trellis: cannot LIST Shim")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needs"),
+    [
+        (("status", "spin", "--timeout", "1m"), "needs --watch"),
+        (("status", "spin", "--watch", "--timeout", "soon"), "needs a duration"),
+        (("undo", "spin", "--to-revision", "0"), "--to-revision"),
+    ],
+)
+def test_a_wrong_flag_ends_with_2_and_says_what_is_needed(
+    rollout: Rollout, arguments: tuple[str, ...], needs: str
+) -> None:
+    done = rollout.run(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert needs in done.stderr

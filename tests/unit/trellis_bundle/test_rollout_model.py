@@ -1,0 +1,244 @@
+"""Where a rollout stands, and what a command does about it: worlds in, standings and changes out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.plan import Entry, Ledger
+from provisioner.shim_decide import Condition, Counts, Status
+from trellis import names
+from trellis.installing import ShimWish
+from trellis.provisioning import NodeView, Target, encode_digests
+from trellis.shim_history import Revision
+from trellis.shims import ShimView, wish_for
+from trellis.testing.builders import a_node, a_shim, failed, opted_in, proved
+from trellis_bundle.cli_errors import CommandError
+from trellis_bundle.rollout_change import pause, resume, undo
+from trellis_bundle.rollout_model import NodeStage, Phase, Standing, World, standing_of
+from trellis_bundle.rollout_read import Found
+from trellis_bundle.rollout_views import document, summary
+
+SPIN = a_shim()
+SEEN = Status(observed_generation=1)
+
+
+def digest() -> str:
+    wish = wish_for(SPIN, "amd64", require_checksum=True)
+    assert isinstance(wish, ShimWish)
+    return wish.digest
+
+
+WANTED = Target((("spin", digest()),))
+
+
+def having(node: NodeView, version: str) -> NodeView:
+    shims = {"spin": version}
+    return replace(proved(node, Target(tuple(shims.items())).digest, "handler"), shims=encode_digests(shims))
+
+
+DONE = having(a_node("done"), digest())
+OLD = having(a_node("old"), "older")
+BROKEN = failed(a_node("broken"), WANTED.digest, at=500)
+LEDGER = Ledger({"uid-busy": Entry(WANTED.digest, 1, 9, ("spin",))})
+HALTED = Ledger({}, halted=("spin",))
+
+
+def world(*nodes: NodeView, shim: ShimView = SPIN, ledger: Ledger | None = None, **changes: Any) -> World:
+    return replace(World(shim, SEEN, (shim,), nodes, ledger or Ledger({})), **changes)
+
+
+def standing(*nodes: NodeView, **changes: Any) -> Standing:
+    return standing_of(world(*nodes, **changes))
+
+
+def degraded(reason: str, generation: int = 1) -> Status:
+    condition = Condition("Degraded", "True", reason, "so it is", observed_generation=generation)
+    return Status(Counts(), (condition,), 1)
+
+
+PAUSED = replace(SPIN, paused=True)
+PHASES: dict[str, tuple[World, Phase]] = {
+    "every node has it": (world(DONE), Phase.COMPLETE),
+    "no node is to have it": (world(), Phase.COMPLETE),
+    "every node has it, the spec was not looked at": (world(DONE, status=Status()), Phase.PROGRESSING),
+    "one waits": (world(DONE, a_node("b")), Phase.PROGRESSING),
+    "one has an older version": (world(DONE, OLD), Phase.PROGRESSING),
+    "paused": (world(DONE, a_node("b"), shim=PAUSED), Phase.PAUSED),
+    "paused and complete": (world(DONE, shim=PAUSED), Phase.COMPLETE),
+    "halted": (world(BROKEN, a_node("b"), ledger=HALTED), Phase.HALTED),
+    "halted, all of it forgiven": (
+        world(BROKEN, a_node("b"), shim=replace(SPIN, forgiven=500), ledger=HALTED),
+        Phase.PROGRESSING,
+    ),
+    "halted by an older version": (world(failed(OLD, "another"), ledger=HALTED), Phase.PROGRESSING),
+    "one failed, another waits": (world(BROKEN, a_node("b")), Phase.PROGRESSING),
+    "one failed, all others are done": (world(BROKEN, DONE), Phase.DEGRADED),
+    "one failed and is tried again": (
+        world(BROKEN, ledger=Ledger({BROKEN.uid: Entry(WANTED.digest, 2, 9, ("spin",))})),
+        Phase.PROGRESSING,
+    ),
+    "nothing may be installed": (world(a_node(), status=degraded("Unverified")), Phase.DEGRADED),
+    "nothing might be installed of an older spec": (
+        world(a_node(), status=degraded("Unverified", 0)),
+        Phase.PROGRESSING,
+    ),
+    "its RuntimeClass is another's": (world(DONE, status=degraded("RuntimeClassConflict")), Phase.DEGRADED),
+    "it cannot be read": (world(shim=replace(SPIN, invalid="spec: bad")), Phase.DEGRADED),
+    "it is being deleted": (world(DONE, shim=replace(SPIN, deleting=True)), Phase.REMOVING),
+}
+
+
+@pytest.mark.parametrize(("given", "phase"), PHASES.values(), ids=PHASES.keys())
+def test_each_world_has_its_phase(given: World, phase: Phase) -> None:
+    assert standing_of(given).phase is phase
+
+
+def test_each_node_has_its_stage_and_the_reason() -> None:
+    found = standing(DONE, BROKEN, a_node("busy"), a_node("waits"), a_node("arm", architecture="arm64"), ledger=LEDGER)
+    assert {node.name: (node.stage, node.message) for node in found.nodes} == {
+        "done": (NodeStage.UPDATED, ""),
+        "broken": (NodeStage.FAILED, "attempt 1: it broke"),
+        "busy": (NodeStage.IN_WORK, ""),
+        "waits": (NodeStage.WAITING, ""),
+        "arm": (NodeStage.HELD, "NoSourceForPlatform"),
+    }
+    assert summary(found) == "spin: Progressing: 1 of 5 nodes updated, 1 in work, 1 failed, 1 held, 1 waiting"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        pytest.param({"shim": PAUSED}, "paused", id="paused"),
+        pytest.param({"ledger": HALTED}, "halted", id="halted"),
+        pytest.param({"status": degraded("Unverified")}, "Unverified", id="no checksum"),
+    ],
+)
+def test_a_node_that_may_not_be_begun_is_held_and_says_why(changes: dict[str, Any], why: str) -> None:
+    nodes = {node.name: node for node in standing(a_node("waits"), BROKEN, **changes).nodes}
+    assert (nodes["waits"].stage, nodes["waits"].message) == (NodeStage.HELD, why)
+
+
+def test_a_node_that_is_to_lose_it_is_leaving_and_not_counted_as_wanted() -> None:
+    found = standing(DONE, replace(OLD, opt_in="false"))
+    assert (found.counts[NodeStage.LEAVING], found.desired, found.phase) == (1, 1, Phase.PROGRESSING)
+
+
+def test_nodes_of_another_shim_are_no_concern() -> None:
+    assert standing(a_node("b"), shim=replace(SPIN, selector=(("a", "b"),))).nodes == ()
+
+
+def test_a_failure_of_an_older_version_does_not_count() -> None:
+    [node] = standing(failed(OLD, "another")).nodes
+    assert node.stage is NodeStage.WAITING
+
+
+def test_beside_the_legacy_image_a_failure_counts_because_its_digest_is_not_known() -> None:
+    labelled = replace(opted_in(failed(a_node("b"), "unknown")), labels=(("a", "b"),))
+    [node] = standing(labelled, shim=replace(SPIN, selector=(("a", "b"),))).nodes
+    assert node.stage is NodeStage.FAILED
+
+
+def test_auto_provisioned_nodes_are_known_by_the_services_count() -> None:
+    shim = replace(SPIN, default=True)
+    counted = Status(Counts(nodes=1), (), 1)
+    assert [node.name for node in standing(a_node("b"), shim=shim, status=counted).nodes] == ["b"]
+    assert standing(a_node("b"), shim=shim).nodes == ()
+
+
+def test_every_phase_that_stands_still_says_what_to_do() -> None:
+    for given, _ in PHASES.values():
+        found = standing_of(given)
+        assert bool(found.advice) == (found.phase in {Phase.PAUSED, Phase.HALTED, Phase.DEGRADED}) or (
+            given.status.observed_generation == 0
+        )
+
+
+def test_text_of_the_cluster_stays_on_its_line() -> None:
+    conflict = replace(degraded("RuntimeClassConflict").conditions[0], message="a\nb\x1b[31m")
+    found = standing(DONE, status=Status(Counts(), (conflict,), 1))
+    assert "\n" not in summary(found)
+    assert "\x1b" not in summary(found)
+
+
+def revision(number: int, content: str) -> Revision:
+    return Revision(f"r{number}", f"u{number}", "1", number, {"fetchStrategy": content}, "2026-01-31T08:00:00Z")
+
+
+def found(*nodes: NodeView, annotations: dict[str, str] | None = None, content: str = "b", **changes: Any) -> Found:
+    metadata = {"name": "spin"} | ({} if annotations is None else {"annotations": annotations})
+    manifest = {"metadata": metadata, "spec": {"fetchStrategy": content}}
+    return Found(manifest, world(*nodes, **changes))
+
+
+def test_pausing_is_one_field_and_pausing_twice_nothing() -> None:
+    assert pause(found()).ops == ({"op": "add", "path": "/spec/paused", "value": True},)
+    again = pause(found(shim=PAUSED))
+    assert (again.ops, "paused already" in again.said) == ((), True)
+
+
+def test_resuming_a_paused_rollout_forgives_nothing() -> None:
+    assert resume(found(BROKEN, shim=PAUSED)).ops == ({"op": "add", "path": "/spec/paused", "value": False},)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "path", "value"),
+    [
+        (None, "/metadata/annotations", {names.ANNOTATION_FORGIVEN: "600"}),
+        ({}, "/metadata/annotations/trellis.dev~1failures-forgiven", "600"),
+    ],
+)
+def test_resuming_a_halted_rollout_forgives_up_to_its_last_failure(
+    annotations: dict[str, str] | None, path: str, value: object
+) -> None:
+    later = failed(a_node("later"), WANTED.digest, at=600)
+    done = resume(found(BROKEN, later, a_node("b"), annotations=annotations, ledger=HALTED))
+    assert done.ops == ({"op": "add", "path": path, "value": value},)
+
+
+def test_there_is_nothing_to_resume_in_a_rollout_that_goes_on() -> None:
+    done = resume(found(BROKEN, a_node("b")))
+    assert (done.ops, "neither paused nor halted" in done.said) == ((), True)
+
+
+def test_resuming_needs_to_know_whether_it_is_halted() -> None:
+    with pytest.raises(CommandError, match="not yours to read"):
+        resume(found(ledger_known=False, notes=("not yours to read",)))
+
+
+def test_undoing_is_to_the_version_before_or_to_the_one_that_was_named() -> None:
+    revisions = (revision(1, "a"), revision(2, "c"), revision(3, "b"))
+    assert undo(None)(found(revisions=revisions)).ops[0]["value"] == "c"
+    assert undo(1)(found(revisions=revisions)).ops[0]["value"] == "a"
+    same = undo(3)(found(revisions=revisions))
+    assert (same.ops, "already" in same.said) == ((), True)
+
+
+def test_undoing_a_paused_rollout_says_that_it_waits() -> None:
+    done = undo(None)(found(revisions=(revision(1, "a"),), shim=PAUSED))
+    assert done.ops
+    assert "trellis rollout resume spin" in done.said
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "text"),
+    [
+        pytest.param(None, {"revisions": (revision(1, "b"),)}, "no former version", id="only this one"),
+        pytest.param(7, {"revisions": (revision(1, "a"), revision(4, "b"))}, "7; there are: 1, 4", id="gone"),
+        pytest.param(2, {}, "there are: none yet", id="none"),
+        pytest.param(None, {"notes": ("not yours to read",)}, "not yours to read", id="forbidden"),
+    ],
+)
+def test_where_there_is_no_way_back_it_says_why(number: int | None, changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(CommandError, match=text):
+        undo(number)(found(**changes))
+
+
+def test_the_document_has_every_stage_and_the_revisions() -> None:
+    given = world(DONE, revisions=(revision(2, "a"),), current=revision(2, "a"))
+    shown = document(standing_of(given), given)
+    assert shown["revision"] == 2
+    assert shown["counts"] == {stage.value: int(stage is NodeStage.UPDATED) for stage in NodeStage}
+    assert shown["revisions"] == [{"revision": 2, "created": "2026-01-31T08:00:00Z"}]

@@ -1,0 +1,63 @@
+"""What `rollout status` prints while it watches, from standings."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from provisioner.plan import Ledger
+from provisioner.shim_decide import Status
+from trellis.testing.builders import a_node, a_shim
+from trellis_bundle.output import Format
+from trellis_bundle.rollout_model import NodeStage, Phase, ShimNode, Standing, World
+from trellis_bundle.rollout_views import Lines, OnTerminal, page
+
+WORLD = World(a_shim(), Status(), (a_shim(),), (a_node(),), Ledger({}))
+BROKEN = ShimNode("broken", NodeStage.FAILED, 2, "no [bold]space\nleft")
+BEGUN = Standing("spin", Phase.PROGRESSING, "", "", 1, 2, (ShimNode("a", NodeStage.IN_WORK, 1),))
+LATER = Standing("spin", Phase.HALTED, "too many", "resume it", 1, 2, (ShimNode("a", NodeStage.UPDATED), BROKEN))
+
+
+def test_without_a_terminal_there_is_a_line_a_change_and_one_for_each_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = Lines(Format.TABLE)
+    for standing in (BEGUN, BEGUN, LATER, LATER):
+        lines.show(standing, WORLD)
+    shown = [line.partition(" s  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [
+        "spin (revision 2): Progressing: 0 of 1 nodes updated, 1 in work",
+        "broken failed: no [bold]space left",
+        "spin (revision 2): Halted: 1 of 2 nodes updated, 1 failed; too many; resume it",
+    ]
+
+
+def test_for_programs_there_is_a_document_a_change(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines(Format.JSON)
+    for standing in (BEGUN, BEGUN, LATER):
+        lines.show(standing, WORLD)
+    assert [json.loads(line)["phase"] for line in capsys.readouterr().out.splitlines()] == ["Progressing", "Halted"]
+
+
+def test_on_a_terminal_a_bar_moves_above_the_nodes_in_work_and_failed() -> None:
+    out = io.StringIO()
+    moving = OnTerminal(Console(file=out, force_terminal=True, width=120))
+    with moving.live:
+        moving.show(BEGUN, WORLD)
+        moving.live.refresh()
+        moving.show(LATER, WORLD)
+        moving.live.refresh()
+    assert "0/1" in out.getvalue()
+    assert "1/2" in out.getvalue()
+    assert "no [bold]space left" in out.getvalue()
+
+
+def test_the_page_names_each_node_and_ends_with_the_summary() -> None:
+    out = io.StringIO()
+    Console(file=out, width=200).print(page(LATER))
+    lines = out.getvalue().splitlines()
+    assert [line.split()[0] for line in lines] == ["NODE", "a", "broken", "spin"]
+    assert lines[2].split(maxsplit=3)[1:3] == ["Failed", "2"]
