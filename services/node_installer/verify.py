@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from node_installer import target
-from node_installer.commands import Run
+from node_installer.commands import TIMED_OUT, Run
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection
 from node_installer.state import ShimState
@@ -27,19 +27,25 @@ _VERSION = re.compile(r"version:?\s*v?(\d[\w.+-]*)", re.IGNORECASE)
 def prove(run: Run, path: str, clock: Callable[[], float] = time.monotonic) -> str:
     """Return the version a shim answers with, "" if it tells none.
 
-    Every shim of containerd answers ``-v``, or ``-info`` (containerd 2's), without doing anything else.
+    Every shim of containerd answers ``-v``, or ``-info`` (containerd 2's), without doing anything else. Both must end:
+    containerd 2 asks every shim in its configuration for ``-info`` when it starts, and waits for as long as it takes.
 
     Raises:
         InstallError: ``ShimDoesNotRun``, with what it printed.
     """
     deadline = clock() + ANSWER_SECONDS
-    output = ""
+    output, version = "", None
     for argument in ("-v", "-info"):
         answer = run((path, argument), max(0.1, deadline - clock()))
-        if answer.ok:
+        if answer.code == TIMED_OUT:
+            message = f"{path} does not run on this node: `{argument}` did not end, and containerd would wait for it"
+            raise InstallError(FailureReason.SHIM_DOES_NOT_RUN, message)
+        if answer.ok and version is None:
             found = _VERSION.search(answer.output)
-            return found[1] if found else ""
+            version = found[1] if found else ""
         output = output or answer.output or f"exit code {answer.code}"
+    if version is not None:
+        return version
     message = f"{path} does not run on this node ({' '.join(output.split())[:300]}): is it built for its C library?"
     raise InstallError(FailureReason.SHIM_DOES_NOT_RUN, message)
 

@@ -18,7 +18,7 @@ import pytest
 
 from node_installer import cri, runtime
 from node_installer.actions import Reason, RestartRuntime
-from node_installer.commands import Answer, on_node
+from node_installer.commands import TIMED_OUT, Answer, on_node
 from node_installer.disk import Disk
 from node_installer.errors import InstallError
 from node_installer.gather import find_preset, inspect
@@ -214,6 +214,16 @@ def test_a_shim_is_asked_in_both_ways_within_its_time() -> None:
 
     assert prove(run, "/x", iter([0.0, 1.0, 4.0]).__next__) == ""
     assert asked == [(("/x", "-v"), 4.0), (("/x", "-info"), 1.0)]
+
+
+@pytest.mark.parametrize("hangs", ["-v", "-info"])
+def test_a_shim_that_does_not_end_for_containerd_either_is_refused(hangs: str) -> None:
+    def run(command: Any, seconds: float) -> Answer:
+        return Answer(TIMED_OUT, f"no end after {seconds:g} s") if command[1] == hangs else Answer(0, "Version: 1.2.3")
+
+    with pytest.raises(InstallError, match=f"`{hangs}` did not end") as caught:
+        prove(run, "/x")
+    assert caught.value.reason is FailureReason.SHIM_DOES_NOT_RUN
 
 
 def test_commands_end_in_time_and_say_what_is_missing(tmp_path: Path) -> None:
