@@ -186,10 +186,21 @@ def test_a_node_of_kwasm_that_lists_other_handlers_only_is_left_to_be_installed(
     assert "'spin' is none of them" in step.why
 
 
-def test_a_node_that_was_never_provisioned_and_one_of_ours_are_no_matter_of_kwasm() -> None:
-    other = of_kwasm("node", "other")
+def test_a_job_that_failed_is_kept_for_its_log_on_a_node_that_was_taken_over_before() -> None:
+    left = after(plan_kwasm, of_kwasm("node"), of_kwasm("job"))
+    [step] = plan_kwasm(world(*left, ended(of_kwasm("job"), "Failed")))
+    assert (step.object, step.doing) == ("Job kwasm/node-1-provision-kwasm", Doing.LEAVE)
+
+
+def test_a_node_that_was_never_provisioned_is_no_matter_of_kwasm() -> None:
+    other = of_kwasm("node")
     del other["metadata"]["labels"][names.LABEL_PROVISIONED]
     assert plan_kwasm(world(other)) == []
+
+
+def test_a_label_that_came_with_a_shim_of_ours_is_no_matter_of_kwasm() -> None:
+    left = after(plan_rcm, labelled(of_kwasm("node"), spin="provisioned", **{"spin-nodes": "true"}), of_rcm("shim"))
+    assert plan_kwasm(world(*left)) == []
 
 
 def test_a_job_on_a_former_node_of_that_name_says_nothing_of_this_one() -> None:
