@@ -12,7 +12,10 @@ import yaml
 
 import node_watcher.settings
 import provisioner.settings
+from trellis.installing import ShimWish
 from trellis.settings import ServiceSettings
+from trellis.shims import is_for, view_shim, wish_for
+from trellis.testing.builders import a_node
 from trellis_bundle.__main__ import app
 from trellis_bundle.local_commands import register
 
@@ -63,6 +66,18 @@ def test_every_command_the_readme_shows_exists(line: str) -> None:
         command = found
     options = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("-")} <= options
+
+
+def test_the_shim_of_the_readme_can_be_applied_and_is_for_the_nodes_it_selects() -> None:
+    block = re.search(r"```yaml shim\n(.*?)```", README, re.DOTALL)
+    assert block is not None
+    manifest = yaml.safe_load(block[1])
+    shim = view_shim(manifest | {"metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1"}})
+    assert not shim.invalid
+    labelled = a_node("n", labels=(("spin", "true"),))
+    assert not is_for(shim, a_node("n"), auto_provision=False)
+    assert is_for(shim, labelled, auto_provision=False)
+    assert isinstance(wish_for(shim, "amd64", require_checksum=True), ShimWish)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
