@@ -125,6 +125,7 @@ async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollou
         assert "already" in await rollout.well("undo", "--to-revision", "3")
         await rollout.well("undo", "--to-revision", "2")
         assert rollout.checksum() == SECOND
+        await rollout.complete()
         await rollout.gone()
 
 
