@@ -211,7 +211,9 @@ class Registry:
             self._authorization = self._authorize(answer.headers.get("www-authenticate", ""))
             answer = self.web.get(self._url(path), self._authorized(headers))
         if answer.status in (401, 403):
-            given = "the credentials are refused" if self.credentials else "it wants credentials, and none are given"
+            given = (
+                "the credentials are refused" if self.credentials else "it wants credentials, and none are given for it"
+            )
             raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{self._shown}: {given} ({answer.status})")
         return answer
 

@@ -221,7 +221,7 @@ def _unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
 def _fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) -> dict[str, Staged]:
     settings = session.settings
     web = Web(allow_http=spec.allow_http, ca_file=settings.ca_file, seconds=settings.download_seconds)
-    stage = Stage(work, web, spec.require_checksum, _docker_config(settings), session.image_root)
+    stage = Stage(work, web, spec.require_checksum, _docker_config(settings), settings.pull_secrets, session.image_root)
     staged: dict[str, Staged] = {}
     for wish, reason in needed(found, spec):
         session.say(f"fetching the shim of {wish.handler} ({reason})")

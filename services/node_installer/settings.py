@@ -27,6 +27,7 @@ _ENVIRONMENT: Final = """environment:
   TRELLIS_INSTALLER_SPEC_FILE     a file with the wish (default: /etc/trellis/installer/spec.json)
   TRELLIS_INSTALLER_CA_FILE       --ca-file
   TRELLIS_INSTALLER_DOCKER_CONFIG --docker-config
+  TRELLIS_INSTALLER_PULL_SECRETS  --pull-secrets
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY
   TRACEPARENT, TRELLIS_OTLP_ENDPOINT (or OTEL_EXPORTER_OTLP_ENDPOINT), OTEL_EXPORTER_OTLP_HEADERS
 
@@ -47,6 +48,7 @@ class Settings:
     preset: str | None = None
     ca_file: Path | None = None
     docker_config: Path | None = None
+    pull_secrets: Path | None = None
     restart_seconds: float = 120.0
     lock_seconds: float = 60.0
     download_seconds: float = 30.0
@@ -66,6 +68,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     chosen = _parser().parse_args(arguments)
     ca_file = chosen.ca_file or environment.get("TRELLIS_INSTALLER_CA_FILE")
     docker_config = chosen.docker_config or environment.get("TRELLIS_INSTALLER_DOCKER_CONFIG")
+    pull_secrets = chosen.pull_secrets or environment.get("TRELLIS_INSTALLER_PULL_SECRETS")
     endpoint = environment.get("TRELLIS_OTLP_ENDPOINT") or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     return Settings(
         operation=chosen.operation,
@@ -78,6 +81,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         preset=chosen.preset,
         ca_file=Path(ca_file) if ca_file else None,
         docker_config=Path(docker_config) if docker_config else None,
+        pull_secrets=Path(pull_secrets) if pull_secrets else None,
         restart_seconds=chosen.restart_seconds,
         lock_seconds=chosen.lock_seconds,
         termination_log=Path(chosen.termination_log),
@@ -105,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", metavar="NAME", help="the distribution, where it cannot be told")
     parser.add_argument("--ca-file", metavar="FILE", help="certificates to trust for downloads, besides the system's")
     parser.add_argument("--docker-config", metavar="FILE", help="registry credentials (config.json of a pull secret)")
+    parser.add_argument("--pull-secrets", metavar="DIR", help="with DIR/<pullSecret>/config.json for each in the wish")
     parser.add_argument("--restart-seconds", type=float, default=120.0, help="for the runtime to come up (120)")
     parser.add_argument("--lock-seconds", type=float, default=60.0, help="to wait for another installer (60)")
     parser.add_argument("--termination-log", metavar="FILE", default=DEFAULT_TERMINATION, help=argparse.SUPPRESS)

@@ -6,6 +6,7 @@ Invariant: what leaves here is whole and was checked; without a checksum nothing
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,17 @@ from trellis.installing import ShimWish, Source
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where and how shims are fetched. ``docker_config``: registry credentials. ``image_root``: the installer's own."""
+    """Where and how shims are fetched.
+
+    ``docker_config``: registry credentials of sources that name none. ``pull_secrets``: a directory with those that
+    sources name. ``image_root``: the installer's own.
+    """
 
     work: Path
     web: Web
     require_checksum: bool = True
     docker_config: bytes | None = None
+    pull_secrets: Path | None = None
     image_root: Path = Path("/")
 
     def fetch(self, wish: ShimWish, arch: str) -> Staged:
@@ -50,7 +56,7 @@ class Stage:
     def _get(self, source: Source, folder: Path, names: tuple[str, ...], arch: str) -> Path:
         if source.location.startswith("oci"):
             reference = oci.parse_reference(source.location)
-            credentials = oci.credentials_for(reference.registry, self.docker_config)
+            credentials = oci.credentials_for(reference.registry, self._docker_config(source))
             shim = oci.Registry(self.web, reference, credentials).fetch(arch, folder, source.member, names)
             if source.sha256 and (found := _sha256(shim)) != source.sha256:
                 raise _mismatch(source.location, source.sha256, found)
@@ -60,6 +66,20 @@ class Stage:
             return fetched
         archive.extract_shim(fetched, folder / "shim", member=source.member, names=names)
         return folder / "shim"
+
+    def _docker_config(self, source: Source) -> bytes | None:
+        """Return the registry credentials for a source: those it names and no others."""
+        if source.pull_secret is None:
+            return self.docker_config
+        if self.pull_secrets is not None:
+            path = self.pull_secrets / source.pull_secret / "config.json"
+            with contextlib.suppress(OSError):
+                return path.read_bytes()
+        message = (
+            f"the pull secret {source.pull_secret!r} is not there: create it in the namespace of the installer's Jobs, "
+            "of type kubernetes.io/dockerconfigjson"
+        )
+        raise InstallError(FailureReason.DOWNLOAD_FAILED, message)
 
     def _download(self, source: Source, folder: Path) -> Path:
         target = folder / "download"

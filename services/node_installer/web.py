@@ -130,7 +130,8 @@ class Web:
             try:
                 context.load_verify_locations(self.ca_file)
             except OSError as error:
-                message = f"the CA file {self.ca_file} cannot be read: {error.strerror or error}"
+                why = error.strerror or error
+                message = f"the CA file {self.ca_file} cannot be read ({why}): is what it comes from there?"
                 raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
         proxies = {} if _bypassed(url) else urllib.request.getproxies()
         return urllib.request.build_opener(

@@ -9,10 +9,11 @@ Source of the Job's shape: KWasm operator (peers keep their manifests and RBAC);
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from provisioner.plan import Entry, Ledger
+from provisioner.surroundings import Surroundings, make_env, make_volumes, pull_secrets_of
 from trellis import names
 from trellis.installing import InstallSpec
 from trellis.provisioning import KWASM, PROVISION, REMOVE, NodeView, Target, encode_digests
@@ -34,19 +35,23 @@ class Task:
     spec: InstallSpec | None = None
     removes: bool = False
     force: bool = False
-    pull_secrets: tuple[str, ...] = ()
 
     @property
     def operation(self) -> str:
         """The label of the Job, and a part of its name."""
         return REMOVE if self.removes else PROVISION
 
+    @property
+    def fetched(self) -> tuple[str, ...] | None:
+        """The pull secrets for what is fetched; None if nothing is, as what goes away."""
+        return None if self.spec is None or self.removes else pull_secrets_of(self.spec)
+
 
 @dataclass(frozen=True, slots=True)
 class Installer:
     """What runs on each node. ``deadline`` in seconds; ``retries`` are the Job's own, within one attempt.
 
-    ``image`` is the legacy installer's, ``own_image`` that of our own.
+    ``image`` is the legacy installer's, ``own_image`` that of our own, which alone is told of its ``surroundings``.
     """
 
     image: str
@@ -59,6 +64,7 @@ class Installer:
     cpu: str
     memory: str
     service_account: str
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
     def spec(self) -> Mapping[str, str | None]:
         """Return what makes two installations the same: its digest is what nodes carry."""
@@ -112,36 +118,53 @@ def make_installer_job(
 
 
 def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str | None) -> Manifest:
-    env = [{"name": "NODE_ROOT", "value": names.NODE_ROOT}]
+    volumes: list[tuple[Manifest, str]] = [
+        ({"name": "node-root", "hostPath": {"path": "/", "type": "Directory"}}, names.NODE_ROOT)
+    ]
     if task.spec is not None:
-        env.append({"name": names.INSTALLER_SPEC, "value": task.spec.to_json()})
-    if traceparent:
-        env.append({"name": "TRACEPARENT", "value": traceparent})
+        volumes += make_volumes(installer.surroundings, task.fetched)
+    image_pull_secrets = [{"name": name} for name in installer.surroundings.image_pull_secrets]
     resources = {"cpu": installer.cpu, "memory": installer.memory}
     return {
         "nodeName": node.name,
         "hostPID": True,
         "restartPolicy": "Never",
         "serviceAccountName": installer.service_account,
+        **({"imagePullSecrets": image_pull_secrets} if image_pull_secrets else {}),
         "automountServiceAccountToken": False,
         # nodeName passes by the scheduler, but a NoExecute taint would still evict the installer half-way.
         "tolerations": [{"operator": "Exists"}],
-        "volumes": [{"name": "node-root", "hostPath": {"path": "/", "type": "Directory"}}],
+        "volumes": [volume for volume, _ in volumes],
         "containers": [
             {
                 "name": names.JOB_CONTAINER,
                 "image": installer.image if task.spec is None else installer.own_image,
                 **_command(task),
                 "imagePullPolicy": installer.pull_policy,
-                "env": env,
+                "env": _env(installer, task, traceparent),
                 "securityContext": {"privileged": True},
                 "resources": {"requests": resources, "limits": {"memory": installer.memory}},
                 # So that an installer that writes no termination message still leaves its last log lines.
                 "terminationMessagePolicy": "FallbackToLogsOnError",
-                "volumeMounts": [{"name": "node-root", "mountPath": names.NODE_ROOT}],
+                "volumeMounts": [_mount(volume["name"], path) for volume, path in volumes],
             }
         ],
     }
+
+
+def _env(installer: Installer, task: Task, traceparent: str | None) -> list[Manifest]:
+    env: list[Manifest] = [{"name": "NODE_ROOT", "value": names.NODE_ROOT}]
+    if task.spec is not None:
+        env.append({"name": names.INSTALLER_SPEC, "value": task.spec.to_json()})
+        env += make_env(installer.surroundings, task.fetched)
+    if traceparent:
+        env.append({"name": "TRACEPARENT", "value": traceparent})
+    return env
+
+
+def _mount(volume: str, path: str) -> Manifest:
+    mount: Manifest = {"name": volume, "mountPath": path}
+    return mount if path == names.NODE_ROOT else mount | {"readOnly": True}
 
 
 def _command(task: Task) -> Manifest:

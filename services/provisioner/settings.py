@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from provisioner.plan import Retries, ShimLimits
 from provisioner.resources import Installer
+from provisioner.surroundings import PROXY_VARIABLES, Surroundings
 from trellis.counts import CountOrPercent
 from trellis.events.subjects import PROVISIONER
 from trellis.provisioning import KWASM
-from trellis.settings import DnsLabel, Seconds, ServiceSettings
+from trellis.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings, Subdomain
 from trellis.shims import ShimView
 
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
+
+_CA_KEY: Final = "ca.crt"
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_CONFIG_MAP = re.compile(rf"{_NAME.pattern}(/[A-Za-z0-9._-]+)?")
+
+
+def _public(value: str) -> str:
+    """Refuse what would show a password to everyone who may read Jobs."""
+    if "@" in urlsplit(value).netloc:
+        message = (
+            "needs an address without user and password, because everyone who may read the Jobs would see them; "
+            "keep a proxy's in a Secret (TRELLIS_INSTALLER_PROXY_SECRET)"
+        )
+        raise ValueError(message)
+    return value
+
+
+def _proxy(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme != "http" or not parts.hostname:
+        message = "needs an address such as http://proxy:3128"
+        raise ValueError(message)
+    return _public(value)
+
+
+def _config_map(value: str) -> str:
+    if not _CONFIG_MAP.fullmatch(value):
+        message = f"needs the name of a ConfigMap, and its key unless that is {_CA_KEY}, e.g. our-ca or our-ca/root.pem"
+        raise ValueError(message)
+    return value
+
+
+def _secrets(value: str) -> str:
+    if not all(_NAME.fullmatch(part.strip()) for part in value.split(",")):
+        message = "needs names of Secrets with commas between, as kubectl shows them"
+        raise ValueError(message)
+    return value
+
+
+PublicUrl = Annotated[HttpUrl, AfterValidator(_public)]
+ProxyUrl = Annotated[str, AfterValidator(_proxy)]
+ConfigMapKey = Annotated[str, AfterValidator(_config_map)]
 
 
 class Settings(ServiceSettings):
@@ -49,6 +95,31 @@ class Settings(ServiceSettings):
     installer_service_account: DnsLabel = Field(default="default", description="its token is never mounted")
     installer_cpu: str = Field(default="50m", description="CPU request of the installer")
     installer_memory: str = Field(default="128Mi", description="memory request and limit of the installer")
+    installer_pull_secrets: Annotated[str, AfterValidator(_secrets)] | None = Field(
+        default=None, description="Secrets for the installer's own image, in the namespace of its Jobs; commas between"
+    )
+    installer_otlp_endpoint: PublicUrl | None = Field(
+        default=None,
+        description="where our installer sends its spans; the service's endpoint if unset, unless that is loopback",
+    )
+    installer_https_proxy: ProxyUrl | None = Field(
+        default=None, description="proxy of our installer for https, without credentials"
+    )
+    installer_http_proxy: ProxyUrl | None = Field(
+        default=None, description="proxy of our installer for http, without credentials"
+    )
+    installer_no_proxy: str | None = Field(
+        default=None, description="hosts, domains and networks that our installer reaches without a proxy"
+    )
+    installer_proxy_secret: Subdomain | None = Field(
+        default=None,
+        description="Secret in the namespace of the Jobs with HTTPS_PROXY, and HTTP_PROXY and NO_PROXY if wanted",
+    )
+    installer_ca_config_map: ConfigMapKey | None = Field(
+        default=None,
+        description="ConfigMap in the namespace of the Jobs with CAs that our installer trusts besides the system's: "
+        f"<name> (its key is {_CA_KEY}) or <name>/<key>",
+    )
     handler: DnsLabel | None = Field(
         default=None, description="runtime handler the image installs; with it nodes are proved by their own status"
     )
@@ -82,6 +153,24 @@ class Settings(ServiceSettings):
             cpu=self.installer_cpu,
             memory=self.installer_memory,
             service_account=self.installer_service_account,
+            surroundings=self._surroundings(),
+        )
+
+    def _surroundings(self) -> Surroundings:
+        proxies = zip(
+            PROXY_VARIABLES,
+            (self.installer_https_proxy, self.installer_http_proxy, self.installer_no_proxy),
+            strict=True,
+        )
+        name, _, key = (self.installer_ca_config_map or "").partition("/")
+        secrets = self.installer_pull_secrets
+        inherited = self.otlp_endpoint if _is_for_others(self.otlp_endpoint) else None
+        return Surroundings(
+            otlp_endpoint=self.installer_otlp_endpoint or inherited,
+            proxies=tuple((variable, value) for variable, value in proxies if value),
+            proxy_secret=self.installer_proxy_secret,
+            ca=(name, key or _CA_KEY) if name else None,
+            image_pull_secrets=tuple(part.strip() for part in secrets.split(",")) if secrets else (),
         )
 
     def limits(self, shims: Iterable[ShimView]) -> dict[str, ShimLimits]:
@@ -95,3 +184,16 @@ class Settings(ServiceSettings):
     def retries(self) -> Retries:
         """Return when a failed node is tried again."""
         return Retries(self.retry_min, self.retry_max)
+
+
+def _is_for_others(endpoint: str | None) -> bool:
+    """Say whether an address means the same on every node, and has no password that a Job would show."""
+    parts = urlsplit(endpoint or "")
+    host = parts.hostname or ""
+    if "@" in parts.netloc or host == "localhost" or host.endswith(".localhost"):
+        return False
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return bool(host)
+    return not address.is_loopback and not address.is_unspecified

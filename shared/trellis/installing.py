@@ -37,7 +37,8 @@ class Source:
     ``location``: ``https://``, ``http://`` (if allowed), ``oci://registry/repository[:tag][@sha256:…]``
     (``oci+http://`` without TLS, if allowed) or an absolute path in the installer's image. ``sha256`` is of what is
     fetched (an archive as it is), ``binary_sha256`` of the shim itself. ``member`` is the shim's path in an archive or
-    image; without it the shim is found by name. ``arch`` None: any.
+    image; without it the shim is found by name. ``arch`` None: any. ``pull_secret``: name of the credentials for the
+    registry, which the installer finds in a directory of that name.
     """
 
     location: str
@@ -45,6 +46,7 @@ class Source:
     sha256: str | None = None
     binary_sha256: str | None = None
     member: str | None = None
+    pull_secret: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +152,14 @@ def _source(value: object, where: str) -> Source:
     member = item.get("member")
     if member is not None and (not isinstance(member, str) or not member):
         raise SpecError(f"{where}.member must be a path in the archive")
+    pull_secret = None if item.get("pullSecret") is None else _text(item, "pullSecret", where, _SUBDOMAIN)
     return Source(
         location=location,
         arch=ARCHITECTURES[arch] if arch else None,
         sha256=_sha256(item, "sha256", where),
         binary_sha256=_sha256(item, "binarySha256", where),
         member=member,
+        pull_secret=pull_secret,
     )
 
 
@@ -203,6 +207,7 @@ def _shim_json(shim: ShimWish) -> dict[str, Any]:
                 ("sha256", source.sha256),
                 ("binarySha256", source.binary_sha256),
                 ("member", source.member),
+                ("pullSecret", source.pull_secret),
             )
             if item is not None
         }

@@ -36,10 +36,13 @@ from trellis.redaction import redact_url
 from trellis.settings_errors import SettingsError, problem_lines, unknown_variables
 
 __all__ = [
+    "DnsLabel",
+    "HttpUrl",
     "LogLevel",
     "Seconds",
     "ServiceSettings",
     "SettingsError",
+    "Subdomain",
     "exit_on_settings_error",
     "load",
     "redact_url",
@@ -50,6 +53,7 @@ PREFIX: Final = "TRELLIS_"
 _EXIT_STATUS: Final = 2
 _NATS_SCHEMES: Final = ("nats", "tls", "ws", "wss")
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -88,6 +92,13 @@ def _dns_label(value: str) -> str:
     return value
 
 
+def _subdomain(value: str) -> str:
+    if not _SUBDOMAIN.fullmatch(value):
+        message = "needs the name of an object: lower-case letters, digits, dots and dashes, as kubectl shows it"
+        raise ValueError(message)
+    return value
+
+
 def _home(value: Path) -> Path:
     return value.expanduser()
 
@@ -101,6 +112,8 @@ def _identity() -> str:
 
 
 DnsLabel = Annotated[str, AfterValidator(_dns_label)]
+Subdomain = Annotated[str, AfterValidator(_subdomain)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 
 
@@ -146,7 +159,7 @@ class ServiceSettings(BaseSettings):
     )
     namespace: DnsLabel = Field(default="trellis-system", description="namespace of leases, ledger and Jobs")
     health_port: int = Field(default=8080, ge=0, le=65535, description="port of /readyz and /metrics; 0 is any")
-    otlp_endpoint: Annotated[str, AfterValidator(_http_url)] | None = Field(
+    otlp_endpoint: HttpUrl | None = Field(
         default=None,
         validation_alias=AliasChoices("TRELLIS_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
         description="OTLP over HTTP collector, http://host:4318; nothing is sent if unset",

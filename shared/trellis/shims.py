@@ -152,7 +152,10 @@ def _sources(fetch: FetchStrategy) -> Iterable[Source]:
     if fetch.anon_http:
         yield Source(fetch.anon_http.location, None, fetch.anon_http.sha256)
     if fetch.oci:
-        yield Source(f"oci://{fetch.oci.image}", None, member=fetch.oci.path)
+        secret = fetch.oci.pull_secret
+        yield Source(
+            f"oci://{fetch.oci.image}", None, member=fetch.oci.path, pull_secret=secret.name if secret else None
+        )
     if fetch.image:
         yield Source(fetch.image.path, None, binary_sha256=fetch.image.sha256)
 

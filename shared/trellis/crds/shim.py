@@ -14,6 +14,7 @@ from pydantic import Field
 from trellis.crds.api import ApiModel, Conditions, IntOrPercent, Quantities, rules
 
 SHA256: Final = r"^[0-9A-Fa-f]{64}$"
+SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 Sha256 = Annotated[str, Field(pattern=SHA256)]
 
@@ -52,7 +53,7 @@ class Platform(ApiModel):
 class PullSecret(ApiModel):
     """A Secret of type ``kubernetes.io/dockerconfigjson``."""
 
-    name: str = Field(min_length=1)
+    name: str = Field(pattern=SUBDOMAIN, max_length=253)
     """Name of the Secret, in the namespace of the installer's Jobs."""
 
 

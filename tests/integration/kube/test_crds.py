@@ -101,6 +101,7 @@ async def test_a_good_object_is_kept_as_it_is_and_read_by_the_model(defined: Kub
         ({"rolloutStrategy__rolling__maxUpdate": "200%"}, "spec.rolloutStrategy.rolling.maxUpdate"),
         ({"removalPolicy": "Perhaps"}, "spec.removalPolicy"),
         ({"verify": {"timeout": "soon"}}, "spec.verify.timeout"),
+        ({"fetchStrategy__oci": {"image": "r/x", "pullSecret": {"name": "../x"}}}, "oci.pullSecret.name"),
         (
             {"startupTaint": {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}},
             "belong to Kubernetes",

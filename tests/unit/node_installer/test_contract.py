@@ -29,7 +29,16 @@ SHIM: dict[str, Any] = {
     "handler": "spin",
     "digest": "abc",
     "owner": "shim/spin-v2",
-    "sources": [{"location": "https://x/a", "arch": "x86_64", "os": "linux", "sha256": "A" * 64, "member": "bin/s"}],
+    "sources": [
+        {
+            "location": "https://x/a",
+            "arch": "x86_64",
+            "os": "linux",
+            "sha256": "A" * 64,
+            "member": "bin/s",
+            "pullSecret": "a",
+        }
+    ],
     "containerdRuntimeOptions": {"SystemdCgroup": "true"},
 }
 
@@ -47,6 +56,7 @@ def test_a_wish_comes_back_from_its_json() -> None:
     assert parse_spec(wish.to_json()) == wish
     assert wish.shims[0].sources[0].arch == "amd64"
     assert wish.shims[0].sources[0].sha256 == "a" * 64
+    assert wish.shims[0].sources[0].pull_secret == "a"
     assert wish.require_checksum
     assert not wish.allow_http
 
@@ -95,6 +105,9 @@ def test_a_source_of_its_own_comes_before_one_for_any() -> None:
         (lambda: source(location=None), "location"),
         (lambda: source(sha256="abc"), "sha256"),
         (lambda: source(member=""), "member"),
+        (lambda: source(pullSecret="../etc"), "pullSecret"),
+        (lambda: source(pullSecret=".."), "pullSecret"),
+        (lambda: source(pullSecret=""), "pullSecret"),
         (lambda: parse_spec(json.dumps({"shims": [SHIM, {**SHIM, "name": "other"}]})), "two shims"),
         (lambda: parse_spec('{"shims": [], "allowHttp": "yes"}'), "allowHttp"),
     ],

@@ -57,6 +57,12 @@ def test_a_shim_is_for_a_node_when(shim: ShimView, node: NodeView, expected: boo
     assert is_for(shim, node, auto_provision=False) is expected
 
 
+def test_another_pull_secret_makes_no_other_version() -> None:
+    source = Source("oci://r/x@sha256:" + "ab" * 32)
+    with_secret = replace(source, pull_secret="team-a")
+    assert digest_of(a_shim(sources=(source,))) == digest_of(a_shim(sources=(with_secret,)))
+
+
 def test_auto_provisioning_gives_every_node_the_default_shims() -> None:
     assert is_for(a_shim(default=True), a_node(), auto_provision=True)
     assert not is_for(a_shim(default=True), a_node(opt_in="false"), auto_provision=True)
@@ -168,7 +174,7 @@ FULL: dict[str, Any] = {
     "fetchStrategy": {
         "platforms": [{"os": "linux", "arch": "x86_64", "location": "https://a", "sha256": "ab" * 32}],
         "anonHttp": {"location": "https://b"},
-        "oci": {"image": "r/x@sha256:1", "path": "bin/shim"},
+        "oci": {"image": "r/x@sha256:1", "path": "bin/shim", "pullSecret": {"name": "team-a"}},
         "image": {"path": "/shim"},
     },
     "runtimeClass": {"name": "spin-v2", "handler": "spin", "overhead": {"podFixed": {"cpu": 1, "memory": "16Mi"}}},
@@ -194,7 +200,7 @@ def test_a_shim_is_read_with_all_its_fields() -> None:
         sources=(
             Source("https://a", "amd64", "ab" * 32),
             Source("https://b"),
-            Source("oci://r/x@sha256:1", member="bin/shim"),
+            Source("oci://r/x@sha256:1", member="bin/shim", pull_secret="team-a"),
             Source("/shim"),
         ),
         options=(("SystemdCgroup", "true"),),
