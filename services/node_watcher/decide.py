@@ -32,6 +32,7 @@ from trellis.provisioning import (
     proof_of,
     wish_of,
 )
+from trellis.unfinished import unwanted_left
 
 PatchOp = dict[str, Any]
 NODES = "nodes"
@@ -160,6 +161,8 @@ def _opted_in(node: NodeView, said: Said | None, job: JobView | None, wanted: fr
     proof = proof_of(job, node) if job else None
     if job and proof and installed_on(node) != job.shims:
         return [*actions, *_record(node, job, proof, wanted)]
+    if left := unwanted_left(job, node, wanted):
+        return [*actions, *_record_left(node, left, wanted)]
     if node.marked_digest and node.proof:
         if repair := _restore(node, _Marks(node.marked_digest, node.proof, installed_on(node)), wanted):
             return [*actions, *repair]
@@ -217,6 +220,18 @@ def _record(node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str]) 
     what = ", ".join(sorted(job.shims)) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
     return [PatchNode(node, _ops(node, _proof_labels(node, marks, wanted), annotations), Reason.PROVED, message)]
+
+
+def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]) -> list[Action]:
+    """Write on the Node what a Job left there that nobody wants any more, without its label, so that it is removed.
+
+    Nothing is proved of it; a node that is marked already keeps its proof.
+    """
+    shims = {**installed_on(node), **left}
+    marks = _Marks(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
+    ops = _ops(node, _proof_labels(node, marks, wanted), _proof_annotations(node, marks))
+    message = f"{', '.join(sorted(left))} was installed and is not wanted any more: its removal is next"
+    return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
 
 
 def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: frozenset[str]) -> tuple[PatchOp, ...]:
@@ -308,6 +323,8 @@ def _opted_out(node: NodeView, said: Said | None, job: JobView | None) -> list[A
         fact = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
         then = Said(node.uid, opted_in=False)
         actions.append(SayFact(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
+    if left := unwanted_left(job, node, ()):
+        return [*actions, *_record_left(node, left, frozenset())]
     if not node.bears_marks:
         return actions
     shims = installed_on(node)

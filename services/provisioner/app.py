@@ -170,7 +170,7 @@ class FollowShims:
                 attributes={"trellis.shim": name, "trellis.actions": [type(action).__name__ for action in actions]},
             ):
                 await self.effects.apply(actions)
-        return DELETING_SECONDS if snapshot and snapshot.shim.deleting and snapshot.holders else None
+        return DELETING_SECONDS if snapshot and snapshot.shim.deleting else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from provisioner.decide import (
     CreateJob,
     DeleteJob,
     Destroy,
+    EndJob,
     EvictPod,
     GiveBackSlot,
     JudgeFailed,
@@ -38,10 +39,10 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, KubeError, NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS, JOBS
-from trellis.provisioning import JobView
+from trellis.provisioning import END_NOW_SECONDS, JobView
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, trace_from
 
-Step = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode | EvictPod
+Step = CreateJob | DeleteJob | EndJob | SayFact | JudgeFailed | WarnNode | EvictPod
 """What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
 
 _log = get_logger(__name__)
@@ -179,6 +180,8 @@ class Effects:
                 await self._create(action)
             case DeleteJob():
                 await self._delete(action)
+            case EndJob():
+                await self._end(action)
             case JudgeFailed():
                 await self._judge(action)
             case SayFact():
@@ -222,6 +225,13 @@ class Effects:
         except NotFound:
             return
         _log.info("installer job deleted", node=job.node, job=job.name, reason=action.reason.value)
+
+    async def _end(self, action: EndJob) -> None:
+        job = action.job
+        read = {"uid": job.uid, "resourceVersion": job.resource_version}
+        patch = {"metadata": read, "spec": {"activeDeadlineSeconds": END_NOW_SECONDS}}
+        await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
+        _log.info("installer job told to end", node=job.node, job=job.name, reason=action.reason.value)
 
     async def _judge(self, action: JudgeFailed) -> None:
         job = action.job

@@ -3,7 +3,8 @@
 Pure. In: a frozen snapshot of one Node, its Jobs and its slot in the ledger. Out: actions, each with its reason.
 Called by ``app`` between gather and apply; slots are given by ``plan``, never here.
 Invariants: no Job without a slot; one Job a node at a time; a Job goes only when proof or failure is recorded on the
-Node, the Node opted out, or another Node took the name; a fact is said before the mark that it was said.
+Node, nobody wants what it did any more, or another Node took the name; a fact is said before the mark that it was said;
+no Job of our own installer goes while the Node does not name what it left there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
 from trellis.install_results import InstallResult, parse_result
 from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target, installed_on, newest, proof_of
+from trellis.unfinished import fulfilled, left_by, overtaken
 
 JOBS = "jobs"
 """Kind of the breaker that guards running installer Jobs."""
@@ -107,6 +109,14 @@ class DeleteJob:
 
 
 @dataclass(frozen=True, slots=True)
+class EndJob:
+    """Have a running Job end now; it stays, so that what it did is known."""
+
+    job: JobView
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class SayFact:
     """Publish a fact about a Job, in the Job's trace. ``mark``: remembered, so that it is said once."""
 
@@ -161,10 +171,12 @@ class Destroy:
     """Take these steps only if the breaker lets this Job go; all of them or none."""
 
     target: Destruction
-    steps: tuple[SayFact | DeleteJob, ...]
+    steps: tuple[SayFact | DeleteJob | EndJob, ...]
 
 
-Action = CreateJob | DeleteJob | SayFact | JudgeFailed | WarnNode | LookAgain | Destroy | EvictPod | GiveBackSlot
+Action = (
+    CreateJob | DeleteJob | EndJob | SayFact | JudgeFailed | WarnNode | LookAgain | Destroy | EvictPod | GiveBackSlot
+)
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -178,12 +190,13 @@ def decide(snapshot: Snapshot) -> list[Action]:
         if job.node_uid != node.uid and not job.deleting
     ]
     jobs = tuple(job for job in snapshot.jobs if job.node_uid == node.uid)
-    if snapshot.target is None:
-        return [*former, *_opted_out(jobs)]
     job = newest(jobs)
+    if snapshot.target is None and not left_by(job, node):
+        return [*former, *_opted_out(jobs)]
     current: list[Action] = []
     if job is not None and not job.deleting:
-        current = _follow(snapshot, node, job)
+        unwanted = overtaken(job, node, snapshot.target)
+        current = _end(job, Reason.SUPERSEDED) if unwanted else _follow(snapshot, node, job)
     return [*former, *current, *_begin(snapshot, node, jobs)]
 
 
@@ -270,7 +283,7 @@ def _verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         actions: list[Action] = []
         if said not in snapshot.said:
             actions.append(SayFact(ProvisionSucceeded(**_about(job), verified=proof.value), said, job))
-        if node.marked_digest == job.digest:
+        if fulfilled(job, node):
             actions.append(DeleteJob(job, Reason.PROVED, foreground=False))
         return actions
     if job.failure is not None:
@@ -335,11 +348,21 @@ def _opted_out(jobs: tuple[JobView, ...]) -> list[Action]:
         if job.deleting:
             continue
         running = job.state is JobState.ACTIVE
+        if running and job.installs is not None:
+            actions += _end(job, Reason.OPTED_OUT)
+            continue
         said = SayFact(ProvisionRemoved(**_about(job)), f"{job.uid}.removed", job)
         steps = (said, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
         # A Job that ended is only cleared away: what it did stays done.
         actions += [Destroy(_interruption(job), steps)] if running else steps
     return actions
+
+
+def _end(job: JobView, reason: Reason) -> list[Action]:
+    """End what our installer does for nobody: it takes its changes back, or is past that and ends well."""
+    if job.state is not JobState.ACTIVE or job.ends_now:
+        return []
+    return [Destroy(_interruption(job), (EndJob(job, reason),))]
 
 
 def _interruption(job: JobView) -> Destruction:

@@ -63,16 +63,16 @@ class Known:
 
     async def world(self) -> World:
         """Return all that a plan may depend on; reads the ledger if it is not known."""
-        if self.ledger is None:
-            await self._read_ledger()
-        assert self.ledger is not None
+        if self.ledger is None and (manifest := await self._read_ledger()):
+            self.accept(manifest)
+        ledger = self.ledger = self.ledger or Ledger({})
         nodes = tuple(self.nodes.values())
         targets = ((node.uid, self.target(node)) for node in nodes)
         return World(
             nodes=nodes,
             targets={uid: target for uid, target in targets if target is not None},
             jobs=self.jobs.by_uid(),
-            ledger=self.ledger,
+            ledger=ledger,
             limits=self.settings.limits(self.shims.values()),
             retries=self.settings.retries(),
             held=self._held(),
@@ -180,13 +180,18 @@ class Known:
         """Return every node name of our concern."""
         return set(self.nodes) | set(self.jobs.names())
 
-    async def _read_ledger(self) -> None:
+    async def ledger_now(self) -> Ledger:
+        """Return the ledger; one that is doubted is read for this answer alone: taking it over is the planner's."""
+        if self.ledger is not None:
+            return self.ledger
+        manifest = await self._read_ledger()
+        return read_ledger(manifest) if manifest else Ledger({})
+
+    async def _read_ledger(self) -> Manifest | None:
         try:
-            manifest = await self.kube.get(CONFIGMAPS, names.LEDGER, self.settings.namespace)
+            return await self.kube.get(CONFIGMAPS, names.LEDGER, self.settings.namespace)
         except NotFound:
-            self.ledger, self.ledger_version = Ledger({}), None
-        else:
-            self.accept(manifest)
+            return None
 
     def accept(self, manifest: Manifest) -> None:
         """Take a ledger as the API server returned it."""

@@ -5,7 +5,7 @@ and what changed. Called by ``app`` with the planner's own key; the ledger is th
 any Job exists.
 Invariants: of no shim more nodes are in work than its limit allows, unless work was already under way when the limit
 sank; a slot is free only when proof or failure is recorded on the Node, or the Node is gone; nothing of a shim is begun
-while it is halted or paused.
+while it is halted or paused; a removal waits for neither, only for the limit.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from trellis.counts import CountOrPercent
 from trellis.names import short_hash
 from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target, installed_on, newest
+from trellis.unfinished import fulfilled, left_by, overtaken
 
 HELD_SECONDS = 0.2
 """When to look again at a node that is held back."""
@@ -105,7 +106,7 @@ class Plan:
 def plan(world: World) -> Plan:
     """Return who keeps a slot, who gets one and when to look again."""
     wanted = {node.uid: node for node in world.nodes if node.uid in world.targets}
-    entries = _kept(world, wanted)
+    entries = _kept(world)
     released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
     entries |= _adopted(world, entries)
     failing = _failing(world, wanted)
@@ -118,7 +119,7 @@ def plan(world: World) -> Plan:
     for node, again in [*((node, False) for node in fresh), *((node, True) for node in retries)]:
         target = world.targets[node.uid]
         changes = changes_of(node, target)
-        if slots.take(changes, again=again):
+        if slots.take(changes, target, again=again):
             claimed.append(node)
             entries[node.uid] = Entry(target.digest, next_attempt(node, target.digest), int(world.now), changes)
     return Plan(
@@ -168,18 +169,22 @@ class _Slots:
         )
         self._used = Counter(name for entry in entries.values() for name in entry.shims)
 
-    def take(self, changes: tuple[str, ...], *, again: bool) -> bool:
-        """Take a slot of each of these shims, of all or none; a retry may while the shim is halted."""
-        if not all(self._free(name, again=again) for name in changes):
+    def take(self, changes: tuple[str, ...], target: Target, *, again: bool) -> bool:
+        """Take a slot of each of these shims, of all or none.
+
+        A retry may while the shim is halted; what is to go may while it is halted or paused.
+        """
+        stays = dict(target.shims)
+        if not all(self._free(name, begins=name in stays, again=again) for name in changes):
             return False
         self._used.update(changes)
         return True
 
-    def _free(self, name: str, *, again: bool) -> bool:
+    def _free(self, name: str, *, begins: bool, again: bool) -> bool:
         limits = self._limits.get(name)
         if limits is None:
             return True
-        if limits.paused or (name in self._halted and not again):
+        if begins and (limits.paused or (name in self._halted and not again)):
             return False
         return limits.max_update is None or self._used[name] < limits.max_update.resolve(self._total[name])
 
@@ -214,30 +219,34 @@ def _forgiven(world: World, shim: str, failure: FailedAttempt) -> bool:
     return limits is not None and failure.at <= limits.forgiven <= world.now + world.retries.most
 
 
-def _kept(world: World, wanted: Mapping[str, NodeView]) -> dict[str, Entry]:
+def _kept(world: World) -> dict[str, Entry]:
     """Return the entries whose work is not yet recorded as done or failed."""
     nodes = {node.uid: node for node in world.nodes}
     kept: dict[str, Entry] = {}
     for uid, entry in world.ledger.entries.items():
         node = nodes.get(uid)
-        if node is None or _recorded(node, entry):
-            continue
         jobs = world.jobs.get(uid, ())
+        if node is None or _recorded(node, entry, jobs):
+            continue
         if uid in world.held and not jobs:
             continue  # it waits for something else than us: others may go first
         under_way = any(job.state is JobState.ACTIVE or job.deleting for job in jobs)
-        unfinished = bool(newest(jobs)) or under_way
-        current = uid in wanted and entry.digest == world.targets[uid].digest
-        if current or (unfinished if uid in wanted else under_way):
+        target, job = world.targets.get(uid), newest(jobs)
+        current = target is not None and (
+            entry.digest == target.digest or (job is not None and not overtaken(job, node, target))
+        )
+        if current or under_way or left_by(job, node):
             kept[uid] = entry
     return kept
 
 
-def _recorded(node: NodeView, entry: Entry) -> bool:
-    """Say whether proof or failure of exactly this try stands on the Node."""
+def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
+    """Say whether proof or failure of exactly this try stands on the Node; a removal's proof is what is not there."""
     if node.marked_digest == entry.digest:
         return True
-    failure = node.failed
+    failure, job = node.failed, newest(jobs)
+    if job and (job.digest, job.attempt) == (entry.digest, entry.attempt) and fulfilled(job, node):
+        return True
     return failure is not None and (failure.digest, failure.attempt) == (entry.digest, entry.attempt)
 
 
@@ -245,12 +254,15 @@ def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return entries for Jobs that run without one: a lost ledger must not let a second wave begin."""
     adopted: dict[str, Entry] = {}
     for node in world.nodes:
-        job = newest(world.jobs.get(node.uid, ())) if node.uid not in entries else None
+        jobs = world.jobs.get(node.uid, ())
+        job = newest(jobs) if node.uid not in entries else None
         if job is None:
             continue
+        target = world.targets.get(node.uid)
         shims = _difference(installed_on(node), job.shims) or tuple(sorted(job.shims))
         entry = Entry(job.digest, job.attempt, job.created_at, shims)
-        if job.state is JobState.ACTIVE or (not _recorded(node, entry) and node.uid in world.targets):
+        waits = left_by(job, node) or (target is not None and not overtaken(job, node, target))
+        if job.state is JobState.ACTIVE or (waits and not _recorded(node, entry, jobs)):
             adopted[node.uid] = entry
     return adopted
 

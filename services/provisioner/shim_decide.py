@@ -98,7 +98,7 @@ class Snapshot:
     runtime_class: RuntimeClassView | None
     wishes: tuple[tuple[NodeView, ShimWish | Refusal], ...]
     holders: tuple[NodeView, ...]
-    in_work: int
+    in_work: tuple[NodeView, ...]
     halted: bool
     patience_over: bool
     now: str
@@ -201,13 +201,13 @@ def _deleting(snapshot: Snapshot) -> list[Action]:
     shim = snapshot.shim
     if names.FINALIZER not in shim.finalizers:
         return []
-    waited_for = [node for node in snapshot.holders if node.ready or not snapshot.patience_over]
-    if waited_for or snapshot.in_work:
+    concerned = {node.uid: node for node in (*snapshot.holders, *snapshot.in_work)}.values()
+    if any(node.ready or not snapshot.patience_over for node in concerned):
         return _status(snapshot)
     message = ""
     actions: list[Action] = []
-    if snapshot.holders:
-        message = f"not removed from nodes that are not ready: {_listed(snapshot.holders)}"
+    if concerned:
+        message = f"not removed from nodes that are not ready: {_listed(concerned)}"
         actions.append(WarnShim(shim, Reason.UNREACHABLE_LEFT.value, message))
     if snapshot.runtime_class is not None and snapshot.runtime_class.owner == shim.uid:
         # The garbage collector would, but knows a new kind only after a while.
@@ -257,10 +257,10 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
 def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     """Say how far the rollout is; False once there is nothing left to do, or nothing may be done."""
     shim, kind = snapshot.shim, "Progressing"
-    text = f"{counts.updated} of {counts.nodes} nodes have this version, {snapshot.in_work} in work"
+    text = f"{counts.updated} of {counts.nodes} nodes have this version, {len(snapshot.in_work)} in work"
     if shim.deleting:
-        left = len(snapshot.holders)
-        return Condition(kind, "True", Reason.REMOVING.value, f"{left} nodes still have it, {snapshot.in_work} in work")
+        text = f"{len(snapshot.holders)} nodes still have it, {len(snapshot.in_work)} in work"
+        return Condition(kind, "True", Reason.REMOVING.value, text)
     if counts.updated == counts.nodes and not snapshot.leaving:
         return Condition(kind, "False", Reason.UPDATED.value, text)
     if shim.paused:

@@ -6,19 +6,22 @@ Called by ``app``. Invariant: what is written is decided on what was read in the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.gather import Known
+from provisioner.plan import Ledger
 from provisioner.shim_decide import RuntimeClassView, Snapshot
 from provisioner.shim_resources import read_status, view_runtime_class
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
-from trellis.provisioning import KWASM, installed_on, unix_seconds
+from trellis.provisioning import KWASM, JobState, NodeView, installed_on, unix_seconds
 from trellis.shim_history import Manifest, Revision, label_selector, revisions_of, version_of
 from trellis.shims import ShimView, is_for, view_shim, wish_for
+from trellis.unfinished import left_by
 
 UNREACHABLE_SECONDS: Final = 600.0
 """How long a Shim that is being deleted waits for nodes that are not ready."""
@@ -42,7 +45,7 @@ class Shims:
         shim, now = view_shim(manifest), datetime.now(UTC)
         settings, nodes = self.known.settings, tuple(self.known.nodes.values())
         deleted_at = unix_seconds(manifest["metadata"].get("deletionTimestamp"))
-        entries = self.known.ledger.entries.values() if self.known.ledger else ()
+        ledger = await self.known.ledger_now()
         return Snapshot(
             shim=shim,
             status=read_status(manifest),
@@ -53,13 +56,27 @@ class Shims:
                 if is_for(shim, node, auto_provision=settings.auto_provision)
             ),
             holders=tuple(node for node in nodes if name in installed_on(node)),
-            in_work=sum(name in entry.shims for entry in entries) if name != KWASM else 0,
-            halted=self.known.ledger is not None and name in self.known.ledger.halted,
+            in_work=self._in_work(name, ledger, nodes),
+            halted=name in ledger.halted,
             patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             version=version_of(manifest),
             revisions=await self._revisions(shim, version_of(manifest)),
         )
+
+    def _in_work(self, name: str, ledger: Ledger, nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
+        """Return the nodes whose work changes a Shim: by the ledger, or by a Job that has no entry there yet."""
+        if name == KWASM:
+            return ()
+
+        def works(node: NodeView) -> bool:
+            entry = ledger.entries.get(node.uid)
+            jobs = self.known.jobs.of_uid(node.uid)
+            return (entry is not None and name in entry.shims) or any(
+                name in job.shims and (job.state is JobState.ACTIVE or name in left_by(job, node)) for job in jobs
+            )
+
+        return tuple(filter(works, nodes))
 
     async def _revisions(self, shim: ShimView, version: Manifest) -> tuple[Revision, ...] | None:
         """Return the kept versions; None if the newest is this one, so that a rollout does not list at each step."""

@@ -23,6 +23,8 @@ Manifest = dict[str, Any]
 SUPPORTED_OS: Final = "linux"
 PROVISION: Final = "provision"
 REMOVE: Final = "remove"
+END_NOW_SECONDS: Final = 1
+"""``activeDeadlineSeconds`` of a Job that was told to end: the only way to stop its pods and keep what they said."""
 KWASM: Final = "kwasm"
 """What a legacy installer image installs, as if it were a Shim of this name."""
 INSTALLER_JOBS: Final = f"{names.LABEL_JOB}=true,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
@@ -144,7 +146,10 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """What matters of an installer Job. Times are Unix seconds."""
+    """What matters of an installer Job. Times are Unix seconds.
+
+    ``succeeded``: one of its pods did, whatever the Job says. ``ends_now``: it was told to end before its time.
+    """
 
     namespace: str
     name: str
@@ -165,6 +170,8 @@ class JobView:
     started_at: int | None = None
     finished_at: int | None = None
     failure: str | None = None
+    succeeded: bool = False
+    ends_now: bool = False
     deleting: bool = False
 
     @property
@@ -250,6 +257,8 @@ def view_job(manifest: Manifest) -> JobView:
         started_at=unix_seconds(status.get("startTime")),
         finished_at=finished,
         failure=annotations.get(names.ANNOTATION_JOB_FAILURE),
+        succeeded=bool(status.get("succeeded")),
+        ends_now=(manifest.get("spec") or {}).get("activeDeadlineSeconds") == END_NOW_SECONDS,
         deleting="deletionTimestamp" in metadata,
     )
 

@@ -2,6 +2,8 @@
 
 ``bad-…`` fails with a last log line; ``flaky-…`` fails on the first attempt only; ``hangs-…`` never ends;
 ``nopull-…`` cannot pull its image. Every other node's Jobs succeed (kwok's own stages).
+So say a Shim's sources: an installation (no removal) from a location with ``hang-here`` never ends, with ``fail-here``
+it fails, with ``take-5s`` it takes so long.
 """
 
 from __future__ import annotations
@@ -79,7 +81,25 @@ def _stage(name: str, *, phase: str, key: str, value: str = "true", delay: str =
 
 _FLAKY = '(.spec.nodeName | startswith("flaky-") | tostring) + .metadata.labels["trellis.dev/attempt"]'
 
+
+def _from(where: str) -> str:
+    told = f'[.spec.containers[0].env[] | .value // "" | contains("{where}")] | any | tostring'
+    return f'.metadata.labels["trellis.dev/operation"] + ({told})'
+
+
+_INSTALLS = "provisiontrue"
+
 INSTALLER_STAGES = (
+    _stage("fail-here", phase="Pending", key=_from("fail-here"), value=_INSTALLS, status=_FAILED),
+    _stage("hang-here", phase="Running", key=_from("hang-here"), value=_INSTALLS, delay=_FOR_EVER, status="{}"),
+    _stage(
+        "take-5s",
+        phase="Running",
+        key=_from("take-5s"),
+        value=_INSTALLS,
+        delay="delay: {durationMilliseconds: 5000}",
+        status="phase: Succeeded",
+    ),
     _stage("bad", phase="Pending", key=_on("bad"), status=_FAILED),
     _stage("flaky", phase="Pending", key=_FLAKY, value="true1", status=_FAILED),
     _stage("hangs", phase="Running", key=_on("hangs"), delay=_FOR_EVER, status="phase: Running"),

@@ -35,9 +35,11 @@ class Shim:
             self.fleet.patch(node, {"metadata": {"labels": {"test": self.fleet.id}}})
         return made
 
-    def apply(self, *, sha256: str | None = "ab" * 32, max_update: int | str = 1, **spec: Any) -> None:
-        """Create the Shim, or change what is given."""
-        source = {"location": "https://example.com/spin.tar.gz"} | ({"sha256": sha256} if sha256 else {})
+    def apply(
+        self, *, sha256: str | None = "ab" * 32, max_update: int | str = 1, path: str = "spin.tar.gz", **spec: Any
+    ) -> None:
+        """Create the Shim, or change what is given; ``path`` may say how its installations go (support.installers)."""
+        source = {"location": f"https://example.com/{path}"} | ({"sha256": sha256} if sha256 else {})
         manifest = {
             "apiVersion": "runtime.spinkube.dev/v1alpha1",
             "kind": "Shim",

@@ -351,6 +351,24 @@ def test_the_last_shim_loses_all_labels_first_and_the_record_when_the_handler_is
     }
 
 
+def test_what_a_job_left_that_nobody_wants_any_more_is_written_down_without_labels() -> None:
+    job = shim_job(POOLED, {"spin": "d1"})  # its handler does not show yet
+    out = Said("uid-node-1", opted_in=False)
+    assert written(deciding(POOLED, job, out)) == {
+        f"annotations/{names.ANNOTATION_DIGEST}": Target((("spin", "d1"),)).digest,
+        f"annotations/{names.ANNOTATION_SHIMS}": "spin=d1",
+        f"annotations/{names.ANNOTATION_VERIFIED}": "job",
+        f"annotations/{names.ANNOTATION_NODE_UID}": "uid-node-1",
+    }
+    node = having(POOLED, {"slight": "d2"})
+    both = shim_job(node, {"spin": "d1", "slight": "d2"})
+    actions = deciding(node, both, replace(IN, ready=node.digest), shims=(SLIGHT,))
+    assert written(actions) == {
+        f"annotations/{names.ANNOTATION_DIGEST}": Target((("slight", "d2"), ("spin", "d1"))).digest,
+        f"annotations/{names.ANNOTATION_SHIMS}": "slight=d2 spin=d1",
+    }
+
+
 def test_a_removal_that_failed_stands_on_the_node_once() -> None:
     node = replace(having(POOLED, {"spin": "d1"}), labels=POOLED.labels, provisioned=None, wasm=None)
     out = Said("uid-node-1", opted_in=False)

@@ -12,6 +12,7 @@ from provisioner.decide import (
     CreateJob,
     DeleteJob,
     Destroy,
+    EndJob,
     EvictPod,
     GiveBackSlot,
     InstallerState,
@@ -197,6 +198,32 @@ def test_clearing_a_finished_job_away_is_no_destruction() -> None:
     assert kinds(deciding(a_node(), job)) == ["removed", "DeleteJob"]
 
 
+def of_spin(state: JobState = JobState.ACTIVE, digest: str = "d1", **changes: Any) -> JobView:
+    return a_job(NODE, state, installs=f"spin={digest}", **changes)
+
+
+def test_our_own_installer_is_told_to_end_so_that_what_it_did_stays_known() -> None:
+    [destroy] = deciding(a_node(), of_spin(), entry=SLOT)
+    assert isinstance(destroy, Destroy)
+    assert destroy.steps == (EndJob(of_spin(), Reason.OPTED_OUT),)
+    assert deciding(a_node(), of_spin(ends_now=True), entry=SLOT) == []
+    assert kinds(deciding(a_node(), of_spin(JobState.FAILED))) == ["removed", "DeleteJob"]
+
+
+def test_a_job_stays_until_the_node_names_what_it_left_there() -> None:
+    job = of_spin(JobState.COMPLETE)
+    assert "DeleteJob" not in kinds(deciding(a_node(), job))
+    named = replace(proved(a_node(), "x", "job"), shims="spin=d1")
+    assert "DeleteJob" in kinds(deciding(named, job))
+
+
+def test_a_version_that_runs_when_the_shim_is_to_go_is_told_to_end_and_is_no_failure() -> None:
+    node = with_shim()
+    assert kinds(removing(node, jobs=(of_spin(digest="d2"),))) == ["Destroy"]
+    ended = of_spin(JobState.FAILED, "d2", ends_now=True)
+    assert kinds(removing(node, jobs=(ended,))) == ["DeleteJob", "CreateJob"]
+
+
 def test_jobs_of_a_former_node_go_and_the_new_node_gets_its_own() -> None:
     old = a_job(opted_in(a_node(uid="uid-former")))
     delete, create = deciding(NODE, old, entry=SLOT)
@@ -214,13 +241,15 @@ def with_shim(**changes: Any) -> NodeView:
     return replace(node, shims="spin=d1", wasm=None, provisioned=None)
 
 
-def removing(node: NodeView, *users: User, policy: RemovalPolicy | None = None) -> list[Action]:
+def removing(
+    node: NodeView, *users: User, policy: RemovalPolicy | None = None, jobs: tuple[JobView, ...] = ()
+) -> list[Action]:
     target = Target(())
     return decide(
         Snapshot(
             node.name,
             node,
-            (),
+            jobs,
             Entry(target.digest, 1, 1000, ("spin",)),
             target,
             frozenset(),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,6 +134,47 @@ def test_a_removal_takes_a_slot_of_what_is_removed() -> None:
     outcome = planning([(node, target()) for node in nodes], {"spin": at_most("2")})
     assert claimed(outcome) == ["node-00", "node-01"]
     assert outcome.ledger.entries["uid-node-00"].shims == ("spin",)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [at_most("5", paused=True), at_most("5", halt_after=1)],
+    ids=["paused", "halted"],
+)
+def test_a_removal_waits_for_no_pause_and_no_halt(limits: ShimLimits) -> None:
+    nodes = [having(node, spin="1") for node in fleet(3)]
+    broken = failed(nodes[0], target().digest, at=int(NOW))
+    outcome = planning([(node, target()) for node in (broken, *nodes[1:])], {"spin": limits})
+    assert claimed(outcome) == ["node-01", "node-02"]
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETE, JobState.FAILED])
+def test_a_next_version_that_ended_when_the_shim_is_to_go_gives_its_slot_to_the_removal(state: JobState) -> None:
+    [node] = [having(node, spin="1") for node in fleet(1)]
+    job = a_job(node, state, digest=target(spin="2").digest, installs="spin=2")
+    ledger = Ledger({node.uid: Entry(job.digest, 1, 1000, ("spin",))})
+    for held in (ledger, Ledger({})):
+        outcome = planning([(node, target())], {"spin": at_most("1")}, held, {node.uid: (job,)})
+        assert outcome.ledger.entries[node.uid].digest == target().digest
+
+
+def test_a_removal_that_is_done_frees_the_slot_though_the_shim_is_wanted_again() -> None:
+    [node] = fleet(1)
+    job = a_job(node, JobState.COMPLETE, digest=target().digest, installs="", operation="remove")
+    ledger = Ledger({node.uid: Entry(job.digest, 1, 1000, ("spin",))})
+    outcome = planning([(node, target(spin="1"))], {"spin": at_most("1")}, ledger, {node.uid: (job,)})
+    assert outcome.ledger.entries[node.uid].digest == target(spin="1").digest
+
+
+def test_what_a_job_left_holds_its_slot_until_the_node_names_it() -> None:
+    [node] = fleet(1)
+    job = a_job(node, JobState.COMPLETE, digest=target(spin="1").digest, installs="spin=1")
+    held = Ledger({node.uid: Entry(job.digest, 1, 1000, ("spin",))})
+    for ledger in (held, Ledger({})):
+        world = World((node,), {}, {node.uid: (job,)}, ledger, {}, RETRIES, NOW)
+        assert set(plan(world).ledger.entries) == {node.uid}
+    named = replace(node, shims="spin=1", digest=job.digest, verified="job", marked_uid=node.uid)
+    assert plan(replace(world, nodes=(named,), ledger=held)).ledger.entries == {}
 
 
 def test_jobs_without_a_ledger_are_adopted_with_what_they_change() -> None:

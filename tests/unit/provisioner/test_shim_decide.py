@@ -66,7 +66,7 @@ def deciding(
         runtime_class=ours(),
         wishes=tuple((node, refusal or wish()) for node in nodes),
         holders=(),
-        in_work=0,
+        in_work=(),
         halted=False,
         patience_over=False,
         now=NOW,
@@ -102,7 +102,7 @@ def test_all_nodes_ready_is_available_and_done() -> None:
 
 
 def test_an_older_version_is_ready_but_not_updated() -> None:
-    actions = deciding(having("a", wish().digest), having("b", "older"), in_work=1)
+    actions = deciding(having("a", wish().digest), having("b", "older"), in_work=(a_node("busy"),))
     assert written(actions).counts == Counts(2, 2, 1, 0)
     assert condition(actions, "Available")[0] == "True"
     assert condition(actions, "Progressing") == ("True", "Updating")
@@ -172,7 +172,8 @@ def test_a_deleted_shim_waits_until_no_node_has_it() -> None:
     holder = having("a", "1")
     actions = deciding(shim=DELETING, holders=(holder,))
     assert condition(actions, "Progressing") == ("True", "Removing")
-    assert deciding(shim=DELETING, in_work=1, status=written(deciding(shim=DELETING, in_work=1))) == []
+    busy = (a_node("busy"),)
+    assert deciding(shim=DELETING, in_work=busy, status=written(deciding(shim=DELETING, in_work=busy))) == []
     assert deciding(shim=DELETING) == [DeleteRuntimeClass(ours()), SetFinalizer(DELETING, present=False)]
     another = ours(owner="another")
     assert deciding(shim=DELETING, runtime_class=another) == [SetFinalizer(DELETING, present=False)]
