@@ -1,7 +1,7 @@
-"""A small HTTPS server with a CA of its own, where the real nodes of a cluster and their pods reach it.
+"""A small server, with HTTPS and a CA of its own or without, where the real nodes of a cluster and their pods reach it.
 
 In: a cluster with real nodes and a folder. Out: the folder's files under the address of this machine on the nodes'
-network, which has no other way out. It runs in this process and ends with its block.
+network, which has no other way out. It runs in this process, outlives any node, and ends with its block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class HttpsFiles:
-    """The running server. ``authority``: its CA's certificate (PEM); ``asked``: the names of the files asked for."""
+    """The running server. ``authority``: certificate of its CA (PEM), "" without; ``asked``: what was asked for."""
 
     origin: str
     folder: Path
@@ -62,15 +62,31 @@ class HttpsFiles:
 @contextmanager
 def https_files(cluster: ClusterInfo, folder: Path, own: Path) -> Iterator[HttpsFiles]:
     """Serve the files of a folder, no others, to a cluster's real nodes; ``own`` is an empty folder for the keys."""
-    address = str(ip_interface(f"{cluster.real_nodes[0].address}/24").network[1])
-    write_pki(own, address)  # what an API server has is what any server needs: a CA, a certificate, a key
+    write_pki(own, _address(cluster))  # what an API server has is what any server needs: a CA, a certificate, a key
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own / "kube-apiserver.crt", own / "kube-apiserver.key")
-    server = http.server.ThreadingHTTPServer((address, 0), http.server.BaseHTTPRequestHandler)
-    files = HttpsFiles(f"https://{address}:{server.server_port}", folder, (own / "ca.crt").read_text())
+    with _serving(cluster, folder, context, (own / "ca.crt").read_text()) as files:
+        yield files
+
+
+@contextmanager
+def http_files(cluster: ClusterInfo, folder: Path) -> Iterator[HttpsFiles]:
+    """Do the same without TLS."""
+    with _serving(cluster, folder, None, "") as files:
+        yield files
+
+
+@contextmanager
+def _serving(
+    cluster: ClusterInfo, folder: Path, context: ssl.SSLContext | None, authority: str
+) -> Iterator[HttpsFiles]:
+    server = http.server.ThreadingHTTPServer((_address(cluster), 0), http.server.BaseHTTPRequestHandler)
+    scheme = "http" if context is None else "https"
+    files = HttpsFiles(f"{scheme}://{server.server_address[0]!s}:{server.server_port}", folder, authority)
     server.RequestHandlerClass = _handler(files)
-    # The handshake belongs to the request's thread: one client that says nothing must not keep out the others.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    if context is not None:
+        # The handshake belongs to the request's thread: one client that says nothing must not keep out the others.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
@@ -79,6 +95,11 @@ def https_files(cluster: ClusterInfo, folder: Path, own: Path) -> Iterator[Https
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _address(cluster: ClusterInfo) -> str:
+    """Return this machine's address on the nodes' network."""
+    return str(ip_interface(f"{cluster.real_nodes[0].address}/24").network[1])
 
 
 def _handler(files: HttpsFiles) -> type[http.server.BaseHTTPRequestHandler]:

@@ -34,10 +34,11 @@ class Ended:
 
 @dataclass(frozen=True)
 class InstallerJobs:
-    """Installer Jobs on one node of one cluster."""
+    """Installer Jobs on one node of one cluster; those it starts itself are for the first node."""
 
     cluster: str
     kubectl: Kubectl
+    node: str = NODE
 
     def run(self, name: str, *arguments: str, spec: Mapping[str, Any] | None = None) -> Ended:
         """Run the installer to its end; its Job is deleted afterwards."""
@@ -69,12 +70,12 @@ class InstallerJobs:
 
     def restarts(self) -> int:
         """Return how often containerd has come up on the node."""
-        answer = run_in(self.cluster, NODE, ["grep", "-c", "successfully booted", "/var/log/containerd.log"])
+        answer = run_in(self.cluster, self.node, ["grep", "-c", "successfully booted", "/var/log/containerd.log"])
         return int(answer.stdout)
 
     def root(self) -> Path:
         """Return the node's root as it sees it itself."""
-        return Path(f"/proc/{inspect(self.cluster, NODE).pids['init']}/root")
+        return Path(f"/proc/{inspect(self.cluster, self.node).pids['init']}/root")
 
     def tree(self) -> dict[str, tuple[object, ...]]:
         """Return all of the node's files but what lives: content, mode, owner, extended attributes, links."""

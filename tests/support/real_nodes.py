@@ -8,7 +8,8 @@ import os
 import secrets
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,19 @@ class Kubectl:
         answer = subprocess.run([*self._command, *words], input=text, capture_output=True, text=True, check=False)
         assert answer.returncode == 0, f"kubectl {' '.join(words)}: {answer.stderr}"
         return answer.stdout
+
+    @contextmanager
+    def watching(self, file: Path, *words: str) -> Iterator[None]:
+        """Write each change of some objects into a file while the block runs, those that exist at its begin first."""
+        command = [*self._command, "get", *words, "--watch", "--output-watch-events", "-o", "json"]
+        with file.open("wb") as output:
+            process = subprocess.Popen(command, stdout=output)
+        try:
+            yield
+            assert process.poll() is None, f"kubectl get {' '.join(words)} --watch ended by itself"
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         """Create an object."""

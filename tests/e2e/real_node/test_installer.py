@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from backports import zstd
 
+from support.busy_wasm import busy_image, busy_pod
 from support.installer_image import INSTALLER, installer_image
 from support.installer_runs import NODE, InstallerJobs, hanging_program
 from support.real_nodes import RUNTIME_CLASS, Kubectl, eventually, fingerprint, pod, wasm_pod
@@ -30,9 +31,6 @@ from trellis.localcluster.realnode_faults import load_image, power_off, power_on
 from trellis.localcluster.wasmshim import SHIM, hello_module, shim
 
 SERVER = "trellis.local/shim-server:1"
-BUSY = "trellis.local/busy-wasm:1"
-BUSY_MODULE = bytes.fromhex("0061736d01000000 01040160 0000 03020100 070a01065f73746172740000 0a0901070003400c000b0b")
-"""``_start`` is a loop that never ends."""
 _FASTIDIOUS = """
 mkdir -p /usr/lib/containerd
 cp /usr/bin/containerd /usr/lib/containerd/containerd
@@ -70,7 +68,7 @@ class World:
 
     def serves(self) -> bool:
         """Whether the web server answers."""
-        ask = ["busybox", "wget", "-q", "-O", "/dev/null", f"{self.url}/busy.wasm"]
+        ask = ["busybox", "wget", "-q", "-O", "/dev/null", f"{self.url}/no-shim"]
         return run_in(self.info.name, NODE, ask).returncode == 0
 
     def handlers(self) -> bool:
@@ -103,7 +101,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "other-machine").write_bytes(program[:18] + struct.pack("<H", other) + program[20:])
     (folder / "no-shim").write_bytes((debian.tree("node", how) / "bin/busybox").read_bytes())
     (folder / "hangs").write_bytes(hanging_program(architecture()))
-    (folder / "busy.wasm").write_bytes(BUSY_MODULE)
     return folder
 
 
@@ -127,9 +124,8 @@ def world(
     program = {"bin/busybox": debian.tree("node", how) / "bin/busybox"}
     serve = ["/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/srv"]
     write_image(folder / "server.tar", Image(SERVER, serve, architecture()), {**program, **served})
-    busy = Image(BUSY, ["/busy.wasm"], architecture())
-    write_image(folder / "busy.tar", busy, {"busy.wasm": files / "busy.wasm"})
-    images = [installer_image(how), hello_wasm_image(hello_module(how), how), *folder.iterdir()]
+    images = [installer_image(how), hello_wasm_image(hello_module(how), how), folder / "server.tar"]
+    images.append(busy_image(folder))
     with owned_cluster(real_nodes=1, containerd=request.param) as info:
         for archive in images:
             load_image(info.name, NODE, archive)
@@ -219,9 +215,7 @@ def test_what_is_wrong_is_refused_and_the_node_untouched(
 def test_a_shim_that_runs_a_pod_is_not_taken_away(world: World) -> None:
     before = world.jobs.tree()
     world.install("for-busy")
-    manifest = _entrypoint(pod("busy", "", NODE, image=BUSY))
-    manifest["spec"]["runtimeClassName"] = "wasmi"
-    world.kubectl.create(manifest)
+    world.kubectl.create(busy_pod("busy", NODE, "wasmi"))
     eventually(lambda: world.kubectl.phase("busy") == "Running", "the pod runs")
     refused = world.jobs.run("too-early", "uninstall", spec=world.spec("shim"))
     assert refused.result.reason is FailureReason.SHIMS_IN_USE, refused.log
