@@ -298,14 +298,14 @@ def _proof_annotations(node: NodeView, marks: _Marks) -> Changes:
 
 def _failed(node: NodeView, job: JobView) -> list[Action]:
     """Record a failed attempt once: on the Node for people and for the count of attempts, and as an Event."""
-    mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at).encode()
-    if node.failed_attempt == mark and node.marked_uid == node.uid:
+    mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at)
+    if (former := node.failed) and (former.digest, former.attempt) == (mark.digest, mark.attempt):
         return []
     failure = f"attempt {job.attempt}: {job.failure}"
     annotations = {
         names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
         names.ANNOTATION_FAILURE: (node.failure, failure),
-        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark),
+        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark.encode()),
     }
     patch = PatchNode(node, _ops(node, {}, annotations), Reason.FAILED, failure)
     event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; tried again later)")

@@ -18,7 +18,7 @@ from provisioner.plan import plan
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
-from provisioner.watch import on_job, on_node
+from provisioner.watch import on_job, on_node, wishes_differ
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
 from trellis.bus.queue import KeyedQueue
@@ -90,6 +90,8 @@ def compose(settings: Settings, base: Base) -> Work:
 
     def shim_changed(change: Change[ShimView]) -> None:
         followed.add(change.key)
+        if wishes_differ(change):
+            known.unsettle()
         list_all()
 
     def wake(name: str) -> None:

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     INSTALLER_FAILED = "InstallerFailed"
     HANDLER_MISSING = "HandlerMissing"
     NOT_STARTING = "InstallerNotStarting"
+    NODE_NOT_READY = "NodeNotReady"
     IN_USE = "RuntimeInUse"
 
 
@@ -269,11 +270,21 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         actions.append(SayFact(ProvisionStarted(**_about(job)), started, job))
     match job.state:
         case JobState.ACTIVE:
+            if job.given_up and not node.ready:
+                return [*actions, *_give_up(job)]
             return [*actions, *_watch_start(snapshot, node, job)]
         case JobState.FAILED:
             return _judge(job, Reason.INSTALLER_FAILED, _why(job, snapshot.installer)) if job.failure is None else []
         case JobState.COMPLETE:
             return _verify(snapshot, node, job)
+
+
+def _give_up(job: JobView) -> list[Action]:
+    """A node that is away tells no pod's end, so its Job would never fail, and its slot never be free."""
+    if job.failure is not None:
+        return []
+    message = f"{job.given_up}; the node is not ready, so it is not known how far the installer came"
+    return _judge(job, Reason.NODE_NOT_READY, message)
 
 
 def _verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:

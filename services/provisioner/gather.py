@@ -30,6 +30,8 @@ from trellis.telemetry import TraceContext
 LOG_LINES = 10
 LOG_BYTES = 2048
 FACT_GRACE_SECONDS = 1.0
+SETTLE_SECONDS = 1.0
+"""Shims that are applied together come one after another: what changes within this time is one change of a node."""
 _ENDED = ("Succeeded", "Failed")
 _STARTING = ("ContainerCreating", "PodInitializing")
 
@@ -51,6 +53,8 @@ class Known:
     blocked_until: dict[str, float] = field(default_factory=dict)
     """By Node uid, monotonic: what is to go from there is in use."""
     created_ns: dict[str, int] = field(default_factory=dict)
+    settled_at: float = 0.0
+    """Monotonic: from then on nodes may be begun."""
     ledger: Ledger | None = None
     ledger_uid: str = ""
     ledger_version: str | None = None
@@ -76,8 +80,15 @@ class Known:
             limits=self.settings.limits(self.shims.values()),
             retries=self.settings.retries(),
             held=self._held(),
+            settles_in=max(0.0, self.settled_at - time.monotonic()),
             now=time.time(),
         )
+
+    def unsettle(self) -> None:
+        """Let no node be begun for a moment; changes within that moment do not make it longer."""
+        now = time.monotonic()
+        if now >= self.settled_at:
+            self.settled_at = now + SETTLE_SECONDS
 
     def target(self, node: NodeView) -> Target | None:
         """Return what a node is to have, by the Shims as they are now."""

@@ -69,7 +69,7 @@ class World:
     """All that a plan may depend on; ``now`` in Unix seconds.
 
     ``targets``: by Node uid, for every node that is to have something or to lose something. ``held``: nodes not to be
-    begun this very moment.
+    begun this very moment. ``settles_in``: seconds in which no node is begun, as more Shims may be on their way.
     """
 
     nodes: tuple[NodeView, ...]
@@ -80,6 +80,7 @@ class World:
     retries: Retries
     now: float
     held: frozenset[str] = frozenset()
+    settles_in: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +262,9 @@ def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
         target = world.targets.get(node.uid)
         shims = _difference(installed_on(node), job.shims) or tuple(sorted(job.shims))
         entry = Entry(job.digest, job.attempt, job.created_at, shims)
+        at_work = job.state is JobState.ACTIVE and job.failure is None
         waits = left_by(job, node) or (target is not None and not overtaken(job, node, target))
-        if job.state is JobState.ACTIVE or (waits and not _recorded(node, entry, jobs)):
+        if at_work or (waits and not _recorded(node, entry, jobs)):
             adopted[node.uid] = entry
     return adopted
 
@@ -276,10 +278,11 @@ def _candidates(
     later: list[float] = []
     for node in _by_name(wanted.values()):
         target = world.targets[node.uid]
-        if node.uid in entries or not changes_of(node, target):
+        # Nobody can start a pod on a node that is not ready; its next change wakes us.
+        if node.uid in entries or not node.ready or not changes_of(node, target):
             continue
-        if node.uid in world.held:
-            later.append(HELD_SECONDS)
+        if node.uid in world.held or world.settles_in:
+            later.append(world.settles_in or HELD_SECONDS)
             continue
         failure = _failure(node, target.digest)
         if failure is None:

@@ -257,9 +257,10 @@ def _available(shim: ShimView, counts: Counts) -> Condition:
 def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     """Say how far the rollout is; False once there is nothing left to do, or nothing may be done."""
     shim, kind = snapshot.shim, "Progressing"
-    text = f"{counts.updated} of {counts.nodes} nodes have this version, {len(snapshot.in_work)} in work"
+    at_work = f"{len(snapshot.in_work)} in work{_away(snapshot)}"
+    text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
     if shim.deleting:
-        text = f"{len(snapshot.holders)} nodes still have it, {len(snapshot.in_work)} in work"
+        text = f"{len(snapshot.holders)} nodes still have it, {at_work}"
         return Condition(kind, "True", Reason.REMOVING.value, text)
     if counts.updated == counts.nodes and not snapshot.leaving:
         return Condition(kind, "False", Reason.UPDATED.value, text)
@@ -268,6 +269,13 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     if snapshot.halted:
         return Condition(kind, "False", Reason.HALTED.value, f"too many nodes fail, no further one is begun: {text}")
     return Condition(kind, "True", Reason.UPDATING.value, text)
+
+
+def _away(snapshot: Snapshot) -> str:
+    """Return which nodes are still to be worked on and are not ready, as the end of a sentence; "" if none."""
+    todo = [node for node, wish in snapshot.wishes if not _has(snapshot.shim, node, wish)]
+    away = [node for node in (*todo, *snapshot.leaving) if not node.ready]
+    return f"; not ready, so not now: {_listed(away)}" if away else ""
 
 
 def _degraded(snapshot: Snapshot) -> Condition:

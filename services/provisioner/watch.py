@@ -1,4 +1,4 @@
-"""What wakes provisioner from Kubernetes: changes of Nodes and of its Jobs.
+"""What wakes provisioner from Kubernetes: changes of Nodes, of its Jobs, of Shims.
 
 In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop.
 Invariant: nothing is decided here; each change wakes the node's key and, a moment later, the planner.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from provisioner.gather import Known
 from trellis.kube.informer import Change
 from trellis.provisioning import JobView, NodeView
+from trellis.shims import ShimView
 
 Wake = Callable[[str], None]
 
@@ -47,3 +49,9 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
             wake(job.node)
 
     return handle
+
+
+def wishes_differ(change: Change[ShimView]) -> bool:
+    """Say whether nodes may be to have something else now; our own finalizer is none of their business."""
+    old, new = (replace(view, finalizers=()) if view else None for view in (change.old, change.new))
+    return old != new

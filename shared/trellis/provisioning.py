@@ -149,6 +149,7 @@ class JobView:
     """What matters of an installer Job. Times are Unix seconds.
 
     ``succeeded``: one of its pods did, whatever the Job says. ``ends_now``: it was told to end before its time.
+    ``given_up``: why Kubernetes waits for the end of its pods, to fail it then; "" if it does not.
     """
 
     namespace: str
@@ -166,6 +167,7 @@ class JobView:
     traceparent: str | None = None
     state: JobState = JobState.ACTIVE
     condition: str = ""
+    given_up: str = ""
     created_at: int = 0
     started_at: int | None = None
     finished_at: int | None = None
@@ -253,6 +255,7 @@ def view_job(manifest: Manifest) -> JobView:
         traceparent=annotations.get(names.ANNOTATION_TRACEPARENT),
         state=state,
         condition=condition,
+        given_up=_words_of(status, "FailureTarget") if state is JobState.ACTIVE else "",
         created_at=unix_seconds(metadata.get("creationTimestamp")) or 0,
         started_at=unix_seconds(status.get("startTime")),
         finished_at=finished,
@@ -271,9 +274,17 @@ def _job_state(status: Mapping[str, Any]) -> tuple[JobState, str, int | None]:
     """Return state, ``reason: message`` of the terminal condition, and when it came."""
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in (JobState.COMPLETE, JobState.FAILED):
-            text = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
-            return JobState(condition["type"]), text, unix_seconds(condition.get("lastTransitionTime"))
+            ended = unix_seconds(condition.get("lastTransitionTime"))
+            return JobState(condition["type"]), _words_of(status, condition["type"]), ended
     return JobState.ACTIVE, "", None
+
+
+def _words_of(status: Mapping[str, Any], kind: str) -> str:
+    """Return ``reason: message`` of a condition that is true, "" if it is not."""
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") == kind:
+            return ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part) or kind
+    return ""
 
 
 def wish_of(node: NodeView, *, auto_provision: bool) -> Wish:

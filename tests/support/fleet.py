@@ -32,6 +32,8 @@ from trellis.localcluster.nodes import node_manifest
 from trellis.runtime import LedService
 
 Manifest = dict[str, Any]
+KUBELET = "kwok.x-k8s.io/node"
+"""Annotation of nodes that have one."""
 QUICK = {"retry_min": 1, "retry_max": 2, "job_retries": 0}
 
 
@@ -69,9 +71,11 @@ class Fleet:
             self.add_named(name, opted_in=opted_in)
         return made
 
-    def add_named(self, name: str, *, opted_in: bool = True, annotation: str = "true") -> None:
-        """Create one node of this very name."""
+    def add_named(self, name: str, *, opted_in: bool = True, annotation: str = "true", kubelet: bool = True) -> None:
+        """Create one node of this very name; without a kubelet nothing becomes of its pods."""
         manifest = node_manifest(name)
+        if not kubelet:
+            del manifest["metadata"]["annotations"][KUBELET]
         del manifest["metadata"]["labels"]["kubernetes.io/hostname"]  # a label value holds 63 characters, a name 253
         if opted_in:
             manifest["metadata"]["annotations"][names.ANNOTATION_OPT_IN] = annotation

@@ -163,6 +163,8 @@ def test_a_judged_failure_is_shown_on_the_node_once() -> None:
     assert event.warning
     assert "no space left on device" in event.message
     assert deciding(failed(node, attempt=2, at=1010), job, IN) == []
+    given_up_before = failed(node, attempt=2, at=1000)  # the same attempt, when its Job had not ended yet
+    assert deciding(given_up_before, job, IN) == []
 
 
 def test_proof_that_comes_after_the_verdict_wins() -> None:

@@ -86,6 +86,27 @@ def test_a_job_deleted_by_hand_is_made_again_once_it_is_gone() -> None:
     assert kinds(deciding(NODE, entry=SLOT)) == ["CreateJob"]
 
 
+def test_work_on_a_node_that_is_away_is_given_up_when_its_time_is_up() -> None:
+    away = replace(NODE, ready=False)
+    job = a_job(away, given_up="DeadlineExceeded: too long")
+    said = frozenset({f"{job.uid}.started"})
+    fact, verdict = deciding(away, job, entry=SLOT, said=said)
+    assert isinstance(fact, SayFact)
+    assert isinstance(verdict, JudgeFailed)
+    assert verdict.reason is Reason.NODE_NOT_READY
+    assert verdict.message.startswith("DeadlineExceeded: too long; the node is not ready")
+    assert deciding(away, replace(job, failure="judged"), entry=SLOT, said=said) == []
+
+
+@pytest.mark.parametrize(
+    ("ready", "given_up"), [(True, "DeadlineExceeded"), (False, "")], ids=["node is ready", "time is left"]
+)
+def test_work_is_not_given_up_while(ready: bool, given_up: str) -> None:
+    node = replace(NODE, ready=ready)
+    job = a_job(node, given_up=given_up)
+    assert "JudgeFailed" not in kinds(deciding(node, job, entry=SLOT))
+
+
 def test_another_installer_still_at_work_on_the_node_is_waited_for() -> None:
     other = a_job(NODE, digest=OTHER_DIGEST)
     assert "CreateJob" not in kinds(deciding(NODE, other, entry=SLOT))

@@ -39,14 +39,14 @@ def planning(
     held_to: ShimLimits | None = None,
     now: float = NOW,
     held: frozenset[str] = frozenset(),
+    settles_in: float = 0.0,
 ) -> Plan:
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs or []:
         by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
-    world = World(
-        tuple(nodes), kwasm(nodes), by_uid, Ledger(ledger or {}), {KWASM: held_to or limits()}, RETRIES, now, held
-    )
-    return plan(world)
+    held_to = held_to or limits()
+    targets, before = kwasm(nodes), Ledger(ledger or {})
+    return plan(World(tuple(nodes), targets, by_uid, before, {KWASM: held_to}, RETRIES, now, held, settles_in))
 
 
 def fleet(count: int) -> list[NodeView]:
@@ -117,6 +117,36 @@ def test_jobs_without_a_ledger_are_adopted_before_anything_new_begins() -> None:
     outcome = planning(nodes, jobs=jobs, held_to=limits("5"))
     assert claimed(outcome) == []
     assert len(outcome.ledger.entries) == 5
+
+
+def test_work_that_was_given_up_on_a_node_that_is_away_is_not_adopted_again() -> None:
+    node = failed(replace(fleet(1)[0], ready=False), at=1000)
+    job = a_job(node, given_up="DeadlineExceeded", failure="NodeNotReady: DeadlineExceeded")
+    assert planning([node], jobs=[job], ledger={node.uid: entry()}).ledger.entries == {}
+
+
+def test_a_node_that_is_not_ready_is_passed_by_until_it_is() -> None:
+    away, *others = fleet(3)
+    away = replace(away, ready=False)
+    outcome = planning([away, *others], held_to=limits("1"))
+    assert claimed(outcome) == ["node-001"]
+    assert planning([failed(away, at=1)]).claimed == ()
+    assert planning([away]).wake_in is None  # its next change wakes us
+    assert claimed(planning([replace(away, ready=True)])) == ["node-000"]
+
+
+def test_a_node_in_work_that_goes_away_keeps_its_slot() -> None:
+    away, *others = fleet(3)
+    away = replace(away, ready=False)
+    outcome = planning([away, *others], jobs=[a_job(away)], ledger={away.uid: entry()}, held_to=limits("1"))
+    assert (outcome.released, claimed(outcome)) == ((), [])
+
+
+def test_no_node_is_begun_while_more_may_be_on_its_way() -> None:
+    nodes = [*fleet(2), failed(opted_in(a_node("node-010")), at=1)]
+    outcome = planning(nodes, held_to=limits("100%"), settles_in=0.7)
+    assert (claimed(outcome), outcome.wake_in) == ([], 0.7)
+    assert len(claimed(planning(nodes, held_to=limits("100%")))) == 3
 
 
 def test_a_failed_node_waits_and_is_then_tried_again_with_the_next_attempt() -> None:

@@ -101,6 +101,17 @@ def test_all_nodes_ready_is_available_and_done() -> None:
     assert condition(actions, "Progressing") == ("False", "Updated")
 
 
+def test_nodes_that_are_not_ready_are_named_while_there_is_something_to_do_there() -> None:
+    def progressing(*nodes: NodeView, **changes: Any) -> str:
+        return written(deciding(*nodes, **changes)).conditions[1].message
+
+    away, done = replace(a_node("a"), ready=False), replace(having("b", wish().digest), ready=False)
+    assert progressing(away, done) == "1 of 2 nodes have this version, 0 in work; not ready, so not now: a"
+    assert progressing(done) == "1 of 1 nodes have this version, 0 in work"
+    removing = progressing(shim=DELETING, holders=(done, having("c", "1")))
+    assert removing == "2 nodes still have it, 0 in work; not ready, so not now: b"
+
+
 def test_an_older_version_is_ready_but_not_updated() -> None:
     actions = deciding(having("a", wish().digest), having("b", "older"), in_work=(a_node("busy"),))
     assert written(actions).counts == Counts(2, 2, 1, 0)

@@ -75,6 +75,14 @@ def test_a_job_ends_by_its_terminal_condition_alone(condition: dict[str, str], s
     assert view_job(job_manifest(condition, succeeded=1, failed=1)).state is state
 
 
+def test_a_job_that_only_waits_for_its_pods_to_end_says_why() -> None:
+    target = {"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
+    failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "too long"}
+    assert view_job(job_manifest(target)).given_up == "DeadlineExceeded: too long"
+    assert view_job(job_manifest(target, failed)).given_up == ""
+    assert view_job(job_manifest({**target, "status": "False"})).given_up == ""
+
+
 def test_a_job_as_the_api_server_returns_it() -> None:
     view = view_job(job_manifest({"type": "Failed", "status": "True", "reason": "R", "message": "m"}))
     assert (view.node, view.node_uid, view.attempt, view.handlers, view.condition) == ("n1", "u1", 3, {"spin"}, "R: m")

@@ -1,0 +1,138 @@
+"""Shims and nodes that are away: passed by and named, given up in mid-work, left behind at last; and Shims in a row."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+
+import pytest
+
+from provisioner import shim_gather
+from support.fleet import KUBELET, Fleet, eventually
+from support.shims import SHIMS, Shim, kubelets
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+def show_ready(fleet: Fleet, node: str, status: str) -> None:
+    """Set a node's Ready condition."""
+    fleet.patch(node, {"status": {"conditions": [{"type": "Ready", "status": status}]}}, "/status")
+
+
+def cut_off(fleet: Fleet, node: str) -> None:
+    """Let a node be as after its grace time without a kubelet."""
+    fleet.patch(node, {"metadata": {"annotations": {KUBELET: None}}})
+    show_ready(fleet, node, "Unknown")
+
+
+def heal(fleet: Fleet, node: str) -> None:
+    """Give a node its kubelet again: it becomes Ready by itself."""
+    fleet.patch(node, {"metadata": {"annotations": {KUBELET: "fake"}}})
+
+
+def play_pods(fleet: Fleet, node: str) -> None:
+    """Be the kubelet of a node that has none: end what is to be deleted, let the other installers succeed."""
+    pods = f"/api/v1/namespaces/{fleet.installers}/pods"
+    for pod in fleet.api.call("GET", f"{pods}?fieldSelector=spec.nodeName%3D{node}")[1]["items"]:
+        path = f"{pods}/{pod['metadata']['name']}"
+        if "deletionTimestamp" in pod["metadata"]:
+            fleet.api.call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+        else:
+            fleet.api.call("PATCH", f"{path}/status", {"status": {"phase": "Succeeded"}})
+
+
+def message(shim: Shim, kind: str) -> str:
+    conditions = ((shim.found() or {}).get("status") or {}).get("conditions") or []
+    return next((str(one["message"]) for one in conditions if one["type"] == kind), "")
+
+
+async def test_shims_that_come_one_soon_after_another_are_one_change_of_a_node(fleet: Fleet, shim: Shim) -> None:
+    nodes = shim.add_nodes(3)
+    others = [Shim(fleet), Shim(fleet)]
+    for number, other in enumerate(others):
+        other.name = other.handler = f"{shim.name}-{number}"
+    async with fleet.services(), kubelets(fleet):
+        await fleet.both_listen()
+        mark = fleet.mark()
+        for one in (shim, *others):
+            one.apply(max_update=3)
+            await asyncio.sleep(0.2)
+        await eventually(lambda: all(one.has(node) for one in (shim, *others) for node in nodes), "all", seconds=60)
+        created = [write["objectRef"]["name"] for write in fleet.writes(mark) if is_job_creation(fleet, write)]
+        assert len(created) == len(nodes)
+        for one in (shim, *others):
+            one.delete()
+            await asyncio.sleep(0.2)
+        await eventually(lambda: not any(one.found() for one in (shim, *others)), "all gone", seconds=60)
+        created = [write["objectRef"]["name"] for write in fleet.writes(mark) if is_job_creation(fleet, write)]
+        assert len(created) == 2 * len(nodes)
+
+
+def is_job_creation(fleet: Fleet, write: dict[str, object]) -> bool:
+    reference = write.get("objectRef") or {}
+    assert isinstance(reference, dict)
+    return (write["verb"], reference.get("resource"), reference.get("namespace")) == (
+        "create",
+        "jobs",
+        fleet.installers,
+    )
+
+
+async def test_a_node_that_is_not_ready_is_passed_by_and_named_until_it_is(fleet: Fleet, shim: Shim) -> None:
+    away, *others = shim.add_nodes(3)
+    cut_off(fleet, away)
+    async with fleet.services(), kubelets(fleet):
+        shim.apply()
+        await eventually(lambda: all(map(shim.has, others)), "the others have it", seconds=60)
+        await eventually(lambda: away in message(shim, "Progressing"), "it is named")
+        assert shim.condition("Progressing") == ("True", "Updating")
+        assert not fleet.jobs()
+        heal(fleet, away)
+        await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "it has it, too", seconds=60)
+        assert away not in message(shim, "Progressing")
+
+
+async def test_a_node_that_goes_away_in_mid_work_gives_its_slot_back_when_its_time_is_up(
+    fleet: Fleet, shim: Shim
+) -> None:
+    others, away = shim.add_nodes(2), f"away-{fleet.id}"
+    fleet.add_named(away, opted_in=False, kubelet=False)
+    show_ready(fleet, away, "True")
+    fleet.patch(away, {"metadata": {"labels": {"test": fleet.id}}})
+    async with fleet.services(job_deadline=5), kubelets(fleet):
+        shim.apply()
+        await eventually(lambda: fleet.job_of(away), "work begins")
+        show_ready(fleet, away, "Unknown")
+        await eventually(lambda: all(map(shim.has, others)), "the others have it", seconds=60)
+        failure = f"{away}: attempt 1: NodeNotReady: DeadlineExceeded"
+        await eventually(lambda: failure in message(shim, "Degraded"), "the failure is named")
+        assert list(fleet.events(away)).count("ProvisionFailed") == 1
+        show_ready(fleet, away, "True")
+
+        def provisioned() -> bool:
+            play_pods(fleet, away)
+            return shim.condition("Progressing") == ("False", "Updated")
+
+        await eventually(provisioned, "it has it, too", seconds=60)
+        await fleet.quiet()
+
+
+async def test_a_deleted_shim_leaves_a_dead_node_behind_and_says_so(
+    fleet: Fleet, shim: Shim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim_gather, "UNREACHABLE_SECONDS", 4.0)
+    monkeypatch.setattr("provisioner.app.DELETING_SECONDS", 1.0)
+    dead, *others = shim.add_nodes(3)
+    async with fleet.services(), kubelets(fleet):
+        shim.apply(max_update=3)
+        await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "all have it", seconds=60)
+        cut_off(fleet, dead)
+        shim.delete()
+        await eventually(lambda: dead in message(shim, "Progressing"), "the dead one is named")
+        await eventually(lambda: shim.found() is None, "the Shim is gone all the same", seconds=30)
+        assert not any(map(shim.has, others))
+        assert shim.runtime_class() is None
+        left = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{shim.name}"
+        events = {event["reason"]: event["message"] for event in fleet.api.call("GET", left)[1]["items"]}
+        assert dead in events["UnreachableNodesLeft"]
+        assert fleet.api.call("GET", f"{SHIMS}/{shim.name}")[0] == http.HTTPStatus.NOT_FOUND
