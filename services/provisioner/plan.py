@@ -11,7 +11,7 @@ while it is halted or paused; a removal waits for neither, only for the limit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trellis.counts import CountOrPercent
@@ -276,7 +276,7 @@ def _candidates(
     fresh: list[NodeView] = []
     due: list[tuple[float, NodeView]] = []
     later: list[float] = []
-    for node in _by_name(wanted.values()):
+    for node in sorted(wanted.values(), key=lambda node: node.name):
         target = world.targets[node.uid]
         # Nobody can start a pod on a node that is not ready; its next change wakes us.
         if node.uid in entries or not node.ready or not changes_of(node, target):
@@ -298,7 +298,3 @@ def _candidates(
             later.append(at - world.now)
     retries = [node for _, node in sorted(due, key=lambda pair: (pair[0], pair[1].name))]
     return fresh, retries, min(later, default=None)
-
-
-def _by_name(nodes: Iterable[NodeView]) -> list[NodeView]:
-    return sorted(nodes, key=lambda node: node.name)

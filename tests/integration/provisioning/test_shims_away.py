@@ -19,8 +19,14 @@ def show_ready(fleet: Fleet, node: str, status: str) -> None:
     fleet.patch(node, {"status": {"conditions": [{"type": "Ready", "status": status}]}}, "/status")
 
 
-def cut_off(fleet: Fleet, node: str) -> None:
-    """Let a node be as after its grace time without a kubelet."""
+async def cut_off(fleet: Fleet, node: str) -> None:
+    """Let a node be as after its grace time without a kubelet; its pods are played all the same."""
+
+    def ready() -> bool:
+        conditions = fleet.node(node)["status"].get("conditions") or []
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+    await eventually(ready, f"{node} is ready")
     fleet.patch(node, {"metadata": {"annotations": {KUBELET: None}}})
     show_ready(fleet, node, "Unknown")
 
@@ -80,13 +86,13 @@ def is_job_creation(fleet: Fleet, write: dict[str, object]) -> bool:
 
 async def test_a_node_that_is_not_ready_is_passed_by_and_named_until_it_is(fleet: Fleet, shim: Shim) -> None:
     away, *others = shim.add_nodes(3)
-    cut_off(fleet, away)
+    await cut_off(fleet, away)
     async with fleet.services(), kubelets(fleet):
         shim.apply()
         await eventually(lambda: all(map(shim.has, others)), "the others have it", seconds=60)
         await eventually(lambda: away in message(shim, "Progressing"), "it is named")
         assert shim.condition("Progressing") == ("True", "Updating")
-        assert not fleet.jobs()
+        await fleet.quiet()
         heal(fleet, away)
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "it has it, too", seconds=60)
         assert away not in message(shim, "Progressing")
@@ -126,7 +132,7 @@ async def test_a_deleted_shim_leaves_a_dead_node_behind_and_says_so(
     async with fleet.services(), kubelets(fleet):
         shim.apply(max_update=3)
         await eventually(lambda: shim.condition("Progressing") == ("False", "Updated"), "all have it", seconds=60)
-        cut_off(fleet, dead)
+        await cut_off(fleet, dead)
         shim.delete()
         await eventually(lambda: dead in message(shim, "Progressing"), "the dead one is named")
         await eventually(lambda: shim.found() is None, "the Shim is gone all the same", seconds=30)
