@@ -11,7 +11,7 @@ Invariant: there is no journal if and only if the node is as a whole plan left i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -69,7 +69,7 @@ class Executor:
         self.interruption.hold()
         self._sweep(found)
         if not plan.actions and found.journal is None:
-            self._last(plan)
+            self._last(found.base, plan)
             return False
         journal = self._begin(found, plan, operation)
         restarted = False
@@ -86,7 +86,7 @@ class Executor:
             except (InstallError, OSError) as error:
                 self._fail(found, journal, as_install_error(error), restart=restarted)
         self._commit(found.base, journal)
-        self._last(plan)
+        self._last(found.base, plan)
         return restarted
 
     def finish_rollback(self, found: Inspection) -> None:
@@ -105,7 +105,7 @@ class Executor:
         backups = dict(former.backups) if former else {}
         directories = list(former.directories) if former else []
         if found.state.empty:
-            directories += [folder for folder in layout.folders if folder not in directories]
+            directories += [folder for folder in found.own_directories if folder not in directories]
         for action in plan.actions:
             if isinstance(action, MakeDirectory) and action.path not in found.directories:
                 directories.append(action.path)
@@ -131,7 +131,12 @@ class Executor:
         made = []
         try:
             for folder in _ancestors(layout.backups):
-                if not self.disk.exists(folder):
+                if self.disk.exists(folder):
+                    continue
+                if folder == found.base:
+                    self.disk.make_directories(folder, layout.own.rpartition("/")[2])
+                    made += [folder, layout.own]
+                else:
                     self.disk.make_directory(folder)
                     made.append(folder)
             for path in new:
@@ -174,8 +179,7 @@ class Executor:
                     self.disk.restore(path, backup)
             trouble = self._restart_again(found) if restart else ""
             self._commit(found.base, journal)
-            for folder in reversed(journal.directories):
-                self.disk.remove_directory(folder)
+            self._remove_directories(found.base, sorted(journal.directories, reverse=True))
         if not restart:
             raise cause
         message = f"{cause.message.rstrip('.')}. Everything was put back{trouble or ', and the runtime runs as before'}"
@@ -200,18 +204,27 @@ class Executor:
     def _sweep(self, found: Inspection) -> None:
         """Remove what a killed run left that no journal speaks of: unfinished files, backups of a finished run."""
         layout = Layout(found.base)
+        near = found.base.rpartition("/")[0]
         files = [layout.state, *found.binaries, *found.files, *(found.journal.backups if found.journal else ())]
-        for folder in {path.rpartition("/")[0] for path in files} | {layout.bin, layout.own, layout.backups}:
+        for folder in {path.rpartition("/")[0] for path in files} | {layout.bin, layout.own, layout.backups, near}:
             self.disk.sweep(folder)
         if found.journal is None and self.disk.exists(layout.backups):
             for backup in self.disk.matches(f"{layout.backups}/*"):
                 self.disk.remove(backup)
             self.disk.remove_directory(layout.backups)
 
-    def _last(self, plan: Plan) -> None:
-        for action in plan.last:
-            if isinstance(action, RemoveDirectory):
-                self.disk.remove_directory(action.path)
+    def _last(self, base: str, plan: Plan) -> None:
+        paths = [action.path for action in plan.last if isinstance(action, RemoveDirectory)]
+        self._remove_directories(base, paths)
+
+    def _remove_directories(self, base: str, paths: Sequence[str]) -> None:
+        """Remove directories, innermost first. Our own one goes with its base: it shows that the base is ours too."""
+        own = Layout(base).own
+        for path in paths:
+            if path == base and own in paths:
+                self.disk.remove_directories(path, own.rpartition("/")[2])
+            elif path != own or base not in paths:
+                self.disk.remove_directory(path)
 
     def _write_journal(self, base: str, journal: Journal) -> None:
         self.disk.write(Layout(base).journal, journal.to_bytes(), 0o600)

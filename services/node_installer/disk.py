@@ -14,13 +14,12 @@ import fcntl
 import hashlib
 import os
 import shutil
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from node_installer.errors import InstallError
-from trellis.install_results import FailureReason
+from node_installer.errors import explained
+from node_installer.facts import copy_facts
 
 _LINKS: Final = 40  # Linux gives up there too (path_resolution(7))
 _BLOCK: Final = 1 << 20
@@ -98,19 +97,44 @@ class Disk:
 
     def make_directory(self, path: str) -> None:
         """Make one directory, mode 0755; its parent exists. One that is there already stays."""
-        with _explained(path), contextlib.suppress(FileExistsError):
+        with explained(path), contextlib.suppress(FileExistsError):
             self.real(path).mkdir(mode=0o755)
+
+    def make_directories(self, path: str, inner: str) -> None:
+        """Make a directory with another in it, both at once: one without it was somebody else's before."""
+        real = self.real(path)
+        partial = real.with_name(f".{real.name}{PARTIAL}")
+        with explained(path):
+            for folder in (partial, partial / inner):
+                folder.mkdir(mode=0o755, exist_ok=True)
+            partial.rename(real)
+
+    def remove_directories(self, path: str, inner: str) -> bool:
+        """Remove a directory and the one in it, both at once, if nothing else is in them; False if they stay."""
+        real = self.real(path)
+        partial = real.with_name(f".{real.name}{PARTIAL}")
+        folder, _, name = path.rpartition("/")
+        linked = self.real(folder).joinpath(name).is_symlink()
+        if linked or not real.is_dir() or [item.name for item in real.iterdir()] != [inner]:
+            self.remove_directory(f"{path}/{inner}")
+            return self.remove_directory(path)
+        if any((real / inner).iterdir()):
+            return False
+        real.rename(partial)
+        (partial / inner).rmdir()
+        partial.rmdir()
+        return True
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Put content in a file's place at once, with the former one's mode, owner and extended attributes."""
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
-        with _explained(path), _removed_on_failure(partial):
+        with explained(path), _removed_on_failure(partial):
             with _create(partial, mode) as file:
                 file.write(content)
                 file.flush()
                 if real.exists():
-                    _copy_facts(real, partial)
+                    copy_facts(real, partial)
                 os.fsync(file.fileno())
             _replace(partial, real)
 
@@ -118,7 +142,7 @@ class Disk:
         """Copy a file from outside of the node into its place at once. Processes that run the former one go on."""
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
-        with _explained(path), _removed_on_failure(partial):
+        with explained(path), _removed_on_failure(partial):
             with source.open("rb") as origin, _create(partial, mode) as file:
                 shutil.copyfileobj(origin, file, _BLOCK)
                 file.flush()
@@ -132,7 +156,7 @@ class Disk:
         A hard link where it can be: files are replaced, never written into, so the former one stays as it was.
         """
         real, kept = self.real(path), self.real(backup)
-        with _explained(backup):
+        with explained(backup):
             kept.unlink(missing_ok=True)
             try:
                 os.link(real, kept)
@@ -140,13 +164,13 @@ class Disk:
                 return False
             except OSError:
                 shutil.copyfile(real, kept)
-                _copy_facts(real, kept)
+                copy_facts(real, kept)
         return True
 
     def restore(self, path: str, backup: str) -> None:
         """Put a kept file back where it was; without one the path is removed."""
         kept, real = self.real(backup), self.real(path)
-        with _explained(path):
+        with explained(path):
             if not kept.exists():
                 real.unlink(missing_ok=True)
                 return
@@ -157,7 +181,7 @@ class Disk:
                 os.link(kept, partial)
             except OSError:
                 shutil.copyfile(kept, partial)
-                _copy_facts(kept, partial)
+                copy_facts(kept, partial)
             if real.exists() and real.samefile(kept):
                 partial.unlink()
             else:
@@ -165,11 +189,14 @@ class Disk:
 
     def remove(self, path: str) -> None:
         """Remove a file; one that is gone is fine."""
-        with _explained(path):
+        with explained(path):
             self.real(path).unlink(missing_ok=True)
 
     def remove_directory(self, path: str) -> bool:
-        """Remove a directory if nothing is in it; False if it stays."""
+        """Remove a directory if nothing is in it; False if it stays. What a link leads to is not ours and stays."""
+        folder, _, name = path.rpartition("/")
+        if self.real(folder).joinpath(name).is_symlink():
+            return False
         try:
             self.real(path).rmdir()
         except FileNotFoundError:
@@ -179,15 +206,18 @@ class Disk:
         return True
 
     def sweep(self, folder: str) -> None:
-        """Remove what an interrupted write left in a directory."""
+        """Remove what an interrupted effect left in a directory."""
         for path in self.matches(f"{folder}/.*{PARTIAL}"):
-            self.remove(path)
+            if self.real(path).is_dir():
+                shutil.rmtree(self.real(path))
+            else:
+                self.remove(path)
 
     @contextlib.contextmanager
     def locked(self, path: str) -> Iterator[bool]:
         """Hold the node's lock, or yield False at once if another installer holds it. It ends with the process."""
         real = self.real(path)
-        with _explained(path):
+        with explained(path):
             descriptor = os.open(real, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         held = False
         try:
@@ -215,27 +245,6 @@ def _link(path: str) -> str | None:
         if error.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
             return None
         raise
-
-
-def facts_of(real: Path) -> tuple[int, int, int, tuple[tuple[str, bytes], ...]]:
-    """Return mode, uid, gid and extended attributes of a file."""
-    status = real.stat()
-    attributes: list[tuple[str, bytes]] = []
-    with contextlib.suppress(OSError):
-        attributes = [(name, os.getxattr(real, name)) for name in sorted(os.listxattr(real))]
-    return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, tuple(attributes)
-
-
-def _copy_facts(origin: Path, target: Path) -> None:
-    mode, uid, gid, attributes = facts_of(origin)
-    present = target.stat()
-    if (present.st_uid, present.st_gid) != (uid, gid):
-        os.chown(target, uid, gid)
-    target.chmod(mode)
-    for name, value in attributes:
-        # Some, like the security label a policy gives, are set already and may not be set again.
-        with contextlib.suppress(OSError):
-            os.setxattr(target, name, value)
 
 
 @contextlib.contextmanager
@@ -276,19 +285,3 @@ def _removed_on_failure(partial: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
-
-
-@contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Say of what the node's disk refuses which path it was, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            reason, advice = FailureReason.NO_SPACE, "free some space there and try again"
-        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            reason, advice = FailureReason.READ_ONLY_TARGET, "it must be writable for the installer"
-        else:
-            raise
-        message = f"cannot write {path}: {os.strerror(error.errno)}; {advice}"
-        raise InstallError(reason, message) from error

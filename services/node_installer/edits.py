@@ -71,6 +71,8 @@ def edits_for(found: Inspection, aim: target.Target, shims: Mapping[str, ShimSta
     elsewhere = {path for path in found.state.configs if path != aim.path}
     for adoption in taken:
         elsewhere.update(path for path in adoption.files if path != aim.path)
+    if not shims and (aim.path in found.state.configs or any(aim.path in adoption.files for adoption in taken)):
+        elsewhere.add(aim.path)
     for path in sorted(elsewhere):
         content = _cleared(found, path, [adoption.handler for adoption in taken if path in adoption.files])
         changes |= _changes(found, path, content)
@@ -81,10 +83,6 @@ def edits_for(found: Inspection, aim: target.Target, shims: Mapping[str, ShimSta
         files |= _if_different(found, aim.path, content)
         original = _original(found, aim, [adoption.handler for adoption in taken])
         configs[aim.path] = ConfigState(original, hashlib.sha256(content).hexdigest())
-    elif aim.path in found.state.configs:
-        cleared = _cleared(found, aim.path, [])
-        changes |= _changes(found, aim.path, cleared)
-        files |= _if_different(found, aim.path, cleared)
     return Edits(files, configs, changes)
 
 

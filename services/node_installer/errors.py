@@ -1,6 +1,11 @@
-"""The one exception of this program: a reason for machines and a sentence for people."""
+"""The one exception of this program: a reason for machines and a sentence for people; and how the disk's become it."""
 
 from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
 
 from trellis.install_results import FailureReason
 
@@ -12,3 +17,19 @@ class InstallError(Exception):
         super().__init__(message)
         self.reason = reason
         self.message = message
+
+
+@contextlib.contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Say of what the node's disk refuses which path it was, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason, advice = FailureReason.NO_SPACE, "free some space there and try again"
+        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            reason, advice = FailureReason.READ_ONLY_TARGET, "it must be writable for the installer"
+        else:
+            raise
+        message = f"cannot write {path}: {os.strerror(error.errno)}; {advice}"
+        raise InstallError(reason, message) from error

@@ -60,6 +60,14 @@ class Inspection:
     live: Live | None = None
     restart: RestartCommand | None = None
 
+    @property
+    def own_directories(self) -> tuple[str, ...]:
+        """Our directories that nobody made before us: those that are missing, or all where we have been already."""
+        layout = Layout(self.base)
+        if layout.own in self.directories:
+            return layout.folders
+        return tuple(path for path in layout.folders if path not in self.directories)
+
     def text(self, path: str) -> str | None:
         """Return a file as text, None if there is none. Bytes that are no UTF-8 stay what they are, in and out."""
         content = self.files.get(path)

@@ -25,11 +25,12 @@ from node_installer.inspection import Inspection
 from node_installer.interruption import Interruption
 from node_installer.plan import Staged, check_node, check_supported, needed, plan_install
 from node_installer.presets import Preset
-from node_installer.removal import Unwanted, plan_uninstall
+from node_installer.removal import plan_uninstall
 from node_installer.runtime import NodeRuntime, Runtime
 from node_installer.settings import Settings
 from node_installer.spans import Tracer
 from node_installer.stage import Stage, source_of
+from node_installer.unwanted import Unwanted
 from node_installer.verify import prove, verify
 from node_installer.web import Web
 from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
@@ -85,7 +86,7 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
     settings = session.settings
     try:
         with session.tracer.span(f"installer {settings.operation}", **{"trellis.node_root": str(settings.node_root)}):
-            spec = parse_spec(settings.spec_text) if settings.spec_text is not None else None
+            spec = _spec(settings)
             result = _dispatch(session, make_node(settings), spec)
     except RolledBackError as error:
         result = InstallResult(settings.operation, Outcome.ROLLED_BACK, error.reason, error.message, restarted=True)
@@ -99,6 +100,13 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
     return replace(result, seconds=time.monotonic() - started)
 
 
+def _spec(settings: Settings) -> InstallSpec | None:
+    removal = settings.operation == "uninstall"
+    if settings.spec_text is None or (removal and settings.everything):
+        return None
+    return parse_spec(settings.spec_text, removal=removal)
+
+
 def _dispatch(session: Session, node: Node, spec: InstallSpec | None) -> InstallResult:
     settings = session.settings
     match settings.operation:
@@ -106,7 +114,7 @@ def _dispatch(session: Session, node: Node, spec: InstallSpec | None) -> Install
             assert spec is not None
             changed = _install(session, node, spec)
         case "uninstall":
-            changed = _uninstall(session, node, None if settings.everything else spec)
+            changed = _uninstall(session, node, spec)
         case "verify":
             changed = _verify(session, node, spec)
         case _:
@@ -162,13 +170,15 @@ def _uninstall(session: Session, node: Node, spec: InstallSpec | None) -> Instal
         found = _inspect(session, node)
         executor = _executor(session, node)
         executor.finish_rollback(found)
-        if not (found.state.empty and found.journal is None):
-            check_node(found)
         plan = plan_uninstall(found, unwanted)
+        if not (plan.empty and found.journal is None):
+            check_node(found)
         restarted = executor.run(found, plan, settings.operation)
-    names = ", ".join(shim.handler for shim in plan.shims) or "nothing"
+    names = ", ".join(shim.handler for shim in plan.shims) or "no handler"
     outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.REMOVED
-    message = "nothing to do" if outcome is Outcome.UNCHANGED else f"{names}: removed"
+    message = f"{names}: removed"
+    if outcome is Outcome.UNCHANGED:
+        message = "; ".join(plan.warnings) or "nothing of Trellis is on this node"
     return InstallResult(
         settings.operation, outcome, None, message, restarted=restarted, shims=plan.shims, warnings=plan.warnings
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from node_installer import takeover, target
+from node_installer import owners, takeover, target
 from node_installer.actions import (
     Action,
     MakeDirectory,
@@ -93,7 +93,7 @@ def check_owners(found: Inspection, spec: InstallSpec) -> None:
     """
     for wish in spec.shims:
         known = found.state.shims.get(wish.handler)
-        others = [owner for owner in known.owners if owner != wish.owner] if known else []
+        others = owners.others(known, wish) if known else ()
         if known and others and known.digest != wish.digest:
             message = (
                 f"handler {wish.handler!r} belongs to {', '.join(others)} in version {known.digest}, and {wish.owner} "
@@ -151,13 +151,12 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
 def _shim(found: Inspection, wish: ShimWish, staged: Mapping[str, Staged], taken: list[Adoption]) -> ShimState:
     known = found.state.shims.get(wish.handler)
     fetched = staged.get(wish.handler)
-    owners = known.owners if known else ()
     return ShimState(
         name=wish.name,
         path=Layout(found.base).shim(wish.handler),
         sha256=fetched.sha256 if fetched else known.sha256 if known else "",
         digest=wish.digest,
-        owners=owners if wish.owner in owners else (*owners, wish.owner),
+        owners=owners.owners_with(known, wish),
         options=dict(wish.runtime_options),
         adopted=next((adoption.leftover.name for adoption in taken if adoption.handler == wish.handler), "")
         or (known.adopted if known else ""),
@@ -191,10 +190,11 @@ def _directories(found: Inspection, config_path: str) -> list[MakeDirectory]:
 
 def _made(found: Inspection, directories: list[MakeDirectory]) -> tuple[str, ...]:
     """Return the directories that are ours, also those a run made that was killed before it wrote the state."""
-    layout = Layout(found.base)
     former = found.journal.directories if found.journal else ()
-    made = {*found.state.directories, *former, *(action.path for action in directories), *layout.folders}
-    return tuple(sorted(made - {layout.backups}))
+    made = {*found.state.directories, *former, *(action.path for action in directories)}
+    if found.state.empty:
+        made |= {*found.own_directories}
+    return tuple(sorted(made - {Layout(found.base).backups}))
 
 
 def _write_state(found: Inspection, state: State, message: str) -> WriteFile:

@@ -7,26 +7,15 @@ killed anywhere is finished by the next.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from node_installer import target
+from node_installer import takeover, target
 from node_installer.actions import Action, Plan, Reason, RemoveDirectory, RemoveFile, WriteFile
 from node_installer.edits import Edits, edits_for
-from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout
 from node_installer.restarts import restart_for
-from node_installer.state import ShimState
-from trellis.install_results import FailureReason, ShimResult
-from trellis.installing import InstallSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Unwanted:
-    """What is to go: what a wish names, for its owners; or everything of ours (None). ``force``: although it runs."""
-
-    spec: InstallSpec | None
-    force: bool = False
+from node_installer.unwanted import Going, Unwanted, going
 
 
 def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
@@ -35,35 +24,43 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     Raises:
         InstallError: ``ShimsInUse``, or the configuration cannot be read; nothing was done.
     """
-    shims = _remaining(found, unwanted)
-    removed = {handler: shim for handler, shim in found.state.shims.items() if handler not in shims}
-    _check_use(found, removed, unwanted, everything=not shims)
     aim = _aim(found)
-    edits = edits_for(found, aim, shims, [])
-    kept = tuple(path for path in found.state.retired if path in found.running and shims)
-    actions: list[Action] = _write_files(edits, removed)
-    restart = restart_for(found, edits, shims, frozenset(removed))
+    goes = going(found, aim, unwanted)
+    edits = edits_for(found, aim, goes.shims, list(goes.taken))
+    early, late = _former(found, aim, goes)
+    # What a distribution finds by itself goes with its program, without any edit.
+    edits = replace(edits, meaning_changes=edits.meaning_changes or bool(early))
+    kept = tuple(path for path in found.state.retired if path in found.running and goes.shims)
+    actions: list[Action] = [*_write_files(edits, goes.handlers), *early]
+    restart = restart_for(found, edits, goes.shims, frozenset(goes.handlers))
     actions += [restart] if restart else []
-    gone = [shim.path for shim in removed.values()] + [path for path in found.state.retired if path not in kept]
+    gone = [shim.path for shim in goes.removed.values()] + [path for path in found.state.retired if path not in kept]
     actions += [
         RemoveFile(path, Reason.SHIM_UNWANTED, "nobody wants it any more")
         for path in dict.fromkeys(gone)
         if path in found.binaries
     ]
-    warnings = _unknown_owners(found, unwanted)
-    results = tuple(ShimResult(handler, shim.digest, shim.sha256) for handler, shim in sorted(removed.items()))
-    if shims:
-        state = replace(found.state, shims=shims, configs={**edits.configs}, retired=kept)
+    actions += late
+    folders = takeover.empty_folders(goes.taken, ())
+    if goes.shims:
+        state = replace(found.state, shims=goes.shims, configs={**edits.configs}, retired=kept)
         if state != found.state:
             layout = Layout(found.base)
             message = "what is left on this node"
             actions.append(WriteFile(layout.state, state.to_bytes(), Reason.STATE_CHANGED, message))
-        return Plan(tuple(actions), (), results, warnings)
-    outside, inside = _directories(found)
+        return Plan(tuple(actions), folders, goes.results(found), goes.notes)
+    outside, inside = _directories(found, used=bool(actions))
     actions += outside
     if not found.state.empty:
         actions.append(RemoveFile(Layout(found.base).state, Reason.NOTHING_LEFT, "the last shim is gone"))
-    return Plan(tuple(actions), inside, results, warnings)
+    return Plan(tuple(actions), (*folders, *inside), goes.results(found), goes.notes)
+
+
+def _former(found: Inspection, aim: target.Target, goes: Going) -> tuple[list[Action], list[Action]]:
+    """Return what goes of other installers before and after the restart; what runs is not spared: it was checked."""
+    binaries = tuple(item.binary for item in goes.taken if item.binary in found.binaries)
+    early, late, _ = takeover.after(replace(found, running={}), aim, list(goes.taken), binaries)
+    return early, late
 
 
 def _aim(found: Inspection) -> target.Target:
@@ -74,48 +71,8 @@ def _aim(found: Inspection) -> target.Target:
     return aim
 
 
-def _remaining(found: Inspection, unwanted: Unwanted) -> dict[str, ShimState]:
-    if unwanted.spec is None:
-        return {}
-    shims = dict(found.state.shims)
-    for wish in unwanted.spec.shims:
-        known = shims.get(wish.handler)
-        if known is None or wish.owner not in known.owners:
-            continue
-        owners = tuple(owner for owner in known.owners if owner != wish.owner)
-        if owners:
-            shims[wish.handler] = replace(known, owners=owners)
-        else:
-            del shims[wish.handler]
-    return shims
-
-
-def _unknown_owners(found: Inspection, unwanted: Unwanted) -> tuple[str, ...]:
-    texts = []
-    for wish in unwanted.spec.shims if unwanted.spec else ():
-        known = found.state.shims.get(wish.handler)
-        if known is not None and wish.owner not in known.owners:
-            texts.append(
-                f"handler {wish.handler!r} stays: it belongs to {', '.join(known.owners)}, not to {wish.owner}"
-            )
-    return tuple(texts)
-
-
-def _check_use(found: Inspection, removed: Mapping[str, ShimState], unwanted: Unwanted, *, everything: bool) -> None:
-    if unwanted.force:
-        return
-    paths = [shim.path for shim in removed.values()] + list(found.state.retired if everything else ())
-    used = [f"{path} ({', '.join(map(str, found.running[path]))})" for path in paths if path in found.running]
-    if used:
-        message = (
-            f"shims still run pods on this node: {'; '.join(used)} (process ids): delete the pods that use these "
-            "handlers first, or uninstall with --force and have them killed later by whoever owns them"
-        )
-        raise InstallError(FailureReason.SHIMS_IN_USE, message)
-
-
-def _write_files(edits: Edits, removed: Mapping[str, ShimState]) -> list[Action]:
-    names = ", ".join(sorted(removed)) or "nothing"
+def _write_files(edits: Edits, handlers: Sequence[str]) -> list[Action]:
+    names = ", ".join(handlers) or "nothing"
     actions: list[Action] = []
     for path, content in sorted(edits.files.items()):
         if content is None:
@@ -126,25 +83,25 @@ def _write_files(edits: Edits, removed: Mapping[str, ShimState]) -> list[Action]
     return actions
 
 
-def _directories(found: Inspection) -> tuple[list[Action], tuple[Action, ...]]:
-    """Return the directories that go before the state does, and those around the state, innermost first."""
+def _directories(found: Inspection, *, used: bool) -> tuple[list[Action], tuple[Action, ...]]:
+    """Return the directories that go before the state does, and those around the state, innermost first.
+
+    ``used``: this run makes our own directories, for its journal, if they are not there.
+    """
     layout = Layout(found.base)
-    # Ours by their names, also where a killed run had no time to write down that it made them.
     former = found.journal.directories if found.journal else ()
-    made = sorted({*found.state.directories, *former, *layout.folders} - {layout.backups})
+    ours = {*found.state.directories, *former}
+    if found.state.empty:
+        # Ours by their names, also where a killed run had no time to write down that it made them.
+        ours |= {*found.own_directories}
+    made = sorted(ours - {layout.backups})
     around = [path for path in made if path == found.base or found.base.startswith(f"{path}/")]
     inner = [path for path in made if path.startswith(f"{found.base}/")]
     outside = [path for path in made if path not in around and path not in inner]
-    message = "only if nothing is left in it"
-    return (
-        [
-            RemoveDirectory(path, Reason.NOTHING_LEFT, message)
-            for path in reversed(outside)
-            if path in found.directories
-        ],
-        tuple(
-            RemoveDirectory(path, Reason.NOTHING_LEFT, message)
-            for path in [*reversed(inner), *reversed(around)]
-            if path in found.directories
-        ),
-    )
+    there = {*found.directories, *(layout.folders if used else ())}
+
+    def removals(paths: Iterable[str]) -> list[Action]:
+        message = "only if nothing is left in it"
+        return [RemoveDirectory(path, Reason.NOTHING_LEFT, message) for path in paths if path in there]
+
+    return removals(reversed(outside)), tuple(removals([*reversed(inner), *reversed(around)]))

@@ -1,6 +1,6 @@
 """What becomes of another installer's shims and books once their handlers are ours.
 
-Pure: an inspection and adoptions in, actions out. Called by ``plan``.
+Pure: an inspection and adoptions in, actions out. Called by ``plan`` and ``removal``.
 Invariant: a shim that still runs pods stays where it is until nothing runs it, because containerd calls it by its path
 to clean up after them.
 """
@@ -8,6 +8,7 @@ to clean up after them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from node_installer import target
 from node_installer.actions import Action, Reason, RemoveDirectory, RemoveFile, WriteFile
@@ -65,7 +66,7 @@ def _without_lock(path: str, content: bytes, names: set[str]) -> list[Action]:
     return [WriteFile(path, new, Reason.ADOPTED, f"taken over: {', '.join(sorted(names))}")]
 
 
-def empty_folders(taken: list[Adoption], kept: tuple[str, ...]) -> tuple[Action, ...]:
+def empty_folders(taken: Iterable[Adoption], kept: tuple[str, ...]) -> tuple[Action, ...]:
     """Return the other installers' directories that go if they are empty."""
     if kept:
         return ()

@@ -22,8 +22,17 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.IGNORECASE)
 _DIGEST = re.compile(r"[A-Za-z0-9:._-]{1,128}")
+_OWNER = re.compile(r"[\x21-\x7e]{1,253}")
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}")
 _RESERVED: Final = frozenset({"runc"})
+
+SHARED_OWNER: Final = "trellis"
+"""The owner where a wish names none. States of nodes may have it for all Shims, which their names then tell apart."""
+
+
+def shim_owner(shim: str) -> str:
+    """Return the owner of what the Shim of this name has on nodes."""
+    return f"shim/{shim}"
 
 
 class SpecError(ValueError):
@@ -51,7 +60,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ShimWish:
-    """One shim a node should have. ``digest`` names the version: a shim with the same digest is not fetched again."""
+    """One shim a node should have. ``digest`` names the version: a shim with the same digest is not fetched again.
+
+    To take away, ``name`` and ``owner`` are enough (:func:`removal_of`): ``handler`` "" means every handler that the
+    node has for them.
+    """
 
     name: str
     handler: str
@@ -90,8 +103,13 @@ class InstallSpec:
         )
 
 
-def parse_spec(text: str) -> InstallSpec:
-    """Read a wish; fields it does not know are ignored.
+def removal_of(name: str, owner: str, handler: str = "") -> ShimWish:
+    """Return what takes a shim away from a node, whatever its version and source: one handler, or all it has there."""
+    return ShimWish(name, handler, "", owner)
+
+
+def parse_spec(text: str, *, removal: bool = False) -> InstallSpec:
+    """Read a wish; fields it does not know are ignored. ``removal``: it is to be taken away, see :func:`removal_of`.
 
     Raises:
         SpecError: it is no JSON, a field is missing or malformed, or two shims want one handler.
@@ -103,8 +121,9 @@ def parse_spec(text: str) -> InstallSpec:
         raise SpecError(message) from error
     if not isinstance(value, dict) or not isinstance(value.get("shims"), list):
         raise SpecError('the specification must be an object with a list "shims"')
-    shims = tuple(_shim(item, f"shims[{index}]") for index, item in enumerate(value["shims"]))
-    handlers = [shim.handler for shim in shims]
+    read = _removal if removal else _shim
+    shims = tuple(read(item, f"shims[{index}]") for index, item in enumerate(value["shims"]))
+    handlers = [] if removal else [shim.handler for shim in shims]
     for handler in handlers:
         if handlers.count(handler) > 1:
             raise SpecError(f"two shims want the handler {handler!r}: a handler has one shim")
@@ -115,12 +134,16 @@ def parse_spec(text: str) -> InstallSpec:
     )
 
 
+def _removal(value: object, where: str) -> ShimWish:
+    """Read what is to go. Sources and options are not looked at: what is wrong with them must not keep it there."""
+    item = _object(value, where)
+    name = _text(item, "name", where, _SUBDOMAIN)
+    return removal_of(name, _owner(item, where), _handler(item, where, default=""))
+
+
 def _shim(value: object, where: str) -> ShimWish:
     item = _object(value, where)
     name = _text(item, "name", where, _SUBDOMAIN)
-    handler = _text(item, "handler", where, _LABEL, default=name)
-    if handler in _RESERVED:
-        raise SpecError(f"{where}.handler: {handler!r} is the node's own runtime")
     options = _object(item.get("containerdRuntimeOptions") or {}, f"{where}.containerdRuntimeOptions")
     for key, option in options.items():
         if not _OPTION.fullmatch(key) or not isinstance(option, str):
@@ -133,12 +156,23 @@ def _shim(value: object, where: str) -> ShimWish:
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:16]
     return ShimWish(
         name=name,
-        handler=handler,
+        handler=_handler(item, where, default=name),
         digest=_text(item, "digest", where, _DIGEST, default=digest),
-        owner=_text(item, "owner", where, re.compile(r"[\x21-\x7e]{1,253}"), default="trellis"),
+        owner=_owner(item, where),
         sources=tuple(_source(source, f"{where}.sources[{index}]") for index, source in enumerate(sources)),
         runtime_options=dict(options),
     )
+
+
+def _handler(item: Mapping[str, Any], where: str, *, default: str) -> str:
+    handler = _text(item, "handler", where, _LABEL, default=default)
+    if handler in _RESERVED:
+        raise SpecError(f"{where}.handler: {handler!r} is the node's own runtime")
+    return handler
+
+
+def _owner(item: Mapping[str, Any], where: str) -> str:
+    return _text(item, "owner", where, _OWNER, default=SHARED_OWNER)
 
 
 def _source(value: object, where: str) -> Source:
@@ -213,11 +247,11 @@ def _shim_json(shim: ShimWish) -> dict[str, Any]:
         }
         for source in shim.sources
     ]
+    named = {"handler": shim.handler, "digest": shim.digest}
     return {
         "name": shim.name,
-        "handler": shim.handler,
-        "digest": shim.digest,
         "owner": shim.owner,
         "sources": sources,
         "containerdRuntimeOptions": dict(shim.runtime_options),
+        **{key: value for key, value in named.items() if value},
     }

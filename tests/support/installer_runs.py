@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from node_installer.disk import facts_of
+from node_installer.facts import facts_of
 from support.installer_image import INSTALLER
 from support.real_nodes import Kubectl, eventually
 from trellis.install_results import InstallResult, parse_result

@@ -21,7 +21,7 @@ from trellis.install_results import (
     ShimResult,
     parse_result,
 )
-from trellis.installing import InstallSpec, SpecError, parse_spec
+from trellis.installing import InstallSpec, SpecError, parse_spec, removal_of, shim_owner
 
 ROOT = Path(__file__).parents[3]
 SHIM: dict[str, Any] = {
@@ -174,3 +174,31 @@ def test_an_ordinary_run_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def removal(**fields: Any) -> InstallSpec:
+    return parse_spec(json.dumps({"shims": [fields]}), removal=True)
+
+
+def test_what_is_to_go_is_known_by_name_and_owner_alone() -> None:
+    assert removal(name="spin", owner="shim/spin").shims == (removal_of("spin", shim_owner("spin")),)
+    assert removal(name="spin", owner="shim/spin", handler="wasm").shims[0].handler == "wasm"
+    assert removal(name="spin").shims[0].owner == "trellis"
+
+
+def test_a_removal_comes_back_from_its_json() -> None:
+    spec = InstallSpec((removal_of("spin", "shim/spin"), removal_of("wws", "shim/wws", "wws")))
+    assert parse_spec(spec.to_json(), removal=True) == spec
+
+
+@pytest.mark.parametrize("wrong", [{"sources": [{"location": "ftp://x"}]}, {"digest": "a b"}, {"sources": 1}])
+def test_sources_and_versions_do_not_keep_a_shim_there(wrong: dict[str, Any]) -> None:
+    assert removal(name="spin", owner="shim/spin", **wrong).shims == (removal_of("spin", "shim/spin"),)
+    with pytest.raises(SpecError):
+        spec(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"name": "../x"}, {"handler": "a/b"}, {"handler": "runc"}, {"owner": "a b"}])
+def test_a_removal_that_could_reach_further_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        removal(**{"name": "spin", "owner": "shim/spin", **wrong})

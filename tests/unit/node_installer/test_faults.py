@@ -20,7 +20,10 @@ from node_installer.state import Phase, parse_journal
 from trellis.install_results import FailureReason, InstallResult, Outcome
 from unit.node_installer.world import Killed, World, a_shim, a_wish, a_world, snapshot
 
-WRITES = ("make_directory", "write", "put", "keep", "restore", "remove", "remove_directory")
+WRITES = (
+    *("make_directory", "make_directories", "write", "put", "keep", "restore", "remove"),
+    *("remove_directory", "remove_directories"),
+)
 
 
 class BreakingDisk(Disk):

@@ -18,8 +18,9 @@ from typing import Any
 from node_installer import config
 from node_installer.actions import RestartRuntime
 from node_installer.commands import Answer
-from node_installer.disk import Disk, facts_of
+from node_installer.disk import Disk
 from node_installer.errors import InstallError
+from node_installer.facts import facts_of
 from node_installer.gather import find_preset
 from node_installer.inspection import Inspection, Live
 from node_installer.operations import Node, Session, perform
