@@ -138,6 +138,11 @@ def changes_of(node: NodeView, target: Target) -> tuple[str, ...]:
     return _difference(installed_on(node), dict(target.shims))
 
 
+def failing_on(node: NodeView, target: Target) -> tuple[str, ...]:
+    """Return the shims of which the last attempt failed on a node, if it was at what the node is to have now."""
+    return changes_of(node, target) if _failure(node, target.digest) else ()
+
+
 def next_attempt(node: NodeView, digest: str) -> int:
     """Return the number of the next try of a digest on a node: 1 for the first, or after the digest changed."""
     failure = _failure(node, digest)
@@ -205,9 +210,9 @@ def _failing(world: World, wanted: Mapping[str, NodeView]) -> dict[str, int]:
     return Counter(
         name
         for uid, node in wanted.items()
-        if (failure := _failure(node, world.targets[uid].digest))
-        for name in changes_of(node, world.targets[uid])
-        if not _forgiven(world, name, failure)
+        if node.failed
+        for name in failing_on(node, world.targets[uid])
+        if not _forgiven(world, name, node.failed)
     )
 
 

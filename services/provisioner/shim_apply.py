@@ -17,12 +17,12 @@ from provisioner.shim_decide import (
     DeleteRuntimeClass,
     DropRevision,
     KeepRevision,
-    RuntimeClassView,
     SetFinalizer,
     WarnShim,
     WriteStatus,
 )
 from provisioner.shim_resources import make_runtime_class, make_status
+from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.gather import Known
-from provisioner.plan import Ledger
-from provisioner.shim_decide import RuntimeClassView, Snapshot
+from provisioner.plan import Ledger, failing_on
 from provisioner.shim_resources import read_status, view_runtime_class
+from provisioner.shim_snapshot import RuntimeClassView, Snapshot
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
@@ -57,6 +57,7 @@ class Shims:
             ),
             holders=tuple(node for node in nodes if name in installed_on(node)),
             in_work=self._in_work(name, ledger, nodes),
+            failing=tuple(node for node in nodes if name in self._failing(node)),
             halted=name in ledger.halted,
             patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -77,6 +78,10 @@ class Shims:
             )
 
         return tuple(filter(works, nodes))
+
+    def _failing(self, node: NodeView) -> tuple[str, ...]:
+        target = self.known.target(node) if node.failed else None
+        return failing_on(node, target) if target else ()
 
     async def _revisions(self, shim: ShimView, version: Manifest) -> tuple[Revision, ...] | None:
         """Return the kept versions; None if the newest is this one, so that a rollout does not list at each step."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from provisioner.shim_decide import Condition, Counts, RuntimeClassView, Status, wanted_selector
+from provisioner.shim_decide import wanted_selector
+from provisioner.shim_snapshot import Condition, Counts, RuntimeClassView, Status
 from trellis import names
 from trellis.shims import ShimView
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import node_watcher.decide
 from provisioner.plan import changes_of
 from provisioner.resources import Installer
-from provisioner.shim_decide import RuntimeClassView
+from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.provisioning import (
     JobState,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from provisioner.shim_decide import RuntimeClassView, wanted_selector
+from provisioner.shim_decide import wanted_selector
+from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.installing import ShimWish
 from trellis.kube.preconditions import only_if

@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from provisioner.plan import Entry, Ledger
-from provisioner.shim_decide import Condition, Reason, Status
+from provisioner.shim_snapshot import Condition, Status
+from provisioner.shim_status import Reason
 from trellis.installing import ShimWish
 from trellis.provisioning import KWASM, FailedAttempt, NodeView, installed_on
 from trellis.shim_history import Revision

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, changes_of, plan
+from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, changes_of, failing_on, plan
 from trellis.counts import CountOrPercent
 from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
 from trellis.testing.builders import a_job, a_node, failed, proved
@@ -223,3 +223,13 @@ def test_no_plan_ever_exceeds_the_limit_of_any_shim(
     again = planning(wishes, limits, outcome.ledger, jobs)
     assert again.claimed == ()
     assert again.ledger == outcome.ledger
+
+
+def test_a_failure_counts_only_for_what_the_node_is_to_have_now() -> None:
+    [node] = fleet(1)
+    node = having(node, spin="1", slight="1")
+    wanted = target(spin="2", slight="1")
+    assert failing_on(failed(node, wanted.digest), wanted) == ("spin",)
+    assert failing_on(failed(node, target(spin="0", slight="1").digest), wanted) == ()
+    assert failing_on(failed(node, wanted.digest), target(spin="1")) == ()
+    assert failing_on(failed(node, target(spin="1").digest), target(spin="1")) == ("slight",)  # its removal

@@ -10,20 +10,16 @@ import pytest
 from provisioner.shim_decide import (
     Action,
     ApplyRuntimeClass,
-    Condition,
-    Counts,
     DeleteRuntimeClass,
     DropRevision,
     KeepRevision,
-    RuntimeClassView,
     SetFinalizer,
-    Snapshot,
-    Status,
     WarnShim,
     WriteStatus,
     decide,
 )
 from provisioner.shim_resources import make_runtime_class, make_status, read_status, view_runtime_class
+from provisioner.shim_snapshot import Condition, Counts, RuntimeClassView, Snapshot, Status
 from trellis import names
 from trellis.installing import ShimWish, Source
 from trellis.provisioning import NodeView, Target, encode_digests
@@ -67,6 +63,7 @@ def deciding(
         wishes=tuple((node, refusal or wish()) for node in nodes),
         holders=(),
         in_work=(),
+        failing=(),
         halted=False,
         patience_over=False,
         now=NOW,
@@ -164,11 +161,18 @@ def test_what_keeps_a_shim_off_is_degraded_and_an_event_once(changes: dict[str, 
 
 
 def test_a_failing_node_is_named_with_its_own_words() -> None:
-    actions = deciding(failed(a_node("a"), wish().digest), a_node("b"))
+    broken = failed(a_node("a"))
+    actions = deciding(broken, a_node("b"), failing=(broken,))
     assert written(actions).counts.failed == 1
     [degraded] = [one for one in written(actions).conditions if one.type == "Degraded"]
     assert degraded.reason == "NodesFailing"
     assert "a: attempt 1: it broke" in degraded.message
+
+
+def test_a_failure_of_what_a_node_is_no_longer_to_have_is_no_failure() -> None:
+    actions = deciding(failed(a_node("a"), "older"), a_node("b"))
+    assert written(actions).counts.failed == 0
+    assert condition(actions, "Degraded") == ("False", "AsExpected")
 
 
 def test_a_runtime_class_of_nobody_that_says_the_same_is_taken_over() -> None:

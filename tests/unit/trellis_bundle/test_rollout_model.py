@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provisioner.plan import Entry, Ledger
-from provisioner.shim_decide import Condition, Counts, Status
+from provisioner.shim_snapshot import Condition, Counts, Status
 from trellis import names
 from trellis.installing import ShimWish
 from trellis.provisioning import NodeView, Target, encode_digests

@@ -1,0 +1,88 @@
+"""What is known of one Shim when it is decided on: the Shim, its nodes, its RuntimeClass, its status.
+
+Pure. Filled by ``shim_gather``; read by ``shim_status`` (what the status says) and ``shim_decide`` (what to do).
+Invariant: all that a decision about a Shim may depend on is in its snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trellis.installing import ShimWish
+from trellis.provisioning import NodeView
+from trellis.shim_history import Manifest, Revision
+from trellis.shims import Refusal, ShimView
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition as it stands, or is to stand, in the status; ``since`` is its lastTransitionTime."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: str = ""
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeClassView:
+    """The RuntimeClass of the Shim's name for it; ``owner``: uid of the Shim that owns it, "" if none does."""
+
+    name: str
+    uid: str
+    resource_version: str
+    handler: str
+    overhead: tuple[tuple[str, str], ...]
+    selector: tuple[tuple[str, str], ...]
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The numbers of a status."""
+
+    nodes: int = 0
+    ready: int = 0
+    updated: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A Shim's status as it stands, or is to stand."""
+
+    counts: Counts = Counts()
+    conditions: tuple[Condition, ...] = ()
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a decision about one Shim may depend on.
+
+    ``wishes``: for each node that it is for, what is to be installed there or why nothing is. ``holders``: nodes on
+    which it is installed. ``in_work``: nodes whose work changes it. ``failing``: nodes on which the last attempt at
+    what they are to have now failed because of it; its removal counts. ``now``: RFC 3339, whole seconds. ``revisions``: the
+    versions that are kept, None if the newest is known to be ``version``, that of the spec.
+    """
+
+    shim: ShimView
+    status: Status
+    runtime_class: RuntimeClassView | None
+    wishes: tuple[tuple[NodeView, ShimWish | Refusal], ...]
+    holders: tuple[NodeView, ...]
+    in_work: tuple[NodeView, ...]
+    failing: tuple[NodeView, ...]
+    halted: bool
+    patience_over: bool
+    now: str
+    version: Manifest = field(default_factory=dict, hash=False)
+    revisions: tuple[Revision, ...] | None = None
+
+    @property
+    def leaving(self) -> tuple[NodeView, ...]:
+        """Nodes that have the Shim and are not to have it any more."""
+        staying = {node.uid for node, _ in self.wishes}
+        return tuple(node for node in self.holders if node.uid not in staying)

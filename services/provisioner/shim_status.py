@@ -1,0 +1,147 @@
+"""What the status of a Shim says: counts, and the conditions Available, Progressing and Degraded.
+
+Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for people. Called by
+``shim_decide``. Invariant: Degraded names only what keeps nodes from what they are to have now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import StrEnum
+from typing import Final
+
+from provisioner.shim_snapshot import Condition, Counts, Snapshot, Status
+from trellis.installing import ShimWish
+from trellis.provisioning import NodeView, installed_on
+from trellis.shims import Refusal, ShimView
+
+DEGRADED: Final = "Degraded"
+_NAMED: Final = 5
+"""Nodes a message names; the others are counted."""
+
+
+class Reason(StrEnum):
+    """Why a condition or an action is as it is."""
+
+    ALL_READY = "AllNodesReady"
+    NOT_ALL_READY = "NodesNotReady"
+    NO_NODES = "NoNodes"
+    UPDATED = "Updated"
+    UPDATING = "Updating"
+    REMOVING = "Removing"
+    PAUSED = "Paused"
+    HALTED = "RolloutHalted"
+    FAILING = "NodesFailing"
+    HEALTHY = "AsExpected"
+    RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
+    UNREACHABLE_LEFT = "UnreachableNodesLeft"
+
+
+def status_of(snapshot: Snapshot) -> Status:
+    """Return the status as it is to stand; a condition keeps the time of its last change of status."""
+    counts = _counts(snapshot)
+    conditions = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
+    former = {condition.type: condition for condition in snapshot.status.conditions}
+    dated = tuple(_dated(condition, former.get(condition.type), snapshot) for condition in conditions)
+    return Status(counts, dated, snapshot.shim.generation)
+
+
+def _counts(snapshot: Snapshot) -> Counts:
+    name = snapshot.shim.name
+    ready = updated = 0
+    for node, wish in snapshot.wishes:
+        has = installed_on(node).get(name)
+        ready += has is not None
+        updated += isinstance(wish, ShimWish) and has == wish.digest
+    return Counts(len(snapshot.wishes), ready, updated, len(snapshot.failing))
+
+
+def _available(shim: ShimView, counts: Counts) -> Condition:
+    if shim.invalid:
+        return Condition("Available", "False", Refusal.INVALID.value, shim.invalid)
+    if not counts.nodes:
+        return Condition("Available", "False", Reason.NO_NODES.value, "no node is to have this Shim")
+    text = f"{counts.ready} of {counts.nodes} nodes run it"
+    if counts.ready == counts.nodes:
+        return Condition("Available", "True", Reason.ALL_READY.value, text)
+    return Condition("Available", "False", Reason.NOT_ALL_READY.value, text)
+
+
+def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
+    """Say how far the rollout is; False once there is nothing left to do, or nothing may be done."""
+    shim, kind = snapshot.shim, "Progressing"
+    at_work = f"{len(snapshot.in_work)} in work{_away(snapshot)}"
+    text = f"{counts.updated} of {counts.nodes} nodes have this version, {at_work}"
+    if shim.deleting:
+        text = f"{len(snapshot.holders)} nodes still have it, {at_work}"
+        return Condition(kind, "True", Reason.REMOVING.value, text)
+    if counts.updated == counts.nodes and not snapshot.leaving:
+        return Condition(kind, "False", Reason.UPDATED.value, text)
+    if shim.paused:
+        return Condition(kind, "False", Reason.PAUSED.value, f"paused by spec.paused: {text}")
+    if snapshot.halted:
+        return Condition(kind, "False", Reason.HALTED.value, f"too many nodes fail, no further one is begun: {text}")
+    return Condition(kind, "True", Reason.UPDATING.value, text)
+
+
+def _away(snapshot: Snapshot) -> str:
+    """Return which nodes are still to be worked on and are not ready, as the end of a sentence; "" if none."""
+    todo = [node for node, wish in snapshot.wishes if not _has(snapshot.shim, node, wish)]
+    away = [node for node in (*todo, *snapshot.leaving) if not node.ready]
+    return f"; not ready, so not now: {listed(away)}" if away else ""
+
+
+def _has(shim: ShimView, node: NodeView, wish: ShimWish | Refusal) -> bool:
+    return isinstance(wish, ShimWish) and installed_on(node).get(shim.name) == wish.digest
+
+
+def _degraded(snapshot: Snapshot) -> Condition:
+    """Say what keeps nodes from having the Shim, the worst first."""
+    shim, kind = snapshot.shim, DEGRADED
+    if shim.invalid:
+        return Condition(kind, "True", Refusal.INVALID.value, f"{shim.invalid}: mend the spec")
+    if conflict := conflict_of(snapshot):
+        return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
+    refused: dict[Refusal, list[NodeView]] = {}
+    for node, wish in snapshot.wishes:
+        if isinstance(wish, Refusal):
+            refused.setdefault(wish, []).append(node)
+    if nodes := refused.get(Refusal.UNVERIFIED):
+        message = (
+            "the source has no sha256 (or the image no digest), so nothing is installed: add it, or allow it for all "
+            f"Shims with TRELLIS_REQUIRE_CHECKSUM=false; {listed(nodes)}"
+        )
+        return Condition(kind, "True", Refusal.UNVERIFIED.value, message)
+    if nodes := refused.get(Refusal.NO_SOURCE):
+        archs = ", ".join(sorted({node.architecture or "unknown" for node in nodes}))
+        message = f"spec.fetchStrategy has no source for linux/{archs}: {listed(nodes)}"
+        return Condition(kind, "True", Refusal.NO_SOURCE.value, message)
+    if failing := snapshot.failing:
+        first = failing[0]
+        message = f"the last attempt failed on {listed(failing)}; {first.name}: {first.failure or 'no reason given'}"
+        return Condition(kind, "True", Reason.FAILING.value, message)
+    return Condition(kind, "False", Reason.HEALTHY.value, "")
+
+
+def listed(nodes: Iterable[NodeView]) -> str:
+    """Return the names of nodes for people: the first few, and how many more there are."""
+    known = sorted(node.name for node in nodes)
+    more = len(known) - _NAMED
+    return ", ".join(known[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _dated(condition: Condition, former: Condition | None, snapshot: Snapshot) -> Condition:
+    """Return the condition with the time of its last change of status, as the API conventions have it."""
+    same = former is not None and former.status == condition.status and bool(former.since)
+    since = former.since if same and former else snapshot.now
+    return replace(condition, since=since, observed_generation=snapshot.shim.generation)
+
+
+def conflict_of(snapshot: Snapshot) -> str:
+    """Return why the RuntimeClass cannot be ours; one of nobody's that says the same is taken over."""
+    shim, found = snapshot.shim, snapshot.runtime_class
+    if found is None or found.owner == shim.uid or (not found.owner and found.handler == shim.handler):
+        return ""
+    of = "another Shim's" if found.owner else f"somebody else's (handler {found.handler!r})"
+    return f"RuntimeClass {found.name} is {of}: name another in spec.runtimeClass.name, or delete it"
