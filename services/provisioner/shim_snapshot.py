@@ -64,8 +64,8 @@ class Snapshot:
 
     ``wishes``: for each node that it is for, what is to be installed there or why nothing is. ``holders``: nodes on
     which it is installed. ``in_work``: nodes whose work changes it. ``failing``: nodes on which the last attempt at
-    what they are to have now failed because of it; its removal counts. ``now``: RFC 3339, whole seconds. ``revisions``: the
-    versions that are kept, None if the newest is known to be ``version``, that of the spec.
+    what they are to have now failed because of it; its removal counts. ``now``: RFC 3339, whole seconds.
+    ``revisions``: the versions that are kept, None if the newest is known to be ``version``, that of the spec.
     """
 
     shim: ShimView

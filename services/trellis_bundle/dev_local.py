@@ -32,6 +32,7 @@ from trellis.localcluster import (
 from trellis.localcluster.building import How
 from trellis.localcluster.commands import PORTS
 from trellis.localcluster.progress import on_stderr
+from trellis_bundle.definitions import define_kinds
 
 _TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -83,6 +84,7 @@ def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, as_json: bool) -
         info = cluster.up(
             name, nodes=nodes, jaeger=jaeger, real_nodes=real.count, containerd=real.containerd, progress=progress
         )
+        define_kinds(info, progress)
     typer.echo(info.model_dump_json(exclude=_hidden(info)) if as_json else _summary(info))
 
 

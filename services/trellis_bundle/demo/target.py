@@ -24,10 +24,11 @@ from trellis.localcluster.nats import NatsServer
 from trellis.localcluster.nodes import node_name
 from trellis.localcluster.paths import Layout
 from trellis.localcluster.processes import ProcessRecord
-from trellis.localcluster.progress import on_stderr
+from trellis.localcluster.progress import Progress, on_stderr
 from trellis.localcluster.state import ClusterState, load, save
 from trellis.settings import load as load_settings
 from trellis_bundle.cli_errors import CommandError
+from trellis_bundle.definitions import define_kinds
 from trellis_bundle.settings import ClientSettings
 
 NAME: Final = "demo"
@@ -146,13 +147,14 @@ async def _owned(nodes: int) -> AsyncIterator[ClusterInfo]:
         # The display ends when the cluster is up, the cluster when the block ends.
         with on_stderr() as progress:
             info = await stack.enter_async_context(local_cluster(NAME, nodes=nodes, progress=progress))
+            await asyncio.to_thread(define_kinds, info, progress)
         yield info
 
 
 @asynccontextmanager
 async def _kept(nodes: int) -> AsyncIterator[ClusterInfo]:
     with on_stderr() as progress:
-        starting = asyncio.ensure_future(asyncio.to_thread(up, NAME, nodes=nodes, progress=progress))
+        starting = asyncio.ensure_future(asyncio.to_thread(_up, nodes, progress))
         try:
             info = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -166,6 +168,16 @@ async def _kept(nodes: int) -> AsyncIterator[ClusterInfo]:
     except BaseException:
         await asyncio.to_thread(down, NAME)
         raise
+
+
+def _up(nodes: int, progress: Progress) -> ClusterInfo:
+    info = up(NAME, nodes=nodes, progress=progress)
+    try:
+        define_kinds(info, progress)
+    except BaseException:
+        down(NAME)
+        raise
+    return info
 
 
 def _state(layout: Layout) -> ClusterState:

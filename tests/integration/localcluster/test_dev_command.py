@@ -24,6 +24,22 @@ def trellis(*words: str, state: Path) -> str:
     return done.stdout
 
 
+def apply_shim(cluster: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    manifest = {
+        "apiVersion": "runtime.spinkube.dev/v1alpha1",
+        "kind": "Shim",
+        "metadata": {"name": "spin"},
+        "spec": {
+            "fetchStrategy": {"type": "annonymousHttp", "anonHttp": {"location": "https://example.com/spin.tar.gz"}},
+            "runtimeClass": {"name": "spin", "handler": "spin"},
+            "rolloutStrategy": {"type": "recreate"},
+        },
+    }
+    command = [f"{cluster['bin_dir']}/kubectl", "--kubeconfig", cluster["kubeconfig"], "apply", "-f", "-"]
+    given = json.dumps(manifest)
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=30)
+
+
 def runs(pid: int) -> bool:
     """Say whether a process runs; one that ended and that its adopter has not yet buried does not."""
     try:
@@ -42,6 +58,10 @@ def test_up_prints_how_to_reach_the_cluster_and_down_leaves_no_process(tmp_path:
         kubectl = [f"{found['bin_dir']}/kubectl", "--kubeconfig", found["kubeconfig"], "get", "nodes", "-o", "name"]
         nodes = subprocess.run(kubectl, capture_output=True, text=True, check=True, timeout=30).stdout.split()
         assert nodes == ["node/node-0000", "node/node-0001"]
+        assert apply_shim(found).stdout == "shim.runtime.spinkube.dev/spin created\n"
+        # Once more, as after an update of Trellis: the definitions are written again and objects stay.
+        trellis("dev", "up", "--name", "scripted", "--json", state=tmp_path)
+        assert apply_shim(found).stdout == "shim.runtime.spinkube.dev/spin unchanged\n"
         [listed] = json.loads(trellis("dev", "status", "--json", state=tmp_path))
         assert listed == found
     finally:

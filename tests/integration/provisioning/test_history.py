@@ -1,0 +1,30 @@
+"""A Shim's former versions: no more than ten are kept, and the garbage collector takes them away with the Shim."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fleet import Fleet, eventually
+from support.shims import Shim
+from trellis.shim_history import KEPT, label_selector
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+async def test_ten_versions_are_kept_and_go_with_their_shim(fleet: Fleet, shim: Shim) -> None:
+    listed = f"/apis/apps/v1/namespaces/{fleet.system}/controllerrevisions?labelSelector={label_selector(shim.name)}"
+
+    def kept() -> list[int]:
+        _, found = fleet.api.call("GET", listed)
+        return sorted(item["revision"] for item in found.get("items", []))
+
+    newest = KEPT + 2
+    async with fleet.services():
+        for number in range(1, newest + 1):
+            shim.apply(sha256=f"{number:064x}")
+            await eventually(lambda number=number: kept()[-1:] == [number], f"version {number} is kept", seconds=60)
+        await eventually(lambda: kept() == list(range(newest - KEPT + 1, newest + 1)), "the last ten are left")
+        shim.delete()
+        await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
+    # The services are no more: this is the garbage collector's doing.
+    await eventually(lambda: not kept(), "its versions are gone", seconds=90)
