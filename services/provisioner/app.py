@@ -18,7 +18,7 @@ from provisioner.plan import plan
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
-from provisioner.watch import on_job, on_node, wishes_differ
+from provisioner.watch import on_controller, on_job, on_node, wishes_differ
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
 from trellis.bus.queue import KeyedQueue
@@ -27,7 +27,8 @@ from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import JOBS, NODES, SHIMS
+from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, SHIMS
+from trellis.peers import Controller, view_controller
 from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, view_node
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shims import ShimView, view_shim
@@ -71,6 +72,13 @@ def compose(settings: Settings, base: Base) -> Work:
         lambda change: shim_changed(change),  # noqa: PLW0108 - bound below
         optional=True,
     )
+    deployments: Informer[Controller | None] = Informer(
+        kube,
+        DEPLOYMENTS,
+        view_controller,
+        lambda change: controller_changed(change),  # noqa: PLW0108 - bound below
+        refusable=True,
+    )
     known = Known(kube, bus, settings, nodes.objects, shims.objects)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: known.jobs.running}
@@ -107,6 +115,7 @@ def compose(settings: Settings, base: Base) -> Work:
             followed.add(name)
 
     node_changed = on_node(known, wake)
+    controller_changed = on_controller(known, deployments.objects, list_all)
     jobs = Informer(
         kube,
         JOBS,
@@ -117,7 +126,13 @@ def compose(settings: Settings, base: Base) -> Work:
         on_refresh=known.jobs.refresh,
     )
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
-    return Work([nodes, shims, jobs], [queue, plans, followed], list_all, known.forget_said, background=[breaker.run])
+    return Work(
+        [nodes, shims, jobs, deployments],
+        [queue, plans, followed],
+        list_all,
+        known.forget_said,
+        background=[breaker.run],
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from trellis.crds.shim import RemovalPolicy
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
 from trellis.install_results import InstallResult, parse_result
+from trellis.peers import Controller
 from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target, installed_on, newest, proof_of
 from trellis.unfinished import fulfilled, left_by, overtaken
 
@@ -46,6 +47,7 @@ class Reason(StrEnum):
     NOT_STARTING = "InstallerNotStarting"
     NODE_NOT_READY = "NodeNotReady"
     IN_USE = "RuntimeInUse"
+    OTHER_CONTROLLER = "OtherControllerActive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Snapshot:
     users: tuple[User, ...] = ()
     policies: tuple[tuple[str, RemovalPolicy], ...] = ()
     """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
+    other: Controller | None = None
+    """The controller of somebody else that works on the node: nothing is begun beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +216,9 @@ def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
 
 def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> list[Action]:
     """Make the Job of a claimed slot, once nothing of an earlier one is at work."""
+    if snapshot.other is not None:
+        unfinished = any(job.deleting or job.state is not JobState.FAILED for job in jobs)
+        return [] if unfinished else [WarnNode(node, Reason.OTHER_CONTROLLER, snapshot.other.advice)]
     entry, target = snapshot.entry, snapshot.target
     if entry is None or target is None or node.marked_digest == entry.digest:
         return []

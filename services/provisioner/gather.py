@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from provisioner.decide import InstallerState, Snapshot, User, inspect, leaving
-from provisioner.plan import Ledger, World
+from provisioner.plan import Ledger, World, changes_of
 from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings
 from trellis import names
@@ -23,6 +23,7 @@ from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.resources import CONFIGMAPS, PODS
+from trellis.peers import Controller, keeping_off
 from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on, newest, spec_digest
 from trellis.shims import ShimView, target_of, wish_for
 from trellis.telemetry import TraceContext
@@ -58,6 +59,8 @@ class Known:
     ledger: Ledger | None = None
     ledger_uid: str = ""
     ledger_version: str | None = None
+    controllers: tuple[Controller, ...] = ()
+    """Those of others beside which nothing is begun."""
     forgotten: bool = False
     """Whether the stream that heard of a halt is gone."""
 
@@ -71,16 +74,17 @@ class Known:
             self.accept(manifest)
         ledger = self.ledger = self.ledger or Ledger({})
         nodes = tuple(self.nodes.values())
-        targets = ((node.uid, self.target(node)) for node in nodes)
+        targets = [(node, self.target(node)) for node in nodes]
         return World(
             nodes=nodes,
-            targets={uid: target for uid, target in targets if target is not None},
+            targets={node.uid: target for node, target in targets if target is not None},
             jobs=self.jobs.by_uid(),
             ledger=ledger,
             limits=self.settings.limits(self.shims.values()),
             retries=self.settings.retries(),
             held=self._held(),
             settles_in=max(0.0, self.settled_at - time.monotonic()),
+            hands_off=frozenset(node.uid for node, target in targets if target and self.other(node, target)),
             now=time.time(),
         )
 
@@ -99,6 +103,10 @@ class Known:
             auto_provision=self.settings.auto_provision,
             require_checksum=self.settings.require_checksum,
         )
+
+    def other(self, node: NodeView, target: Target) -> Controller | None:
+        """Return the controller of somebody else that keeps us from what is to be done on a node."""
+        return keeping_off(node, changes_of(node, target), self.controllers) if self.controllers else None
 
     def version(self, shim: str) -> str:
         """Return what names a shim's version for people: the legacy image's digest, a Shim's generation."""
@@ -168,6 +176,7 @@ class Known:
             inspect_after=self.settings.inspect_after,
             now=now,
             users=await self._users(name, going) if going else (),
+            other=self.other(node, target) if node and target else None,
             policies=tuple((shim.name, shim.removal_policy) for shim in self.shims.values() if shim.name in going),
         )
 

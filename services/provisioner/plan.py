@@ -68,8 +68,8 @@ class Retries:
 class World:
     """All that a plan may depend on; ``now`` in Unix seconds.
 
-    ``targets``: by Node uid, for every node that is to have something or to lose something. ``held``: nodes not to be
-    begun this very moment. ``settles_in``: seconds in which no node is begun, as more Shims may be on their way.
+    ``targets``: by Node uid, for every node that is to have or lose something. ``held``: nodes not to be begun now,
+    ``hands_off``: nor while another works there. ``settles_in``: seconds in which none is, as Shims may be coming.
     """
 
     nodes: tuple[NodeView, ...]
@@ -81,6 +81,7 @@ class World:
     now: float
     held: frozenset[str] = frozenset()
     settles_in: float = 0.0
+    hands_off: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,8 @@ def plan(world: World) -> Plan:
     released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
     entries |= _adopted(world, entries)
     failing = _failing(world, wanted)
-    halted = tuple(
-        sorted(name for name, limits in world.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
-    )
+    over = (name for name, limits in world.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
+    halted = tuple(sorted(over))
     fresh, retries, wake_in = _candidates(world, wanted, entries)
     slots = _Slots(world, wanted, entries, halted)
     claimed = []
@@ -234,7 +234,7 @@ def _kept(world: World) -> dict[str, Entry]:
         jobs = world.jobs.get(uid, ())
         if node is None or _recorded(node, entry, jobs):
             continue
-        if uid in world.held and not jobs:
+        if (uid in world.held or uid in world.hands_off) and not jobs:
             continue  # it waits for something else than us: others may go first
         under_way = any(job.state is JobState.ACTIVE or job.deleting for job in jobs)
         target, job = world.targets.get(uid), newest(jobs)
@@ -283,8 +283,8 @@ def _candidates(
     later: list[float] = []
     for node in sorted(wanted.values(), key=lambda node: node.name):
         target = world.targets[node.uid]
-        # Nobody can start a pod on a node that is not ready; its next change wakes us.
-        if node.uid in entries or not node.ready or not changes_of(node, target):
+        # Nobody can start a pod on a node that is not ready; its next change wakes us, as the end of another's work.
+        if node.uid in entries or not node.ready or node.uid in world.hands_off or not changes_of(node, target):
             continue
         if node.uid in world.held or world.settles_in:
             later.append(world.settles_in or HELD_SECONDS)

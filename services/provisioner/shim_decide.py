@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from provisioner.hands_off import keeps_off_all
 from provisioner.shim_snapshot import RuntimeClassView, Snapshot, Status
-from provisioner.shim_status import DEGRADED, Reason, conflict_of, listed, status_of
+from provisioner.shim_status import BAD_NEWS, Reason, conflict_of, listed, status_of
 from trellis import names
 from trellis.shim_history import Manifest, Revision, next_number, same_as, surplus
 from trellis.shims import ShimView
@@ -81,6 +82,8 @@ Action = SetFinalizer | ApplyRuntimeClass | DeleteRuntimeClass | WriteStatus | W
 def decide(snapshot: Snapshot) -> list[Action]:
     """Return what to do about one Shim, in order."""
     shim = snapshot.shim
+    if keeps_off_all(snapshot.other):
+        return _status(snapshot)
     if shim.deleting:
         return _deleting(snapshot)
     actions: list[Action] = []
@@ -126,10 +129,11 @@ def _status(snapshot: Snapshot) -> list[Action]:
     if status == snapshot.status:
         return []
     actions: list[Action] = [WriteStatus(snapshot.shim, status)]
-    [degraded] = [condition for condition in status.conditions if condition.type == DEGRADED]
-    was = next((condition for condition in snapshot.status.conditions if condition.type == DEGRADED), None)
-    if degraded.status == "True" and (was is None or (was.status, was.reason) != (degraded.status, degraded.reason)):
-        actions.append(WarnShim(snapshot.shim, degraded.reason, degraded.message))
+    former = {(condition.type, condition.status, condition.reason) for condition in snapshot.status.conditions}
+    for condition in status.conditions:
+        news = (condition.type, condition.status, condition.reason) not in former
+        if condition.type in BAD_NEWS and condition.status == "True" and news:
+            actions.append(WarnShim(snapshot.shim, condition.reason, condition.message))
     return actions
 
 

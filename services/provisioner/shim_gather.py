@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.gather import Known
+from provisioner.hands_off import working_on
 from provisioner.plan import Ledger, failing_on
 from provisioner.shim_resources import read_status, view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView, Snapshot
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
+from trellis.peers import Controller
 from trellis.provisioning import KWASM, JobState, NodeView, installed_on, unix_seconds
 from trellis.shim_history import Manifest, Revision, label_selector, revisions_of, version_of
 from trellis.shims import ShimView, is_for, view_shim, wish_for
@@ -61,6 +63,7 @@ class Shims:
             halted=name in ledger.halted,
             patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            other=self._other(shim, nodes),
             version=version_of(manifest),
             revisions=await self._revisions(shim, version_of(manifest)),
         )
@@ -82,6 +85,16 @@ class Shims:
     def _failing(self, node: NodeView) -> tuple[str, ...]:
         target = self.known.target(node) if node.failed else None
         return failing_on(node, target) if target else ()
+
+    def _other(self, shim: ShimView, nodes: tuple[NodeView, ...]) -> Controller | None:
+        """Return the controller of somebody else that works on this Shim, or on nodes that have it or are to."""
+        if not self.known.controllers:
+            return None
+        auto = self.known.settings.auto_provision
+        concerned = (
+            node for node in nodes if shim.name in installed_on(node) or is_for(shim, node, auto_provision=auto)
+        )
+        return working_on(shim.name, concerned, self.known.controllers)
 
     async def _revisions(self, shim: ShimView, version: Manifest) -> tuple[Revision, ...] | None:
         """Return the kept versions; None if the newest is this one, so that a rollout does not list at each step."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trellis.installing import ShimWish
+from trellis.peers import Controller
 from trellis.provisioning import NodeView
 from trellis.shim_history import Manifest, Revision
 from trellis.shims import Refusal, ShimView
@@ -80,6 +81,8 @@ class Snapshot:
     now: str
     version: Manifest = field(default_factory=dict, hash=False)
     revisions: tuple[Revision, ...] | None = None
+    other: Controller | None = None
+    """The controller of somebody else that works on it."""
 
     @property
     def leaving(self) -> tuple[NodeView, ...]:

@@ -1,4 +1,4 @@
-"""What the status of a Shim says: counts, and the conditions Available, Progressing and Degraded.
+"""What the status of a Shim says: counts, and the conditions Available, Progressing, Degraded.
 
 Pure. In: a snapshot of the Shim. Out: its status, each condition with its reason and a message for people. Called by
 ``shim_decide``. Invariant: Degraded names only what keeps nodes from what they are to have now.
@@ -11,12 +11,14 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
+from provisioner.hands_off import CONDITION, keeps_off_all, verdict
 from provisioner.shim_snapshot import Condition, Counts, Snapshot, Status
 from trellis.installing import ShimWish
 from trellis.provisioning import NodeView, installed_on
 from trellis.shims import Refusal, ShimView
 
-DEGRADED: Final = "Degraded"
+BAD_NEWS: Final = frozenset({"Degraded", CONDITION})
+"""Conditions that are bad news when they are True."""
 _NAMED: Final = 5
 """Nodes a message names; the others are counted."""
 
@@ -39,12 +41,24 @@ class Reason(StrEnum):
 
 
 def status_of(snapshot: Snapshot) -> Status:
-    """Return the status as it is to stand; a condition keeps the time of its last change of status."""
+    """Return the status as it is to stand; a condition keeps the time of its last change of status.
+
+    Where another controller writes the Shim itself, everything but that is left as it is: it counts too.
+    """
+    if keeps_off_all(snapshot.other):
+        others = (condition for condition in snapshot.status.conditions if condition.type != CONDITION)
+        return replace(snapshot.status, conditions=(*others, *_other_controller(snapshot)))
     counts = _counts(snapshot)
     conditions = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
     former = {condition.type: condition for condition in snapshot.status.conditions}
     dated = tuple(_dated(condition, former.get(condition.type), snapshot) for condition in conditions)
-    return Status(counts, dated, snapshot.shim.generation)
+    return Status(counts, (*dated, *_other_controller(snapshot)), snapshot.shim.generation)
+
+
+def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
+    former = next((condition for condition in snapshot.status.conditions if condition.type == CONDITION), None)
+    said = verdict(snapshot.other, told_before=former is not None)
+    return (_dated(Condition(CONDITION, *said), former, snapshot),) if said else ()
 
 
 def _counts(snapshot: Snapshot) -> Counts:
@@ -78,6 +92,8 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
         return Condition(kind, "True", Reason.REMOVING.value, text)
     if counts.updated == counts.nodes and not snapshot.leaving:
         return Condition(kind, "False", Reason.UPDATED.value, text)
+    if snapshot.other is not None and not snapshot.in_work:
+        return Condition(kind, "False", CONDITION, f"waits for {snapshot.other.peer.value} to go: {text}")
     if shim.paused:
         return Condition(kind, "False", Reason.PAUSED.value, f"paused by spec.paused: {text}")
     if snapshot.halted:
@@ -98,7 +114,7 @@ def _has(shim: ShimView, node: NodeView, wish: ShimWish | Refusal) -> bool:
 
 def _degraded(snapshot: Snapshot) -> Condition:
     """Say what keeps nodes from having the Shim, the worst first."""
-    shim, kind = snapshot.shim, DEGRADED
+    shim, kind = snapshot.shim, "Degraded"
     if shim.invalid:
         return Condition(kind, "True", Refusal.INVALID.value, f"{shim.invalid}: mend the spec")
     if conflict := conflict_of(snapshot):

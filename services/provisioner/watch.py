@@ -1,4 +1,4 @@
-"""What wakes provisioner from Kubernetes: changes of Nodes, of its Jobs, of Shims.
+"""What wakes provisioner from Kubernetes: changes of Nodes, of its Jobs, of Shims, of others' controllers.
 
 In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop.
 Invariant: nothing is decided here; each change wakes the node's key and, a moment later, the planner.
@@ -7,15 +7,18 @@ Invariant: nothing is decided here; each change wakes the node's key and, a mome
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from provisioner.gather import Known
 from trellis.kube.informer import Change
+from trellis.peers import Controller, in_charge
 from trellis.provisioning import JobView, NodeView
 from trellis.shims import ShimView
+from trellis.telemetry import get_logger
 
 Wake = Callable[[str], None]
+_log = get_logger(__name__)
 
 
 def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
@@ -55,3 +58,24 @@ def wishes_differ(change: Change[ShimView]) -> bool:
     """Say whether nodes may be to have something else now; our own finalizer is none of their business."""
     old, new = (replace(view, finalizers=()) if view else None for view in (change.old, change.new))
     return old != new
+
+
+def on_controller(
+    known: Known, controllers: Mapping[str, Controller | None], list_all: Callable[[], None]
+) -> Callable[[Change[Controller | None]], None]:
+    """Return the handler of changes of Deployments; most of them run no controller that matters here."""
+
+    def handle(change: Change[Controller | None]) -> None:
+        if change.old is None and change.new is None:
+            return
+        before, known.controllers = known.controllers, in_charge(controllers.values())
+        for controller in known.controllers:
+            if controller not in before:
+                _log.warning("another controller is active: hands off", advice=controller.advice)
+        for controller in before:
+            if controller not in known.controllers:
+                _log.info("another controller is gone or taken over", controller=controller.place)
+        if before != known.controllers:
+            list_all()
+
+    return handle

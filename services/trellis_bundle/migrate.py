@@ -11,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from provisioner.settings import Settings
@@ -25,6 +23,7 @@ from provisioner.shim_resources import view_runtime_class
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, KubeError, NotFound
 from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, RUNTIME_CLASSES, SHIMS, Manifest, Resource
+from trellis.peers import Peer
 from trellis.provisioning import view_node
 from trellis.settings import load
 from trellis.shims import view_shim
@@ -33,24 +32,25 @@ from trellis_bundle.gather import connected, read_leadership
 from trellis_bundle.migration import (
     DeleteJob,
     Doing,
+    PatchDeployment,
     PatchNode,
     PatchShim,
-    Peer,
     Rules,
     Step,
     World,
     still_writing,
+    take_over_controllers,
     view_peer_job,
 )
 from trellis_bundle.migration_kwasm import plan_kwasm
 from trellis_bundle.migration_rcm import plan_rcm
+from trellis_bundle.migration_views import table_of
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 
 FIELD_MANAGER: Final = "trellis.dev/migrate"
 _PLANS: Final = {Peer.KWASM: plan_kwasm, Peer.RCM: plan_rcm}
-_STYLES: Final = {Doing.TAKE_OVER: "green", Doing.DELETE: "yellow", Doing.KEEP: "", Doing.LEAVE: "dim"}
 _ROUNDS: Final = 10
 """Kubelets write to their Nodes all the time: what changed meanwhile is planned anew, so often in a row."""
 
@@ -61,7 +61,12 @@ app = typer.Typer(
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="only show what would be done")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
-TakeOverOption = Annotated[bool, typer.Option("--take-over", help="although the operator still seems to write")]
+TakeOverOption = Annotated[
+    bool,
+    typer.Option(
+        "--take-over", help="although the operator still runs or seems to write; Trellis then works beside it"
+    ),
+]
 AutoProvisionOption = Annotated[
     bool | None, typer.Option(help="the provisioner's setting [env: TRELLIS_AUTO_PROVISION]")
 ]
@@ -72,12 +77,22 @@ RequireChecksumOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What the person at the terminal asked for."""
+    """How the person at the terminal wants it."""
 
     dry_run: bool
     yes: bool
     force: bool
     output: Format
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the person at the terminal asked for."""
+
+    peer: Peer
+    settings: ClientSettings
+    rules: Rules
+    how: How
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +134,9 @@ def kwasm(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        asked = load(Settings, installer_image=installer_image, handler=handler, auto_provision=auto_provision)
-        asyncio.run(_migrate(Peer.KWASM, settings, _rules(asked), How(dry_run, yes, take_over, output)))
+        given = load(Settings, installer_image=installer_image, handler=handler, auto_provision=auto_provision)
+        how = How(dry_run, yes, take_over, output)
+        asyncio.run(_migrate(Asked(Peer.KWASM, settings, _rules(given), how)))
 
 
 @app.command()
@@ -142,24 +158,26 @@ def rcm(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        asked = load(Settings, auto_provision=auto_provision, require_checksum=require_checksum)
-        asyncio.run(_migrate(Peer.RCM, settings, _rules(asked), How(dry_run, yes, take_over, output)))
+        given = load(Settings, auto_provision=auto_provision, require_checksum=require_checksum)
+        how = How(dry_run, yes, take_over, output)
+        asyncio.run(_migrate(Asked(Peer.RCM, settings, _rules(given), how)))
 
 
 def _rules(settings: Settings) -> Rules:
     return Rules(settings.installer(), settings.auto_provision, settings.require_checksum)
 
 
-async def _migrate(peer: Peer, settings: ClientSettings, rules: Rules, how: How) -> None:
-    async with connected(settings) as kube:
-        found = await _find(kube, peer, rules, settings)
+async def _migrate(asked: Asked) -> None:
+    peer, how = asked.peer, asked.how
+    async with connected(asked.settings) as kube:
+        found = await _find(kube, asked)
         if how.output is Format.TABLE:
             _show(peer, found)
         done = 0
         if found.writes and not how.dry_run:
             _agree(peer, found, how)
             agreed = {step.key for step in found.writes}
-            done = await _carry_out(kube, peer, rules, settings, agreed)
+            done = await _carry_out(kube, asked, agreed)
         if how.output is Format.JSON:
             steps = [step.document() for step in found.steps]
             print_json(
@@ -188,7 +206,7 @@ def _agree(peer: Peer, found: Found, how: How) -> None:
         raise CommandError("nothing was done")
 
 
-async def _find(kube: Kube, peer: Peer, rules: Rules, settings: ClientSettings) -> Found:
+async def _find(kube: Kube, asked: Asked) -> Found:
     """Read the cluster and plan.
 
     Raises:
@@ -201,10 +219,11 @@ async def _find(kube: Kube, peer: Peer, rules: Rules, settings: ClientSettings) 
         shims=tuple(map(view_shim, shims)),
         jobs=tuple(job for job in map(view_peer_job, jobs) if job is not None),
         classes=tuple(map(view_runtime_class, await _list(kube, RUNTIME_CLASSES))),
-        rules=rules,
+        rules=asked.rules,
     )
-    writing = still_writing(peer, deployments, [*nodes, *shims], time.time())
-    return Found(_PLANS[peer](world), writing, await _notes(kube, settings))
+    writing = still_writing(asked.peer, deployments, [*nodes, *shims], time.time())
+    steps = take_over_controllers(asked.peer, deployments) if asked.how.force else []
+    return Found([*_PLANS[asked.peer](world), *steps], writing, await _notes(kube, asked.settings))
 
 
 async def _list(kube: Kube, res: Resource) -> list[Manifest]:
@@ -227,9 +246,7 @@ async def _notes(kube: Kube, settings: ClientSettings) -> list[str]:
     return []
 
 
-async def _carry_out(
-    kube: Kube, peer: Peer, rules: Rules, settings: ClientSettings, agreed: set[tuple[str, Doing]]
-) -> int:
+async def _carry_out(kube: Kube, asked: Asked, agreed: set[tuple[str, Doing]]) -> int:
     """Do what was agreed to, planning anew what changed meanwhile; returns how many steps were done.
 
     Raises:
@@ -238,12 +255,14 @@ async def _carry_out(
     """
     done = idle = 0
     while True:
-        todo = [step for step in (await _find(kube, peer, rules, settings)).writes if step.key in agreed]
+        todo = [step for step in (await _find(kube, asked)).writes if step.key in agreed]
         changed: set[str] = set()
         before = done
         for step in todo:
             if step.node and f"Node {step.node}" in changed:
                 continue
+            if isinstance(step.write, PatchDeployment) and changed:
+                continue  # it lets the provisioner begin: not before everything is taken over
             try:
                 await _write(kube, step)
             except (Conflict, NotFound):
@@ -263,6 +282,8 @@ async def _write(kube: Kube, step: Step) -> None:
             await kube.json_patch(NODES, name, ops, field_manager=FIELD_MANAGER)
         case PatchShim(name, ops):
             await kube.json_patch(SHIMS, name, ops, field_manager=FIELD_MANAGER)
+        case PatchDeployment(namespace, name, ops):
+            await kube.json_patch(DEPLOYMENTS, name, ops, namespace, field_manager=FIELD_MANAGER)
         case DeleteJob(job):
             await kube.delete(JOBS, job.name, job.namespace, uid=job.uid, resource_version=job.resource_version)
         case None:
@@ -276,16 +297,3 @@ def _show(peer: Peer, found: Found) -> None:
         console().print(table_of(found.steps))
     if not found.writes:
         console().print(Text(f"nothing to do: nothing of {peer.value} is left to be taken over"))
-
-
-def table_of(steps: Sequence[Step]) -> Table:
-    """Return the table of a plan; nothing is cut, long texts are folded."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("OBJECT", "WHAT IT IS", "WILL BE", "WHY"):
-        table.add_column(heading, no_wrap=heading == "WILL BE", overflow="fold")
-    past = {Doing.TAKE_OVER: "taken over", Doing.DELETE: "deleted", Doing.KEEP: "kept", Doing.LEAVE: "left"}
-    for step in steps:
-        table.add_row(
-            Text(step.object), Text(step.what), Text(past[step.doing], style=_STYLES[step.doing]), Text(step.why)
-        )
-    return table

@@ -18,6 +18,8 @@ from provisioner.plan import changes_of
 from provisioner.resources import Installer
 from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
+from trellis.kube.preconditions import only_if
+from trellis.peers import Peer, in_charge, view_controller
 from trellis.provisioning import (
     JobState,
     NodeView,
@@ -40,13 +42,6 @@ _PREFIXES: Final = ("spinkube.dev", "kwasm.sh")
 """Of the labels of runtime-class-manager's Jobs: at present, and before it had its name."""
 _MANAGERS: Final = frozenset({"manager", "kwasm-operator", "runtime-class-manager", "shim-operator"})
 """Names under which these operators write: that of their binary, and the one that runtime-class-manager gives."""
-
-
-class Peer(StrEnum):
-    """Whose leftovers are taken over; the name of the operator's image and of its chart's label."""
-
-    KWASM = "kwasm-operator"
-    RCM = "runtime-class-manager"
 
 
 class Doing(StrEnum):
@@ -115,6 +110,15 @@ class DeleteJob:
 
 
 @dataclass(frozen=True, slots=True)
+class PatchDeployment:
+    """Mark the Deployment of an operator as one that Trellis may work beside."""
+
+    namespace: str
+    name: str
+    ops: PatchOps
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One object: what it is, what becomes of it, why. ``node``: whose marks have to be written before."""
 
@@ -122,7 +126,7 @@ class Step:
     what: str
     doing: Doing
     why: str
-    write: PatchNode | PatchShim | DeleteJob | None = None
+    write: PatchNode | PatchShim | PatchDeployment | DeleteJob | None = None
     node: str = ""
 
     @property
@@ -230,16 +234,39 @@ def view_peer_job(manifest: Manifest) -> PeerJob | None:
     )
 
 
+def take_over_controllers(peer: Peer, deployments: Iterable[Manifest]) -> list[Step]:
+    """Return the steps that let the provisioner work although the operator runs, one for each of its Deployments."""
+    steps = []
+    for item in deployments:
+        controller, metadata = view_controller(item), item["metadata"]
+        if controller is None or controller.peer is not peer or controller.taken_over:
+            continue
+        marks = [] if metadata.get("annotations") else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+        mark = names.ANNOTATION_TAKEN_OVER
+        path = f"/metadata/annotations/{mark.replace('/', '~1')}"
+        ops = (
+            *only_if(controller.uid, metadata["resourceVersion"]),
+            *marks,
+            {"op": "add", "path": path, "value": "true"},
+        )
+        what = f"runs {peer.value}"
+        why = f"annotated {mark}=true: the provisioner works beside it; take the annotation away to stop that"
+        write = PatchDeployment(controller.namespace, controller.name, ops)
+        steps.append(Step(controller.place, what, Doing.TAKE_OVER, why, write))
+    return steps
+
+
 def still_writing(peer: Peer, deployments: Iterable[Manifest], objects: Iterable[Manifest], now: float) -> list[str]:
     """Return what shows that the operator still writes: its Deployment, or young entries of it in managedFields.
 
+    A Deployment that a person has taken over already is no news.
     ``objects``: raw Nodes and Shims. Of a Node only the operator's own label counts, because ``manager`` is the name
     of many a controller. ``now`` in Unix seconds.
     """
     found = [
-        f"Deployment {item['metadata']['namespace']}/{item['metadata']['name']} runs it: delete it, or scale it to 0"
-        for item in deployments
-        if _runs(peer, item)
+        f"{controller.place} runs it: delete it, or scale it to 0"
+        for controller in in_charge(map(view_controller, deployments))
+        if controller.peer is peer
     ]
     shims = {item["metadata"]["name"] for item in objects if item["kind"] == "Shim"}
     keys = {f"f:{names.LABEL_PROVISIONED}"} if peer is Peer.KWASM else {f"f:{names.shim_label(name)}" for name in shims}
@@ -250,17 +277,6 @@ def still_writing(peer: Peer, deployments: Iterable[Manifest], objects: Iterable
             "wait, or find out where it runs"
         )
     return found
-
-
-def _runs(peer: Peer, deployment: Manifest) -> bool:
-    spec = deployment.get("spec") or {}
-    replicas = spec.get("replicas", 1), (deployment.get("status") or {}).get("replicas", 0)
-    if not any(replicas):
-        return False
-    label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
-    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
-    images = (str(container.get("image", "")).partition("@")[0].rpartition("/")[2] for container in containers)
-    return label == peer.value or any(image.partition(":")[0] == peer.value for image in images)
 
 
 def _young_writes(peer: Peer, item: Manifest, keys: set[str], now: float) -> list[float]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from provisioner.hands_off import CONDITION
 from provisioner.plan import Entry, Ledger
 from provisioner.shim_snapshot import Condition, Status
 from provisioner.shim_status import Reason
@@ -206,6 +207,8 @@ def _hold(world: World, wish: ShimWish | Refusal, halted: bool) -> str:
     blocked = _blocking(world)
     if blocked is not None and blocked.reason == Refusal.UNVERIFIED.value:
         return Refusal.UNVERIFIED.value
+    if _other_controller(world) is not None:
+        return "another controller is active"
     return "paused" if world.shim.paused else "halted" if halted else ""
 
 
@@ -216,6 +219,12 @@ def _blocking(world: World) -> Condition | None:
         if fresh and condition.type == "Degraded" and condition.status == "True" and condition.reason in _BLOCKING:
             return condition
     return None
+
+
+def _other_controller(world: World) -> Condition | None:
+    """Return the condition that another controller works on the Shim, or on nodes of it."""
+    found = (one for one in world.status.conditions if one.type == CONDITION and one.status == "True")
+    return next(found, None)
 
 
 def _phase(world: World, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Phase, str, str]:
@@ -232,6 +241,8 @@ def _phase(world: World, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Pha
         if not observed:
             return Phase.PROGRESSING, "provisioner has not looked at it yet", "if this lasts: trellis status"
         return Phase.COMPLETE, "" if nodes else "no node is to have it", ""
+    if other := _other_controller(world):
+        return Phase.PAUSED, other.message, "then it goes on by itself"
     if shim.paused:
         return Phase.PAUSED, "paused by spec.paused", f"go on with: trellis rollout resume {shim.name}"
     back = f"go back with: trellis rollout undo {shim.name}"

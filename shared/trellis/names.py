@@ -77,6 +77,8 @@ ANNOTATION_HALT_TOLD: Final = "trellis.dev/halt-told"
 ANNOTATION_FORGIVEN: Final = "trellis.dev/failures-forgiven"
 """On a Shim, Unix seconds: failures recorded up to then no longer halt its rollout, and are tried again at once. The
 word of a person who resumed it; the time is that of the last failure they knew of."""
+ANNOTATION_TAKEN_OVER: Final = "trellis.dev/taken-over"
+"""On the Deployment of another operator, ``true``: Trellis may work although that runs. The word of a person."""
 LABEL_SHIM: Final = "trellis.dev/shim"
 """On the ControllerRevisions that keep a Shim's former versions: its name, as :func:`shim_label` shortens it."""
 LEASE_PREFIX: Final = "trellis-"

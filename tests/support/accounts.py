@@ -28,7 +28,7 @@ class Account:
         self.kubeconfig = directory / "kubeconfig-of-account"
         self.trusted = self._write_kubeconfig(Path(cluster.kubeconfig))
         self.create()
-        self._bind()
+        self.bind()
         self.issue()
 
     def create(self) -> None:
@@ -50,7 +50,8 @@ class Account:
         """Take its rights away; the account goes with its namespace."""
         self._api.call("DELETE", f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{self._namespace}")
 
-    def _bind(self) -> None:
+    def bind(self) -> None:
+        """Give it all rights."""
         body = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",

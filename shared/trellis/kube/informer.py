@@ -20,9 +20,10 @@ from typing import Generic, TypeVar
 
 from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
-from trellis.kube.errors import Gone, KubeError, NotFound
+from trellis.kube.errors import Forbidden, Gone, KubeError, NotFound
 from trellis.kube.reader import Selection, WatchEvent
 from trellis.kube.resources import Manifest, Resource, key_of
+from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -55,25 +56,6 @@ class Change(Generic[T]):
     new: T | None
 
 
-@dataclass(frozen=True, slots=True)
-class WatchTimings:
-    """Seconds. ``watch`` is the range of a watch's length; servers send bookmarks every 60 s or so."""
-
-    relist: float = 600.0
-    watch: tuple[int, int] = (240, 300)
-    idle: float = 90.0
-    backoff_first: float = 0.2
-    backoff_most: float = 10.0
-    deaf: float = 60.0
-    """How long the API server must have answered others before a watch without progress counts as deaf."""
-    probe: float = 10.0
-    """After how long without any call of this process the API server is asked whether it is there."""
-    absent: float = 10.0
-    """Between two looks for a kind that is not defined."""
-    lived: float = 5.0
-    """A watch that lasted this long was a success, even if nothing happened."""
-
-
 @dataclass(eq=False)
 class Informer(Generic[T]):
     """One list and watch. ``objects`` is keyed ``namespace/name``, or ``name`` for kinds without namespace.
@@ -85,6 +67,9 @@ class Informer(Generic[T]):
     ``optional``: the kind need not be defined. Where the API server does not know it there are no objects, which is no
     trouble, and it is looked for again every ``absent`` seconds. Objects that were known are kept even so: only a list
     or an event takes one away.
+
+    ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble: it is
+    said once in the log, and tried again every ``refused`` seconds.
     """
 
     kube: Kube
@@ -95,6 +80,7 @@ class Informer(Generic[T]):
     label_selector: str | None = None
     on_refresh: Callable[[T], None] | None = None
     optional: bool = False
+    refusable: bool = False
     timings: WatchTimings = field(default_factory=WatchTimings)
 
     def __post_init__(self) -> None:
@@ -106,6 +92,7 @@ class Informer(Generic[T]):
         self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
         self._failing = False
+        self._refusal_told = False
 
     def staleness(self) -> float:
         """Return the seconds since the last event, bookmark or complete list."""
@@ -152,12 +139,8 @@ class Informer(Generic[T]):
         try:
             await self._list()
         except KubeError as error:
-            if isinstance(error, NotFound) and self.optional and not self.objects:
-                self._recovered()
-                self.synced.set()
-                await asyncio.sleep(self.timings.absent)
-                return
-            await self._failed(error)
+            if not await self._done_without(error):
+                await self._failed(error)
             return
         relist_at = asyncio.get_running_loop().time() + self.timings.relist * random.uniform(0.9, 1.1)  # noqa: S311
         try:
@@ -171,7 +154,24 @@ class Informer(Generic[T]):
             # Not at once: a server that answers each watch so would be asked for lists in a hot loop.
             await asyncio.sleep(self._backoff.next())
         except KubeError as error:
-            await self._failed(error)
+            if not await self._done_without(error):
+                await self._failed(error)
+
+    async def _done_without(self, error: KubeError) -> bool:
+        """Say whether this informer may do without what was refused it; waits until it is worth another try."""
+        if isinstance(error, NotFound) and self.optional and not self.objects:
+            wait = self.timings.absent
+        elif isinstance(error, Forbidden) and self.refusable:
+            wait = self.timings.refused
+            if not self._refusal_told:
+                log.warning("not allowed to read, going on without", resource=self.resource.plural, error=str(error))
+            self._refusal_told = True
+        else:
+            return False
+        self._recovered()
+        self.synced.set()
+        await asyncio.sleep(wait)
+        return True
 
     async def _list(self) -> None:
         seen: set[str] = set()
@@ -190,6 +190,7 @@ class Informer(Generic[T]):
         for key in [key for key in self.objects if key not in seen]:
             self._remove(key)
         self._version = version
+        self._refusal_told = False
         self._recovered()
         self.synced.set()
 

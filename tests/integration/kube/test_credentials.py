@@ -12,8 +12,9 @@ from support.accounts import Account
 from support.kube_world import MANAGER, Watched, configmap, eventually, until
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, Unauthorized, Unavailable
-from trellis.kube.informer import ChangeKind, WatchTimings
+from trellis.kube.informer import ChangeKind
 from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.watch_timings import WatchTimings
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.certs import write_pki
@@ -112,3 +113,16 @@ async def test_an_authority_that_rotated_in_its_file_is_followed_by_calls_and_wa
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_what_an_account_may_not_read_is_done_without_until_it_may(
+    kube: Kube, connect: Connect, account: Account, namespace: str
+) -> None:
+    await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1"))
+    account.remove()
+    mine = await connect(account.kubeconfig)
+    async with Watched(mine, namespace, refusable=True, timings=WatchTimings(refused=0.3)) as watched:
+        assert watched.informer.objects == {}
+        assert mine.health.readiness().ok
+        account.bind()
+        await until(lambda: f"{namespace}/a" in watched.informer.objects, "it is read", PATIENCE)

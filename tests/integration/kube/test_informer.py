@@ -12,9 +12,10 @@ import pytest
 from support.kube_world import MANAGER, Watched, configmap, until
 from support.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
-from trellis.kube.informer import ChangeKind, WatchTimings
+from trellis.kube.informer import ChangeKind
 from trellis.kube.reader import Selection
 from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.watch_timings import WatchTimings
 from trellis.localcluster import ClusterInfo, restart
 from trellis.localcluster.paths import Layout
 from trellis.localcluster.state import load

@@ -18,9 +18,9 @@ from support.kube_world import Watched, configmap, until
 from support.tcp_proxy import TcpProxy
 from trellis.health import HealthServer
 from trellis.kube.client import Kube
-from trellis.kube.informer import WatchTimings
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.transport import HttpTransport, Stream
+from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import Metrics
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

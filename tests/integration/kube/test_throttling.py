@@ -21,9 +21,9 @@ from support.accounts import Account
 from support.kube_world import Watched, configmap, eventually, until
 from support.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.kube.client import Kube
-from trellis.kube.informer import WatchTimings
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.transport import HttpRequest
+from trellis.kube.watch_timings import WatchTimings
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 

@@ -11,9 +11,10 @@ import pytest
 
 from support.kube_world import Watched, configmap, labelled, until
 from trellis.kube.fake import FakeKube, status_reply
-from trellis.kube.informer import ChangeKind, WatchTimings
+from trellis.kube.informer import ChangeKind
 from trellis.kube.resources import CONFIGMAPS, Manifest
 from trellis.kube.transport import HttpRequest, Reply
+from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
 
@@ -244,3 +245,34 @@ async def test_somebody_asks_the_server_when_nobody_else_does(kube: FakeKube) ->
         await until(lambda: probes() >= before + 5, "more probes")
         # One question counts for both watches; half an interval for a wait that ends early.
         assert time.monotonic() - began >= 0.05 * 5
+
+
+async def test_what_the_account_may_not_read_is_done_without_and_tried_again(kube: FakeKube) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    kube.answer_next(2, lambda _: status_reply(403, "Forbidden", "no"), when=is_list)
+    timings = WatchTimings(refused=0.05, backoff_first=0.01)
+    async with Watched(kube, "default", refusable=True, timings=timings) as watched:
+        assert watched.informer.objects == {}
+        assert kube.health.readiness().ok
+        await until(lambda: "default/a" in watched.informer.objects, "the right was given")
+
+
+async def test_objects_stay_when_the_right_to_read_them_is_taken_away(kube: FakeKube) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    async with Watched(kube, "default", refusable=True, timings=WatchTimings(refused=0.05, relist=0.1)) as watched:
+        kube.answer_next(10**6, lambda _: status_reply(403, "Forbidden", "no"))
+        kube.cut_watches()
+        before = len(kube.api.requests)
+        await until(lambda: len(kube.api.requests) > before + 3, "it was tried again")
+        assert set(watched.informer.objects) == {"default/a"}
+        assert kube.health.readiness().ok
+
+
+async def test_what_must_be_read_and_may_not_is_not_ready(kube: FakeKube) -> None:
+    kube.answer_next(10**6, lambda _: status_reply(403, "Forbidden", "no"), when=is_list)
+    informer = Watched(kube, "default", timings=QUICK).informer
+    task = asyncio.create_task(informer.run())
+    await until(lambda: not kube.health.readiness().ok, "not ready")
+    assert not informer.synced.is_set()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

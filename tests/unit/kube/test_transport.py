@@ -14,8 +14,8 @@ from aiohttp.test_utils import TestServer
 
 from trellis.kube.access import Access
 from trellis.kube.errors import NotLeading
-from trellis.kube.informer import WatchTimings
 from trellis.kube.transport import _OPEN_SECONDS, ConnectionFailed, HttpRequest, HttpTransport
+from trellis.kube.watch_timings import WatchTimings
 
 KUBECONFIG = """
 apiVersion: v1

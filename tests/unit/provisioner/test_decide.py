@@ -29,6 +29,7 @@ from provisioner.decide import (
 from provisioner.plan import Entry
 from trellis.crds.shim import RemovalPolicy
 from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
+from trellis.peers import Controller, Peer
 from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
@@ -43,6 +44,7 @@ def deciding(
     said: frozenset[str] = frozenset(),
     installer: InstallerState | None = None,
     now: float = 1020.0,
+    other: Controller | None = None,
 ) -> list[Action]:
     return decide(
         Snapshot(
@@ -56,6 +58,7 @@ def deciding(
             verify_timeout=60.0,
             inspect_after=20.0,
             now=now,
+            other=other,
         )
     )
 
@@ -311,3 +314,18 @@ def test_draining_asks_the_pods_to_leave_and_looks_again() -> None:
 
 def test_force_removes_it_under_the_pods() -> None:
     assert kinds(removing(with_shim(), POD, policy=RemovalPolicy.FORCE)) == ["CreateJob"]
+
+
+OTHER = Controller(Peer.KWASM, "kwasm", "kwasm-operator", "uid-1")
+
+
+def test_beside_another_controller_no_job_is_made_and_the_node_says_why() -> None:
+    [warning] = deciding(NODE, entry=SLOT, other=OTHER)
+    assert isinstance(warning, WarnNode)
+    assert warning.reason is Reason.OTHER_CONTROLLER
+    assert "kubectl -n kwasm delete deployment kwasm-operator" in warning.message
+    assert "trellis migrate kwasm --take-over" in warning.message
+
+
+def test_a_job_that_runs_already_is_followed_to_its_end_beside_another_controller() -> None:
+    assert kinds(deciding(NODE, a_job(NODE), entry=SLOT, other=OTHER)) == ["started", "LookAgain"]

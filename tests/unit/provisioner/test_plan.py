@@ -40,13 +40,15 @@ def planning(
     now: float = NOW,
     held: frozenset[str] = frozenset(),
     settles_in: float = 0.0,
+    hands_off: frozenset[str] = frozenset(),
 ) -> Plan:
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs or []:
         by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
     held_to = held_to or limits()
     targets, before = kwasm(nodes), Ledger(ledger or {})
-    return plan(World(tuple(nodes), targets, by_uid, before, {KWASM: held_to}, RETRIES, now, held, settles_in))
+    world = World(tuple(nodes), targets, by_uid, before, {KWASM: held_to}, RETRIES, now, held, settles_in)
+    return plan(replace(world, hands_off=hands_off))
 
 
 def fleet(count: int) -> list[NodeView]:
@@ -275,3 +277,19 @@ def test_a_node_that_is_held_back_is_looked_at_again_soon() -> None:
     assert claimed(outcome) == ["node-001"]
     assert outcome.wake_in is not None
     assert outcome.wake_in < 1
+
+
+def test_nothing_is_begun_where_another_controller_works_and_nobody_looks_again_by_the_clock() -> None:
+    nodes = [*fleet(2), failed(opted_in(a_node("node-007")), at=1)]
+    outcome = planning(nodes, hands_off=frozenset(node.uid for node in nodes))
+    assert (claimed(outcome), outcome.wake_in, outcome.waiting) == ([], None, ())
+
+
+def test_a_slot_goes_back_where_another_controller_works_unless_a_job_is_under_way() -> None:
+    [first, second] = fleet(2)
+    ledger = {first.uid: entry(), second.uid: entry()}
+    outcome = planning(
+        [first, second], jobs=[a_job(second)], ledger=ledger, hands_off=frozenset({first.uid, second.uid})
+    )
+    assert set(outcome.ledger.entries) == {second.uid}
+    assert outcome.released == (first.uid,)

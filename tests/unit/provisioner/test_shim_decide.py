@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.hands_off import CONDITION
 from provisioner.shim_decide import (
     Action,
     ApplyRuntimeClass,
@@ -22,6 +23,7 @@ from provisioner.shim_resources import make_runtime_class, make_status, read_sta
 from provisioner.shim_snapshot import Condition, Counts, RuntimeClassView, Snapshot, Status
 from trellis import names
 from trellis.installing import ShimWish, Source
+from trellis.peers import Controller, Peer
 from trellis.provisioning import NodeView, Target, encode_digests
 from trellis.shim_history import KEPT, Revision
 from trellis.shims import Refusal, ShimView, wish_for
@@ -262,3 +264,47 @@ def test_the_oldest_versions_go_when_there_are_more_than_the_limit() -> None:
 
 def test_a_spec_that_cannot_be_read_is_no_version() -> None:
     assert history(content="a", shim=replace(SPIN, invalid="spec: bad")) == []
+
+
+RCM = Controller(Peer.RCM, "rcm", "rcm", "uid-rcm")
+KWASM_OPERATOR = Controller(Peer.KWASM, "kwasm", "kwasm-operator", "uid-kwasm")
+THEIRS = Status(
+    Counts(nodes=7, ready=5),
+    (Condition("Theirs", "True", "Because", "", "2026-01-01T00:00:00Z", 1),),
+    observed_generation=3,
+)
+
+
+@pytest.mark.parametrize("changes", [{}, {"deleting": True}, {"finalizers": ()}], ids=["there", "deleted", "new"])
+def test_while_runtime_class_manager_runs_nothing_but_that_is_written(changes: dict[str, Any]) -> None:
+    shim = replace(SPIN, **changes)
+    actions = deciding(a_node(), shim=shim, status=THEIRS, other=RCM, runtime_class=None, holders=(a_node(),))
+    status = written(actions)
+    assert [type(action) for action in actions] == [WriteStatus, WarnShim]
+    assert (status.counts, status.observed_generation) == (THEIRS.counts, THEIRS.observed_generation)
+    assert status.conditions[0] == THEIRS.conditions[0]
+    assert condition(actions, CONDITION) == ("True", "RuntimeClassManagerRuns")
+    message = status.conditions[1].message
+    assert "Deployment rcm/rcm" in message
+    assert "kubectl -n rcm delete deployment rcm" in message
+    assert "trellis migrate rcm --take-over" in message
+    assert deciding(a_node(), shim=shim, status=status, other=RCM) == []
+
+
+def test_while_kwasms_operator_runs_the_shim_is_ours_and_its_nodes_wait() -> None:
+    actions = deciding(a_node(), other=KWASM_OPERATOR)
+    assert condition(actions, CONDITION) == ("True", "KWasmOperatorRuns")
+    assert condition(actions, "Progressing") == ("False", CONDITION)
+    others_go_on = deciding(a_node(), other=KWASM_OPERATOR, in_work=(a_node(),))
+    assert condition(others_go_on, "Progressing") == ("True", "Updating")
+
+
+def test_once_the_other_controller_is_gone_the_shim_says_since_when() -> None:
+    before = written(deciding(a_node(), other=RCM, now="2026-01-31T11:00:00Z"))
+    actions = deciding(a_node(), status=before)
+    assert condition(actions, CONDITION) == ("False", "NoOtherController")
+    assert next(one for one in written(actions).conditions if one.type == CONDITION).since == NOW
+
+
+def test_where_no_other_controller_ever_was_there_is_nothing_to_say() -> None:
+    assert CONDITION not in {one.type for one in written(deciding(a_node())).conditions}

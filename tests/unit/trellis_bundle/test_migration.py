@@ -13,18 +13,20 @@ from provisioner.resources import Installer
 from provisioner.shim_resources import view_runtime_class
 from support.leftovers import Manifest, leftover
 from trellis import names
+from trellis.peers import Peer
 from trellis.provisioning import KWASM, NodeView, installed_on, view_node
 from trellis.shims import target_of, view_shim
 from trellis_bundle.migration import (
     DeleteJob,
     Doing,
+    PatchDeployment,
     PatchNode,
     PatchShim,
-    Peer,
     Rules,
     Step,
     World,
     still_writing,
+    take_over_controllers,
     view_peer_job,
 )
 from trellis_bundle.migration_kwasm import plan_kwasm
@@ -320,3 +322,16 @@ def test_another_controller_of_that_common_name_is_not_taken_for_the_operator() 
     node["metadata"]["managedFields"][0]["fieldsV1"] = {"f:metadata": {"f:labels": {"f:example.com/zone": {}}}}
     assert still_writing(Peer.KWASM, [], [node], THEN) == []
     assert still_writing(Peer.RCM, [of_kwasm("deployment")], [of_kwasm("node")], THEN) == []
+
+
+@pytest.mark.parametrize(("peer", "data"), [(Peer.KWASM, of_kwasm), (Peer.RCM, of_rcm)])
+def test_taking_over_beside_an_operator_marks_its_deployment_once(peer: Peer, data: Callable[..., Manifest]) -> None:
+    deployment = data("deployment")
+    deployment["metadata"]["resourceVersion"] = "7"
+    [step] = take_over_controllers(peer, [deployment, *(of("deployment") for of in (of_kwasm, of_rcm) if of != data)])
+    assert isinstance(step.write, PatchDeployment)
+    assert [op["op"] for op in step.write.ops] == ["test", "test", "add", "add"]
+    assert step.write.ops[-1]["path"] == "/metadata/annotations/trellis.dev~1taken-over"
+    deployment["metadata"]["annotations"] = {names.ANNOTATION_TAKEN_OVER: "true"}
+    assert take_over_controllers(peer, [deployment]) == []
+    assert still_writing(peer, [deployment], [], THEN) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.hands_off import CONDITION
 from provisioner.plan import Entry, Ledger
 from provisioner.shim_snapshot import Condition, Counts, Status
 from trellis import names
@@ -60,6 +61,7 @@ def degraded(reason: str, generation: int = 1) -> Status:
 
 
 PAUSED = replace(SPIN, paused=True)
+BESIDE = Status(Counts(), (Condition(CONDITION, "True", "RuntimeClassManagerRuns", "so it is"),), 1)
 PHASES: dict[str, tuple[World, Phase]] = {
     "every node has it": (world(DONE), Phase.COMPLETE),
     "no node is to have it": (world(), Phase.COMPLETE),
@@ -68,6 +70,12 @@ PHASES: dict[str, tuple[World, Phase]] = {
     "one has an older version": (world(DONE, OLD), Phase.PROGRESSING),
     "paused": (world(DONE, a_node("b"), shim=PAUSED), Phase.PAUSED),
     "paused and complete": (world(DONE, shim=PAUSED), Phase.COMPLETE),
+    "another controller is active": (world(DONE, a_node("b"), status=BESIDE), Phase.PAUSED),
+    "another controller was active": (
+        world(DONE, a_node("b"), status=Status(Counts(), (Condition(CONDITION, "False", "NoOtherController", ""),), 1)),
+        Phase.PROGRESSING,
+    ),
+    "another controller is active, and all is done": (world(DONE, status=BESIDE), Phase.COMPLETE),
     "halted": (world(BROKEN, a_node("b"), ledger=HALTED), Phase.HALTED),
     "halted, all of it forgiven": (
         world(BROKEN, a_node("b"), shim=replace(SPIN, forgiven=500), ledger=HALTED),
@@ -114,6 +122,7 @@ def test_each_node_has_its_stage_and_the_reason() -> None:
         pytest.param({"shim": PAUSED}, "paused", id="paused"),
         pytest.param({"ledger": HALTED}, "halted", id="halted"),
         pytest.param({"status": degraded("Unverified")}, "Unverified", id="no checksum"),
+        pytest.param({"status": BESIDE}, "another controller is active", id="another controller"),
     ],
 )
 def test_a_node_that_may_not_be_begun_is_held_and_says_why(changes: dict[str, Any], why: str) -> None:

@@ -1,0 +1,78 @@
+"""Which Deployments run a controller that Trellis replaces, and what must wait for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trellis import names
+from trellis.peers import Controller, Peer, in_charge, keeping_off, view_controller
+from trellis.provisioning import KWASM
+from trellis.testing.builders import a_node, opted_in
+
+KWASM_IMAGE = "ghcr.io/kwasm/kwasm-operator:v0.2.3"
+
+
+def deployment(*images: str, replicas: int | None = 1, running: int = 1, **metadata: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"template": {"spec": {"containers": [{"image": image} for image in images]}}}
+    if replicas is not None:
+        spec["replicas"] = replicas
+    place = {"namespace": "ns", "name": "operator", "uid": "uid-1"}
+    return {"metadata": place | metadata, "spec": spec, "status": {"replicas": running}}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "peer"),
+    [
+        pytest.param(deployment(KWASM_IMAGE), Peer.KWASM, id="KWasm by its image"),
+        pytest.param(deployment("mirror:5000/x/kwasm-operator@sha256:ab"), Peer.KWASM, id="a mirror, by digest"),
+        pytest.param(deployment("sidecar", "r/runtime-class-manager"), Peer.RCM, id="the second container"),
+        pytest.param(
+            deployment("r/other", labels={"app.kubernetes.io/name": "kwasm-operator"}),
+            Peer.KWASM,
+            id="its chart's label",
+        ),
+        pytest.param(deployment(KWASM_IMAGE, replicas=None, running=0), Peer.KWASM, id="one replica by default"),
+        pytest.param(deployment(KWASM_IMAGE, replicas=0, running=1), Peer.KWASM, id="scaled to 0, a pod is left"),
+        pytest.param(deployment(KWASM_IMAGE, replicas=0, running=0), None, id="scaled to 0"),
+        pytest.param(deployment("r/kwasm-operator-docs:1"), None, id="a name that begins alike"),
+        pytest.param(deployment("r/kwasm-operator/site:1"), None, id="a folder of that name"),
+        pytest.param(deployment(), None, id="no container"),
+    ],
+)
+def test_a_deployment_runs_a_peer_if(manifest: dict[str, Any], peer: Peer | None) -> None:
+    found = view_controller(manifest)
+    assert (found.peer if found else None) is peer
+
+
+@pytest.mark.parametrize(("value", "counts"), [("true", False), ("false", True), ("", True), ("yes", True)])
+def test_only_the_word_true_takes_a_controller_over(value: str, counts: bool) -> None:
+    found = view_controller(deployment(KWASM_IMAGE, annotations={names.ANNOTATION_TAKEN_OVER: value}))
+    assert bool(in_charge([found, None])) is counts
+
+
+OPERATOR = Controller(Peer.KWASM, "kwasm", "kwasm-operator", "uid-1")
+MANAGER = Controller(Peer.RCM, "rcm", "rcm", "uid-2")
+ANNOTATED = opted_in(a_node())
+
+
+@pytest.mark.parametrize(
+    ("node", "shims", "controllers", "expected"),
+    [
+        pytest.param(ANNOTATED, (KWASM,), (OPERATOR,), OPERATOR, id="KWasm and an annotated node"),
+        pytest.param(ANNOTATED, ("spin",), (OPERATOR,), OPERATOR, id="whatever goes there"),
+        pytest.param(a_node(), (KWASM,), (OPERATOR,), OPERATOR, id="KWasm and its image by auto-provisioning"),
+        pytest.param(a_node(), ("spin",), (OPERATOR,), None, id="KWasm and a node of a nodeSelector"),
+        pytest.param(a_node(opt_in="false"), ("spin",), (OPERATOR,), None, id="KWasm and a node opted out"),
+        pytest.param(ANNOTATED, (), (OPERATOR,), None, id="nothing is to change"),
+        pytest.param(a_node(), ("spin",), (MANAGER,), MANAGER, id="runtime-class-manager and a Shim"),
+        pytest.param(ANNOTATED, (KWASM,), (MANAGER,), None, id="runtime-class-manager and the legacy image"),
+        pytest.param(a_node(), (KWASM, "spin"), (MANAGER,), MANAGER, id="both on one node"),
+        pytest.param(ANNOTATED, ("spin",), (), None, id="nobody else"),
+    ],
+)
+def test_a_controller_keeps_us_off(
+    node: Any, shims: tuple[str, ...], controllers: tuple[Controller, ...], expected: Controller | None
+) -> None:
+    assert keeping_off(node, shims, controllers) is expected
