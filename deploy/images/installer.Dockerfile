@@ -16,10 +16,13 @@ COPY shared/trellis/__init__.py shared/trellis/installing.py shared/trellis/inst
      shared/trellis/redaction.py /packages/trellis/
 # Compiled here, because the container's file system may be read-only, and each run would compile anew.
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /packages \
- && PYTHONPATH=/packages python3 -m node_installer --help > /dev/null
+ && PYTHONPATH=/packages python3 -m node_installer --help > /dev/null \
+ && PYTHONPATH=/packages python3 -m node_installer.canary > /canary.wasm
 
 FROM ${BASE}
 COPY --from=build /packages /opt/trellis-installer
+# What a canary pod runs on a node that has this image already: a Wasm runtime finds it by its path.
+COPY --from=build /canary.wasm /canary.wasm
 ENV PYTHONPATH=/opt/trellis-installer PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 ENTRYPOINT ["python3", "-m", "node_installer"]
 CMD ["install"]

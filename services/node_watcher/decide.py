@@ -298,7 +298,7 @@ def _proof_annotations(node: NodeView, marks: _Marks) -> Changes:
 
 def _failed(node: NodeView, job: JobView) -> list[Action]:
     """Record a failed attempt once: on the Node for people and for the count of attempts, and as an Event."""
-    mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at)
+    mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at, job.disruptive)
     if (former := node.failed) and (former.digest, former.attempt) == (mark.digest, mark.attempt):
         return []
     failure = f"attempt {job.attempt}: {job.failure}"

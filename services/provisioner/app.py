@@ -12,13 +12,15 @@ from typing import Final
 from provisioner import decide as deciding
 from provisioner import shim_decide
 from provisioner.apply import Effects
+from provisioner.canary_apply import ProofEffects
+from provisioner.canary_resources import CANARY_PODS, view_canary
 from provisioner.gather import Known
 from provisioner.handlers import CONSUMED, on_node_fact
 from provisioner.plan import plan
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
-from provisioner.watch import on_controller, on_job, on_node, wishes_differ
+from provisioner.watch import on_canary, on_controller, on_job, on_node, wishes_differ
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
 from trellis.bus.queue import KeyedQueue
@@ -27,7 +29,7 @@ from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, SHIMS
+from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, PODS, SHIMS
 from trellis.peers import Controller, view_controller
 from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, view_node
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
@@ -79,11 +81,20 @@ def compose(settings: Settings, base: Base) -> Work:
         lambda change: controller_changed(change),  # noqa: PLW0108 - bound below
         refusable=True,
     )
-    known = Known(kube, bus, settings, nodes.objects, shims.objects)
+    canaries = Informer(
+        kube,
+        PODS,
+        view_canary,
+        on_canary(lambda name: queue.add(name)),  # noqa: PLW0108 - bound below
+        namespace=settings.installer_namespace,
+        label_selector=CANARY_PODS,
+    )
+    known = Known(kube, bus, settings, nodes.objects, shims.objects, canaries=canaries.objects)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: known.jobs.running}
     breaker = Breaker(kube, recorder, Scope(PROVISIONER, settings.namespace, running), lambda: list_all())  # noqa: PLW0108 - bound below
-    effects = Effects(kube, bus, recorder, known, telemetry, breaker, lambda: plan_soon())  # noqa: PLW0108 - as above
+    proof = ProofEffects(kube, known, telemetry)
+    effects = Effects(kube, bus, recorder, known, telemetry, breaker, proof, lambda: plan_soon())  # noqa: PLW0108 - as above
     queue = KeyedQueue(Reconcile(known, effects, telemetry).run, workers=WORKERS, name="nodes", telemetry=telemetry)
     planner = Planner(known, effects, telemetry, queue)
     plans = KeyedQueue(planner.run, workers=1, name="plans", telemetry=telemetry)
@@ -127,7 +138,7 @@ def compose(settings: Settings, base: Base) -> Work:
     )
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
     return Work(
-        [nodes, shims, jobs, deployments],
+        [nodes, shims, jobs, deployments, canaries],
         [queue, plans, followed],
         list_all,
         known.forget_said,

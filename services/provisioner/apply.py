@@ -14,9 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from provisioner.canary_apply import ProofEffects
 from provisioner.decide import (
     Action,
+    CreateCanary,
     CreateJob,
+    CreateUndo,
+    DeleteCanary,
     DeleteJob,
     Destroy,
     EndJob,
@@ -24,6 +28,7 @@ from provisioner.decide import (
     GiveBackSlot,
     JudgeFailed,
     LookAgain,
+    ProveJob,
     SayFact,
     WarnNode,
 )
@@ -42,7 +47,19 @@ from trellis.kube.resources import CONFIGMAPS, JOBS
 from trellis.provisioning import END_NOW_SECONDS, JobView
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, trace_from
 
-Step = CreateJob | DeleteJob | EndJob | SayFact | JudgeFailed | WarnNode | EvictPod
+Step = (
+    CreateJob
+    | DeleteJob
+    | EndJob
+    | SayFact
+    | JudgeFailed
+    | WarnNode
+    | EvictPod
+    | CreateCanary
+    | DeleteCanary
+    | ProveJob
+    | CreateUndo
+)
 """What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
 
 _log = get_logger(__name__)
@@ -58,6 +75,7 @@ class Effects:
     known: Known
     telemetry: Telemetry
     breaker: Breaker
+    proof: ProofEffects
     plan_soon: Callable[[], None]
 
     async def write_ledger(self, plan: Plan) -> None:
@@ -190,6 +208,8 @@ class Effects:
                 await self._warn(action)
             case EvictPod():
                 await self._evict(action)
+            case CreateCanary() | DeleteCanary() | ProveJob() | CreateUndo():
+                await self.proof.apply(action)
             case _:
                 assert_never(action)
 
@@ -237,6 +257,8 @@ class Effects:
         job = action.job
         _log.warning("provisioning failed", node=job.node, job=job.name, reason=action.reason.value, why=action.message)
         annotations = {names.ANNOTATION_JOB_FAILURE: f"{action.reason.value}: {action.message}"}
+        if action.disruptive:
+            annotations[names.ANNOTATION_DISRUPTIVE] = "true"
         read = {"uid": job.uid, "resourceVersion": job.resource_version}
         patch = {"metadata": read | {"annotations": annotations}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)

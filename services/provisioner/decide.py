@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from provisioner.canary import Canary, CanaryPod, proves_all, trial_of
 from provisioner.plan import Entry
 from trellis import names
 from trellis.breaker import Destruction
@@ -21,7 +22,20 @@ from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
 from trellis.install_results import InstallResult, parse_result
 from trellis.peers import Controller
-from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target, installed_on, newest, proof_of
+from trellis.provisioning import (
+    KWASM,
+    PROVISION,
+    UNDO,
+    JobState,
+    JobView,
+    NodeView,
+    Proof,
+    Target,
+    installed_on,
+    newest,
+    proof_of,
+    shows,
+)
 from trellis.unfinished import fulfilled, left_by, overtaken
 
 JOBS = "jobs"
@@ -44,6 +58,8 @@ class Reason(StrEnum):
     SUPERSEDED = "JobSuperseded"
     INSTALLER_FAILED = "InstallerFailed"
     HANDLER_MISSING = "HandlerMissing"
+    CANARY_FAILED = "CanaryFailed"
+    UNPROVED = "Unproved"
     NOT_STARTING = "InstallerNotStarting"
     NODE_NOT_READY = "NodeNotReady"
     IN_USE = "RuntimeInUse"
@@ -92,6 +108,10 @@ class Snapshot:
     """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
     other: Controller | None = None
     """The controller of somebody else that works on the node: nothing is begun beside it."""
+    canaries: tuple[Canary, ...] = ()
+    """What tries the Shims of the newest Job; not those that are no longer wanted."""
+    pods: tuple[CanaryPod, ...] = ()
+    """The canary pods on the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +157,43 @@ class JudgeFailed:
     job: JobView
     reason: Reason
     message: str
+    disruptive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCanary:
+    """Make the pod that tries a Shim after its Job."""
+
+    job: JobView
+    canary: Canary
+    reason: Reason = Reason.UNPROVED
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCanary:
+    """Delete a canary pod."""
+
+    pod: CanaryPod
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ProveJob:
+    """Write on a Job what its canaries proved; ``node_watcher`` marks the Node by it."""
+
+    job: JobView
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUndo:
+    """Make the Job that takes back, of these Shims, what another Job did in vain."""
+
+    node: NodeView
+    job: JobView
+    shims: tuple[str, ...]
+    reason: Reason
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +237,20 @@ class Destroy:
 
 
 Action = (
-    CreateJob | DeleteJob | EndJob | SayFact | JudgeFailed | WarnNode | LookAgain | Destroy | EvictPod | GiveBackSlot
+    CreateJob
+    | DeleteJob
+    | EndJob
+    | SayFact
+    | JudgeFailed
+    | WarnNode
+    | LookAgain
+    | Destroy
+    | EvictPod
+    | GiveBackSlot
+    | CreateCanary
+    | DeleteCanary
+    | ProveJob
+    | CreateUndo
 )
 
 
@@ -271,6 +341,8 @@ def _listed(users: list[User]) -> str:
 
 def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     """Say how the newest Job fares and judge it when it ended."""
+    if job.operation == UNDO:
+        return _follow_undo(snapshot, node, job)
     started = f"{job.uid}.started"
     actions: list[Action] = []
     if started not in snapshot.said and job.state is JobState.ACTIVE:
@@ -281,7 +353,10 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
                 return [*actions, *_give_up(job)]
             return [*actions, *_watch_start(snapshot, node, job)]
         case JobState.FAILED:
-            return _judge(job, Reason.INSTALLER_FAILED, _why(job, snapshot.installer)) if job.failure is None else []
+            if job.failure is not None:
+                return []
+            why, disruptive = _why(job, snapshot.installer), _restarted(snapshot.installer)
+            return _judge(job, Reason.INSTALLER_FAILED, why, disruptive=disruptive)
         case JobState.COMPLETE:
             return _verify(snapshot, node, job)
 
@@ -295,7 +370,7 @@ def _give_up(job: JobView) -> list[Action]:
 
 
 def _verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
-    """A Job that ended well is believed when the node itself shows the handler."""
+    """A Job that ended well is believed when the node itself shows the handler, and a pod ran with it."""
     if proof := proof_of(job, node):
         said = f"{job.uid}.succeeded"
         actions: list[Action] = []
@@ -307,26 +382,80 @@ def _verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     if job.failure is not None:
         return []
     left = (job.finished_at or job.created_at) + snapshot.verify_timeout - snapshot.now
+    if shows(job, node) and job.canaries and job.proved is None:
+        return _try_out(snapshot, node, job, left)
     if left > 0:
         return [LookAgain(left)]
-    message = (
-        f"the installer ended well, but after {snapshot.verify_timeout:.0f} s the node {_unlike(job, node)} "
-        f"(it lists: {', '.join(sorted(filter(None, node.handlers))) or 'none'}): "
-        "check containerd's log on the node, and that the image installs this handler"
-    )
-    return _judge(job, Reason.HANDLER_MISSING, message)
+    message = f"the installer ended well, but after {snapshot.verify_timeout:.0f} s the node {_unlike(job, node)}"
+    return _take_back(node, job, Reason.HANDLER_MISSING, message, _tried(node, job))
+
+
+def _try_out(snapshot: Snapshot, node: NodeView, job: JobView, left: float) -> list[Action]:
+    """Let a pod try each Shim of the Job that is to be tried; the proof is written on the Job."""
+    trial = trial_of(job, snapshot.canaries, snapshot.pods, overdue=left <= 0)
+    if trial.passed:
+        everything = proves_all(job, snapshot.canaries, _tried(node, job))
+        return [ProveJob(job, Proof.CANARY if everything else Proof.HANDLER)]
+    if trial.failed:
+        clear = [DeleteCanary(pod, Reason.CANARY_FAILED) for pod in snapshot.pods if not pod.deleting]
+        return [*clear, *_take_back(node, job, Reason.CANARY_FAILED, trial.message, trial.failed)]
+    again = [DeleteCanary(pod, Reason.UNPROVED) for pod in trial.again]
+    return [*again, *(CreateCanary(job, canary) for canary in trial.begin), LookAgain(max(left, 0.0))]
+
+
+def _tried(node: NodeView, job: JobView) -> tuple[str, ...]:
+    """Return the Shims that a Job put onto the node, or put there in another version; by name."""
+    had = installed_on(node)
+    return tuple(sorted(name for name, digest in job.shims.items() if had.get(name) != digest))
+
+
+def _take_back(node: NodeView, job: JobView, reason: Reason, message: str, shims: tuple[str, ...]) -> list[Action]:
+    """What did not prove itself is taken back before it is judged, so that a failure leaves the node as it was.
+
+    Not of a legacy image, which knows no way back, and not on a node that cannot be reached.
+    """
+    if job.installs is None or job.operation != PROVISION:
+        return _judge(job, reason, message)
+    if not node.ready:
+        return _judge(job, reason, f"{message} (the node is not ready, so nothing was taken back)")
+    return [CreateUndo(node, job, shims, reason, message)]
+
+
+def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    """Judge the try that a Job takes back, once it has; the verdict stands on this Job, under the try's number."""
+    if job.failure is not None:
+        return []
+    reason, _, message = job.undoes.partition(": ")
+    match job.state:
+        case JobState.ACTIVE:
+            return _watch_start(snapshot, node, job)
+        case JobState.COMPLETE:
+            message = f"{message}; the node was brought back to what it had"
+        case JobState.FAILED:
+            message = f"{message}; bringing the node back to what it had failed: {_why(job, snapshot.installer)}"
+    return _judge(job, Reason(reason), message, disruptive=True)
 
 
 def _unlike(job: JobView, node: NodeView) -> str:
-    """Return how a node's runtime handlers differ from what its Job was to lead to."""
+    """Return how a node's runtime handlers differ from what its Job was to lead to, and what to look at."""
+    if not node.handlers:
+        return (
+            f"lists no runtime handlers at all ({node.runtime_version or 'its container runtime'} or its kubelet is "
+            f"too old for that), and no pod tried {', '.join(sorted(job.handlers))}: set spec.verify.canaryImage of "
+            "the Shim"
+        )
     missing, left = job.handlers - node.handlers, job.removed_handlers & node.handlers
     parts = [("does not list", missing), ("still lists", left)]
-    return " and ".join(f"{verb} the runtime handler {', '.join(map(repr, sorted(of)))}" for verb, of in parts if of)
+    said = " and ".join(f"{verb} the runtime handler {', '.join(map(repr, sorted(of)))}" for verb, of in parts if of)
+    return (
+        f"{said} (it lists: {', '.join(sorted(filter(None, node.handlers))) or 'none'}): "
+        "check containerd's log on the node, and that the image installs this handler"
+    )
 
 
-def _judge(job: JobView, reason: Reason, message: str) -> list[Action]:
+def _judge(job: JobView, reason: Reason, message: str, *, disruptive: bool = False) -> list[Action]:
     fact = ProvisionFailed(**_about(job), reason=reason.value, message=message)
-    return [SayFact(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message)]
+    return [SayFact(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive)]
 
 
 def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
@@ -352,6 +481,11 @@ def _why(job: JobView, installer: InstallerState | None) -> str:
     return f"{text}; last log lines: {installer.log_tail.strip()}" if installer.log_tail.strip() else text
 
 
+def _restarted(installer: InstallerState | None) -> bool:
+    result = parse_result(installer.log_tail) if installer else None
+    return result is not None and result.restarted
+
+
 def _answer(result: InstallResult) -> str:
     problems = [f"{shim.handler}: {shim.problem}" for shim in result.shims if shim.problem]
     told = "; ".join(dict.fromkeys([result.message, *problems]))
@@ -360,10 +494,10 @@ def _answer(result: InstallResult) -> str:
 
 
 def _opted_out(jobs: tuple[JobView, ...]) -> list[Action]:
-    """The node no longer wants a runtime: nothing of ours works on it any more."""
+    """The node no longer wants a runtime: nothing of ours works on it any more, but what takes a try back."""
     actions: list[Action] = []
     for job in jobs:
-        if job.deleting:
+        if job.deleting or (job.operation == UNDO and job.state is JobState.ACTIVE):
             continue
         running = job.state is JobState.ACTIVE
         if running and job.installs is not None:

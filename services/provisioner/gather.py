@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from provisioner.canary import Canary, CanaryPod, canary_of
 from provisioner.decide import InstallerState, Snapshot, User, inspect, leaving
 from provisioner.plan import Ledger, World, changes_of
 from provisioner.resources import Manifest, Task, read_ledger
@@ -22,10 +23,11 @@ from trellis.installing import InstallSpec, ShimWish
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
-from trellis.kube.resources import CONFIGMAPS, PODS
+from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, PODS, SHIMS
 from trellis.peers import Controller, keeping_off
 from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on, newest, spec_digest
-from trellis.shims import ShimView, target_of, wish_for
+from trellis.shim_history import label_selector, revisions_of
+from trellis.shims import ShimView, target_of, view_shim, wish_for
 from trellis.telemetry import TraceContext
 
 LOG_LINES = 10
@@ -47,6 +49,10 @@ class Known:
     nodes: Mapping[str, NodeView]
     shims: Mapping[str, ShimView]
     jobs: JobIndex = field(default_factory=JobIndex)
+    canaries: Mapping[str, CanaryPod] = field(default_factory=dict)
+    """Canary pods by ``namespace/name``."""
+    canary_classes: set[str] = field(default_factory=set)
+    """RuntimeClasses of canaries that are known to exist."""
     said: set[str] = field(default_factory=set)
     traces: dict[str, TraceContext] = field(default_factory=dict)
     seen_at: dict[str, float] = field(default_factory=dict)
@@ -121,6 +127,7 @@ class Known:
         going = [name for name in installed if name not in wanted and name != KWASM]
         wishes = {shim.name: self._wish(shim, node) for shim in self.shims.values()}
         acted_on = [wish for name in (going or wanted) if (wish := wishes.get(name)) is not None]
+        changed = () if going else changes_of(node, target)
         return Task(
             target,
             handlers=tuple(wish.handler for name in wanted if (wish := wishes.get(name)) is not None),
@@ -132,7 +139,50 @@ class Known:
             ),
             removes=bool(going),
             force=any(self.shims[name].removal_policy is RemovalPolicy.FORCE for name in going if name in self.shims),
+            canaries=tuple(name for name in changed if self._canary(name) is not None),
         )
+
+    async def undo(self, node: NodeView, job: JobView, shims: tuple[str, ...], why: str) -> Task:
+        """Return what the Job that takes back another's doing is to do: of these Shims, nothing more.
+
+        A Shim that the node did not have is removed, whatever runs with it; where all of them are only other versions,
+        the former ones are installed again, of which the versions are kept (ADR 20).
+        """
+        had = installed_on(node)
+        new = [name for name in shims if name not in had]
+        wishes = [self._wish(self.shims[name], node) for name in new if name in self.shims]
+        if not new:
+            wishes = [await self._former(name, node, had[name]) for name in shims]
+        acted_on = tuple(wish for wish in wishes if wish is not None)
+        if not new and len(acted_on) < len(shims):
+            why += "; of what it had before, not every version is kept"
+        return Task(
+            Target(tuple(sorted(had.items()))),
+            removed_handlers=tuple(wish.handler for wish in acted_on) if new else (),
+            spec=InstallSpec(acted_on, require_checksum=False, allow_http=self.settings.allow_http),
+            removes=bool(new),
+            force=bool(new),
+            undoes=job,
+            why=why,
+        )
+
+    async def _former(self, name: str, node: NodeView, digest: str) -> ShimWish | None:
+        """Return what installs a version of a Shim that a node had, None if that version is not kept."""
+        if name not in self.shims:
+            return None
+        manifest = await self.kube.get(SHIMS, name)
+        listing = await self.kube.list(
+            CONTROLLER_REVISIONS, self.settings.namespace, label_selector=label_selector(name)
+        )
+        for revision in reversed(revisions_of(manifest["metadata"]["uid"], listing.items)):
+            former = view_shim(manifest | {"spec": manifest["spec"] | revision.version})
+            wish = self._wish(former, node)
+            if wish is not None and wish.digest == digest:
+                return wish
+        return None
+
+    def _canary(self, name: str) -> Canary | None:
+        return canary_of(self.shims[name], self.installer.own_image) if name in self.shims else None
 
     def _wish(self, shim: ShimView, node: NodeView) -> ShimWish | None:
         wish = wish_for(shim, node.architecture, require_checksum=False)
@@ -164,6 +214,8 @@ class Known:
         target = self.target(node) if node else None
         entry = self.ledger.entries.get(node.uid) if node and self.ledger else None
         going = leaving(node, target) if node and target and entry else ()
+        timeout = self._verify_timeout(job)
+        overdue = job is not None and job.finished_at is not None and now >= job.finished_at + timeout
         return Snapshot(
             name=name,
             node=node,
@@ -172,13 +224,49 @@ class Known:
             target=target,
             said=_relevant(self.said, jobs),
             installer=installer,
-            verify_timeout=self.settings.verify_timeout,
+            verify_timeout=timeout,
             inspect_after=self.settings.inspect_after,
             now=now,
+            canaries=self._canaries(job, target),
+            pods=await self._pods(job, explain=overdue),
             users=await self._users(name, going) if going else (),
             other=self.other(node, target) if node and target else None,
             policies=tuple((shim.name, shim.removal_policy) for shim in self.shims.values() if shim.name in going),
         )
+
+    def _verify_timeout(self, job: JobView | None) -> float:
+        """Return how long a node has to prove what a Job installed: the longest that one of its Shims is given."""
+        default = self.settings.verify_timeout
+        names_of = job.shims if job is not None else ()
+        given = [self.shims[name].verification.timeout for name in names_of if name in self.shims]
+        return max((default if one is None else one for one in given), default=default)
+
+    def _canaries(self, job: JobView | None, target: Target | None) -> tuple[Canary, ...]:
+        """Return what tries the Shims of a Job, but for those that are no longer wanted."""
+        wanted = dict(target.shims) if target else {}
+        names_of = sorted(job.canaries) if job is not None else ()
+        found = (self._canary(name) for name in names_of if name in wanted)
+        return tuple(canary for canary in found if canary is not None)
+
+    async def _pods(self, job: JobView | None, *, explain: bool) -> tuple[CanaryPod, ...]:
+        """Return the canary pods of a Job. ``explain``: one that did not end says why as far as its Events know."""
+        pods = [pod for pod in self.canaries.values() if job is not None and pod.job_uid == job.uid]
+        if not explain:
+            return tuple(pods)
+        return tuple([replace(pod, trouble=await self._explained(pod)) for pod in pods])
+
+    async def _explained(self, pod: CanaryPod) -> str:
+        """Return why a pod does not run: a sandbox that cannot be made is told in Events alone."""
+        if pod.phase == "Succeeded" or pod.trouble.startswith("exit code"):
+            return pod.trouble
+        try:
+            listing = await self.kube.list(
+                EVENTS, pod.namespace, field_selector=f"involvedObject.uid={pod.uid},type=Warning"
+            )
+        except KubeError as error:
+            return pod.trouble or f"its Events cannot be read: {error}"
+        told = [(str(event.get("lastTimestamp") or ""), _words(event)) for event in listing.items]
+        return max(told)[1] if told else pod.trouble
 
     async def _users(self, node: str, going: tuple[str, ...]) -> tuple[User, ...]:
         """Return the pods on a node that still run with a Shim that is to go."""

@@ -19,6 +19,10 @@ from trellis.names import short_hash
 from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target, installed_on, newest
 from trellis.unfinished import fulfilled, left_by, overtaken
 
+DISRUPTION_FACTOR = 12
+"""A try that restarted a node's container runtime in vain is repeated after ``Retries.most``, and later after as many
+times that: by default every 5 minutes, then every hour."""
+
 HELD_SECONDS = 0.2
 """When to look again at a node that is held back."""
 
@@ -152,10 +156,14 @@ def next_attempt(node: NodeView, digest: str) -> int:
 def retry_at(node_uid: str, failure: FailedAttempt, retries: Retries) -> float:
     """Return when a failed node may be tried again, in Unix seconds.
 
-    Doubles from ``first`` to ``most`` with jitter over the upper half; the jitter comes from the node's uid and the
-    attempt, so that every replica works out the same time and a restart changes nothing.
+    Doubles from ``first`` to ``most`` (from there on if it was disruptive) with jitter over the upper half; the jitter
+    comes from the node's uid and the attempt, so that every replica works out the same time and a restart changes
+    nothing.
     """
-    full: float = min(retries.most, retries.first * 2 ** min(failure.attempt - 1, 30))
+    first, most = retries.first, retries.most
+    if failure.disruptive:
+        first, most = most, most * DISRUPTION_FACTOR
+    full: float = min(most, first * 2 ** min(failure.attempt - 1, 30))
     share = int(short_hash(node_uid, str(failure.attempt)), 16) / 16**10
     return failure.at + full * (0.5 + 0.5 * share)
 

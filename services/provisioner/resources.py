@@ -16,7 +16,7 @@ from provisioner.plan import Entry, Ledger
 from provisioner.surroundings import Surroundings, make_env, make_volumes, pull_secrets_of
 from trellis import names
 from trellis.installing import InstallSpec
-from trellis.provisioning import KWASM, PROVISION, REMOVE, NodeView, Target, encode_digests
+from trellis.provisioning import KWASM, PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests
 
 Manifest = dict[str, Any]
 
@@ -26,7 +26,8 @@ class Task:
     """What one Job does: what its node has afterwards, and by whom.
 
     ``spec`` None: the legacy installer image, which is told nothing. Otherwise our own installer, which adds the shims
-    of ``spec``, or with ``removes`` takes them away.
+    of ``spec``, or with ``removes`` takes them away. ``canaries``: Shims that a pod is to try before the Job counts.
+    ``undoes``: the Job whose doing is taken back, and ``why``; ``target`` is then what the node's marks say.
     """
 
     target: Target
@@ -35,16 +36,26 @@ class Task:
     spec: InstallSpec | None = None
     removes: bool = False
     force: bool = False
+    canaries: tuple[str, ...] = ()
+    undoes: JobView | None = None
+    why: str = ""
 
     @property
     def operation(self) -> str:
         """The label of the Job, and a part of its name."""
+        if self.undoes is not None:
+            return UNDO
         return REMOVE if self.removes else PROVISION
 
     @property
     def fetched(self) -> tuple[str, ...] | None:
         """The pull secrets for what is fetched; None if nothing is, as what goes away."""
         return None if self.spec is None or self.removes else pull_secrets_of(self.spec)
+
+    @property
+    def digest(self) -> str:
+        """The digest that the Job's outcome is recorded for."""
+        return self.target.digest if self.undoes is None else self.undoes.digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +86,7 @@ def make_installer_job(
     installer: Installer, node: NodeView, task: Task, attempt: int, traceparent: str | None
 ) -> Manifest:
     """Return the privileged Job that installs runtimes on one node, or takes them away."""
-    digest = task.target.digest
+    digest = task.digest
     labels = {
         names.LABEL_JOB: "true",
         names.LABEL_MANAGED_BY: names.MANAGED_BY,
@@ -88,11 +99,14 @@ def make_installer_job(
     for annotation, listed in (
         (names.ANNOTATION_HANDLER, task.handlers),
         (names.ANNOTATION_REMOVED_HANDLERS, task.removed_handlers),
+        (names.ANNOTATION_CANARIES, task.canaries),
     ):
         if listed:
             annotations[annotation] = ",".join(listed)
     if task.spec is not None:
         annotations[names.ANNOTATION_SHIMS] = encode_digests(dict(task.target.shims))
+    if task.undoes is not None:
+        annotations[names.ANNOTATION_UNDOES] = task.why
     if traceparent:
         annotations[names.ANNOTATION_TRACEPARENT] = traceparent
     return {

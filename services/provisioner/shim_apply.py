@@ -21,7 +21,7 @@ from provisioner.shim_decide import (
     WarnShim,
     WriteStatus,
 )
-from provisioner.shim_resources import make_runtime_class, make_status
+from provisioner.shim_resources import make_runtime_class, make_status, view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.kube.client import Kube
@@ -88,6 +88,8 @@ class ShimEffects:
         shim = action.shim
         others = [name for name in shim.finalizers if name != names.FINALIZER]
         finalizers = [*others, names.FINALIZER] if action.present else others
+        if not action.present:
+            await self._delete_canary_class(shim)
         _log.info("finalizer of shim changed", shim=shim.name, present=action.present, message=action.message)
         return await self._patch(shim, {"metadata": _read(shim, "") | {"finalizers": finalizers}})
 
@@ -110,6 +112,12 @@ class ShimEffects:
                 RUNTIME_CLASSES, former.name, uid=former.uid, resource_version=former.resource_version
             )
         _log.info("runtime class deleted", runtime_class=former.name)
+
+    async def _delete_canary_class(self, shim: ShimView) -> None:
+        """Delete the RuntimeClass of the Shim's canaries, if there is one: the garbage collector takes its time."""
+        with contextlib.suppress(NotFound):
+            found = await self.kube.get(RUNTIME_CLASSES, names.canary_class(shim.uid, shim.handler))
+            await self._delete_class(view_runtime_class(found))
 
     async def _keep(self, action: KeepRevision) -> None:
         shim, former = action.shim, action.former

@@ -1,4 +1,4 @@
-"""What wakes provisioner from Kubernetes: changes of Nodes, of its Jobs, of Shims, of others' controllers.
+"""What wakes provisioner from Kubernetes: Nodes, its Jobs, canary pods, Shims, and controllers of others change.
 
 In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop.
 Invariant: nothing is decided here; each change wakes the node's key and, a moment later, the planner.
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from provisioner.canary import CanaryPod
 from provisioner.gather import Known
 from trellis.kube.informer import Change
 from trellis.peers import Controller, in_charge
@@ -77,5 +78,16 @@ def on_controller(
                 _log.info("another controller is gone or taken over", controller=controller.place)
         if before != known.controllers:
             list_all()
+
+    return handle
+
+
+def on_canary(wake: Wake) -> Callable[[Change[CanaryPod]], None]:
+    """Return the handler of changes of canary pods: each wakes the node that it is on."""
+
+    def handle(change: Change[CanaryPod]) -> None:
+        pod = change.new or change.old
+        if pod is not None and pod.node:
+            wake(pod.node)
 
     return handle

@@ -64,6 +64,21 @@ ANNOTATION_REMOVED_HANDLERS: Final = "trellis.dev/removed-handlers"
 ANNOTATION_TRACEPARENT: Final = "trellis.dev/traceparent"
 ANNOTATION_JOB_FAILURE: Final = "trellis.dev/failure"
 """The provisioner's verdict on a failed Job: ``<Reason>: <message>``. Written before the fact is said."""
+ANNOTATION_DISRUPTIVE: Final = "trellis.dev/disruptive"
+"""``true`` beside a verdict: what failed restarted the node's container runtime, so it is not tried again soon."""
+ANNOTATION_CANARIES: Final = "trellis.dev/canaries"
+"""Shims of which a canary pod is to succeed before the Job counts, joined by commas."""
+ANNOTATION_PROOF: Final = "trellis.dev/proof"
+"""What the canary pods of a Job proved: ``canary`` or ``handler``."""
+ANNOTATION_UNDOES: Final = "trellis.dev/undoes"
+"""On a Job that brings a node back to what it had: why, as ``<Reason>: <message>``."""
+
+# --- our own, on canary pods ---
+LABEL_CANARY: Final = "trellis.dev/canary"
+LABEL_JOB_UID: Final = "trellis.dev/job-uid"
+ANNOTATION_SHIM: Final = "trellis.dev/shim"
+"""Whole name of the Shim that a pod tries (a label value holds only 63 characters)."""
+CANARY_CONTAINER: Final = "canary"
 
 # --- containers and ledger ---
 NODE_ROOT: Final = "/mnt/node-root"
@@ -120,11 +135,27 @@ def shim_label(shim: str) -> str:
     return provisioned_label_value(shim)
 
 
+def canary_name(node: str, job_uid: str, shim: str) -> str:
+    """Return the name of the pod that tries a Shim after a Job: ``<node, ≤ 30>-<h10>-canary``, ≤ 48 characters."""
+    return f"{_node_part(node)}-{short_hash(job_uid, shim)}-canary"
+
+
+def canary_class(shim_uid: str, handler: str) -> str:
+    """Return the name of the RuntimeClass of a Shim's canaries: ``trellis-canary-<handler>-<h10>``.
+
+    A handler is one DNS label. The hash keeps two Shims of one handler apart.
+    """
+    return f"trellis-canary-{handler}-{short_hash(shim_uid, handler)}"
+
+
 def installer_job_name(node: str, uid: str, digest: str, operation: str, attempt: int) -> str:
     """Return the name of the Job that works on one node: ``<node, ≤ 30>-<h10>-provision-kwasm``, ≤ 57 characters.
 
     The hash is over uid, digest, operation and attempt: a Job is immutable, so each of them makes a new one. Dots
     become dashes, because a pod's host name must be one DNS label.
     """
-    part = re.sub(r"[^a-z0-9-]", "-", node.lower())[:_NODE_PART_MAX].strip("-") or "node"
-    return f"{part}-{short_hash(uid, digest, operation, str(attempt))}-{JOB_SUFFIX}"
+    return f"{_node_part(node)}-{short_hash(uid, digest, operation, str(attempt))}-{JOB_SUFFIX}"
+
+
+def _node_part(node: str) -> str:
+    return re.sub(r"[^a-z0-9-]", "-", node.lower())[:_NODE_PART_MAX].strip("-") or "node"

@@ -25,6 +25,8 @@ PROVISION: Final = "provision"
 REMOVE: Final = "remove"
 END_NOW_SECONDS: Final = 1
 """``activeDeadlineSeconds`` of a Job that was told to end: the only way to stop its pods and keep what they said."""
+UNDO: Final = "undo"
+"""Operation of a Job that brings a node back to what its marks say: what was tried there did not prove itself."""
 KWASM: Final = "kwasm"
 """What a legacy installer image installs, as if it were a Shim of this name."""
 INSTALLER_JOBS: Final = f"{names.LABEL_JOB}=true,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
@@ -72,28 +74,35 @@ class Proof(StrEnum):
     JOB = "job"
 
 
+_DISRUPTIVE: Final = "disruptive"
 _PROOFS: Final[Mapping[str, Proof]] = {proof.value: proof for proof in Proof}
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """One recorded failure: what was installed, which try it was, when it ended (Unix seconds)."""
+    """One recorded failure: what was installed, which try it was, when it ended (Unix seconds).
+
+    ``disruptive``: the try restarted the node's container runtime, so the next one can wait.
+    """
 
     digest: str
     attempt: int
     at: int
+    disruptive: bool = False
 
     def encode(self) -> str:
-        """Return the value of the annotation that carries it."""
-        return f"{self.digest}/{self.attempt}/{self.at}"
+        """Return the value of the annotation that carries it: ``<digest>/<attempt>/<at>[/disruptive]``."""
+        mark = f"{self.digest}/{self.attempt}/{self.at}"
+        return f"{mark}/{_DISRUPTIVE}" if self.disruptive else mark
 
     @classmethod
     def decode(cls, value: str | None) -> FailedAttempt | None:
         """Read the annotation; None when it is absent or was edited into something else."""
         parts = (value or "").split("/")
-        if len(parts) != 3 or not parts[1].isdigit() or not parts[2].isdigit() or int(parts[1]) < 1:
+        (digest, attempt, at), more = (*parts, "", "")[:3], parts[3:]
+        if not attempt.isdigit() or not at.isdigit() or int(attempt) < 1 or more not in ([], [_DISRUPTIVE]):
             return None
-        return cls(parts[0], int(parts[1]), int(parts[2]))
+        return cls(digest, int(attempt), int(at), bool(more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +183,10 @@ class JobView:
     failure: str | None = None
     succeeded: bool = False
     ends_now: bool = False
+    disruptive: bool = False
+    canaries: frozenset[str] = frozenset()
+    proved: Proof | None = None
+    undoes: str = ""
     deleting: bool = False
 
     @property
@@ -182,9 +195,9 @@ class JobView:
         return {KWASM: self.digest} if self.installs is None else decode_digests(self.installs)
 
     @property
-    def order(self) -> tuple[int, int, str]:
-        """Sort key: the newest Job of a node is the greatest."""
-        return (self.created_at, self.attempt, self.name)
+    def order(self) -> tuple[int, int, bool, str]:
+        """Sort key: the newest Job of a node is the greatest; what undoes a try comes after it."""
+        return (self.created_at, self.attempt, self.operation == UNDO, self.name)
 
 
 def unix_seconds(timestamp: str | None) -> int | None:
@@ -262,6 +275,10 @@ def view_job(manifest: Manifest) -> JobView:
         failure=annotations.get(names.ANNOTATION_JOB_FAILURE),
         succeeded=bool(status.get("succeeded")),
         ends_now=(manifest.get("spec") or {}).get("activeDeadlineSeconds") == END_NOW_SECONDS,
+        disruptive=annotations.get(names.ANNOTATION_DISRUPTIVE) == "true",
+        canaries=_names(annotations.get(names.ANNOTATION_CANARIES)),
+        proved=_PROOFS.get(annotations.get(names.ANNOTATION_PROOF, "")),
+        undoes=annotations.get(names.ANNOTATION_UNDOES, ""),
         deleting="deletionTimestamp" in metadata,
     )
 
@@ -302,14 +319,27 @@ def proof_of(job: JobView, node: NodeView) -> Proof | None:
     """Say what is proved on the node by this Job, None if nothing is.
 
     A finished Job proves nothing by itself where a handler is known: the node's own status must list the handlers it
-    installed, and none that it removed. A legacy installer image names none, so there the Job is all there is.
+    installed, and none that it removed, and what it promised a canary for must have run one. A node that lists no
+    handlers at all (containerd 1.6; KEP-4216) says nothing by that: there only canaries prove that a shim runs, and a
+    removal is believed to our installer, which asks the runtime itself. A legacy installer image names no handler, so
+    there the Job is all there is.
     """
-    if job.state is not JobState.COMPLETE or job.node_uid != node.uid:
+    if job.state is not JobState.COMPLETE or job.node_uid != node.uid or job.operation == UNDO:
         return None
     if job.installs is None and not job.handlers:
         return Proof.JOB
-    shown = job.handlers <= node.handlers and not job.removed_handlers & node.handlers
-    return Proof.HANDLER if shown else None
+    if not node.handlers:
+        if job.operation == REMOVE:
+            return node.proof
+        return job.proved if job.proved is Proof.CANARY else None
+    if not shows(job, node) or (job.canaries and job.proved is None):
+        return None
+    return job.proved or Proof.HANDLER
+
+
+def shows(job: JobView, node: NodeView) -> bool:
+    """Say whether the node's runtime handlers are what its Job was to lead to; a node that lists none says nothing."""
+    return not node.handlers or (job.handlers <= node.handlers and not job.removed_handlers & node.handlers)
 
 
 def installed_on(node: NodeView) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from trellis.provisioning import PROVISION, JobState, JobView, NodeView, Target, installed_on
+from trellis.provisioning import PROVISION, UNDO, JobState, JobView, NodeView, Target, installed_on
 
 
 def left_by(job: JobView | None, node: NodeView) -> dict[str, str]:
@@ -39,7 +39,8 @@ def overtaken(job: JobView | None, node: NodeView, target: Target | None) -> boo
 
 def fulfilled(job: JobView, node: NodeView) -> bool:
     """Say whether a Job did its work and the node's marks say so."""
-    return job.state is JobState.COMPLETE and job.node_uid == node.uid and installed_on(node) == job.shims
+    done = job.state is JobState.COMPLETE and job.operation != UNDO
+    return done and job.node_uid == node.uid and installed_on(node) == job.shims
 
 
 def _installs(job: JobView) -> bool:

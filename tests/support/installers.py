@@ -1,7 +1,8 @@
 """Simulated installers: kwok stages by which the first part of a node's name says how its installer Jobs end.
 
 ``bad-…`` fails with a last log line; ``flaky-…`` fails on the first attempt only; ``hangs-…`` never ends;
-``nopull-…`` cannot pull its image. Every other node's Jobs succeed (kwok's own stages).
+``nopull-…`` cannot pull its image; on ``sick-…`` installers succeed and canary pods fail. Every other node's Jobs and
+canaries succeed (kwok's own stages).
 So say a Shim's sources: an installation (no removal) from a location with ``hang-here`` never ends, with ``fail-here``
 it fails, with ``take-5s`` it takes so long.
 """
@@ -23,7 +24,7 @@ spec:
     matchExpressions:
     - key: '.metadata.deletionTimestamp'
       operator: 'DoesNotExist'
-    - key: '.metadata.labels["kwasm.sh/job"]'
+    - key: '.metadata.labels["{label}"]'
       operator: 'In'
       values: ['true']
     - key: '.status.phase'
@@ -75,8 +76,17 @@ def _on(prefix: str) -> str:
     return f'.spec.nodeName | startswith("{prefix}-") | tostring'
 
 
-def _stage(name: str, *, phase: str, key: str, value: str = "true", delay: str = "", status: str) -> str:
-    return _STAGE.format(name=name, phase=phase, key=key, value=value, delay=delay, status=status)
+def _stage(
+    name: str,
+    *,
+    phase: str,
+    key: str,
+    value: str = "true",
+    delay: str = "",
+    status: str,
+    label: str = "kwasm.sh/job",
+) -> str:
+    return _STAGE.format(name=name, phase=phase, key=key, value=value, delay=delay, status=status, label=label)
 
 
 _FLAKY = '(.spec.nodeName | startswith("flaky-") | tostring) + .metadata.labels["trellis.dev/attempt"]'
@@ -103,5 +113,6 @@ INSTALLER_STAGES = (
     _stage("bad", phase="Pending", key=_on("bad"), status=_FAILED),
     _stage("flaky", phase="Pending", key=_FLAKY, value="true1", status=_FAILED),
     _stage("hangs", phase="Running", key=_on("hangs"), delay=_FOR_EVER, status="phase: Running"),
+    _stage("sick", phase="Pending", key=_on("sick"), status=_FAILED, label="trellis.dev/canary"),
     _stage("nopull", phase="Pending", key=_on("nopull"), delay="", status=_NOT_PULLED),
 )

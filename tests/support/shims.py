@@ -102,9 +102,12 @@ def shim(fleet: Fleet) -> Shim:
 async def kubelets(fleet: Fleet) -> AsyncIterator[None]:
     """Show on each node the handlers that its finished Jobs installed or removed, as containerd and kubelet would."""
 
+    done: set[str] = set()
+
     def show() -> None:
-        for job in fleet.jobs():
-            if not (job.get("status") or {}).get("succeeded"):
+        ended = [job for job in fleet.jobs() if (job.get("status") or {}).get("succeeded")]
+        for job in sorted(ended, key=lambda job: str(job["status"].get("completionTime"))):
+            if job["metadata"]["uid"] in done:
                 continue
             annotations = job["metadata"]["annotations"]
             node = annotations[names.ANNOTATION_NODE]
@@ -114,6 +117,7 @@ async def kubelets(fleet: Fleet) -> AsyncIterator[None]:
             if shown != wanted:
                 handlers = [{"name": name} for name in sorted(wanted)]
                 fleet.patch(node, {"status": {"runtimeHandlers": handlers}}, "/status")
+            done.add(job["metadata"]["uid"])
 
     async def run() -> None:
         while True:

@@ -124,7 +124,9 @@ async def test_a_list_whose_page_token_was_compacted_away_starts_again(
     """410 for a page: etcd has forgotten the state that the first page was of."""
     for number in range(5):
         await kube.create(CONFIGMAPS, configmap(namespace, f"c{number}"))
-    pages = kube.pages(Selection(CONFIGMAPS, namespace), limit=2)
+    # The controller manager puts a certificate into each namespace, when it comes to it.
+    ours = Selection(CONFIGMAPS, namespace, field_selector="metadata.name!=kube-root-ca.crt")
+    pages = kube.pages(ours, limit=2)
     first = await anext(pages)
     assert first.first
     gone = first.items[0]["metadata"]
@@ -135,7 +137,7 @@ async def test_a_list_whose_page_token_was_compacted_away_starts_again(
     rest = [page async for page in pages]
     assert rest[0].first, "what came before does not count any more"
     names = {item["metadata"]["name"] for page in rest for item in page.items}
-    assert names == {"kube-root-ca.crt", *(f"c{number}" for number in range(5))} - {gone["name"]}
+    assert names == {f"c{number}" for number in range(5)} - {gone["name"]}
 
 
 def compact_etcd(cluster: ClusterInfo) -> None:

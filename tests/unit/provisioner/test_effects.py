@@ -11,6 +11,7 @@ import pytest
 
 from provisioner.app import PLAN, Planner
 from provisioner.apply import Effects
+from provisioner.canary_apply import ProofEffects
 from provisioner.decide import Action, DeleteJob, InstallerState, JudgeFailed, Reason, SayFact, Snapshot, decide
 from provisioner.gather import Known
 from provisioner.plan import Entry, Ledger, Plan
@@ -66,7 +67,9 @@ def effects(kube: FakeKube, known: Known) -> Effects:
     recorder = EventRecorder(leaders, component="test")
     scope = Scope("provisioner", "trellis-system", {"jobs": lambda: 1})
     breaker = Breaker(leaders, recorder, scope, lambda: None)
-    return Effects(leaders, known.bus, recorder, known, setup("test", metrics=Metrics()), breaker, lambda: None)
+    telemetry = setup("test", metrics=Metrics())
+    proof = ProofEffects(leaders, known, telemetry)
+    return Effects(leaders, known.bus, recorder, known, telemetry, breaker, proof, lambda: None)
 
 
 def pod(job: str, **status: object) -> dict[str, object]:

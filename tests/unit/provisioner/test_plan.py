@@ -213,6 +213,13 @@ def test_the_wait_before_a_retry_grows_to_its_limit_and_is_the_same_for_every_re
     assert retry_at(uid, failure, RETRIES) - 1_000 == wait
 
 
+@given(attempt=st.integers(1, 500))
+def test_a_try_that_disrupted_a_node_waits_the_longest_from_the_start(attempt: int) -> None:
+    wait = retry_at("uid", FailedAttempt(DIGEST, attempt, 1_000, disruptive=True), RETRIES) - 1_000
+    full = min(3600.0, 300.0 * 2 ** (attempt - 1))
+    assert full / 2 <= wait <= full
+
+
 node_states = st.sampled_from(["plain", "in", "proved", "failed", "due", "gone"])
 job_states = st.sampled_from([None, *JobState])
 

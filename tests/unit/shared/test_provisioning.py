@@ -94,8 +94,9 @@ def test_a_failure_record_someone_edited_counts_as_none(value: str | None) -> No
     assert FailedAttempt.decode(value) is None
 
 
-def test_a_failure_record_is_read_back() -> None:
-    attempt = FailedAttempt("d1", 4, 1700000000)
+@pytest.mark.parametrize("disruptive", [False, True])
+def test_a_failure_record_is_read_back(disruptive: bool) -> None:
+    attempt = FailedAttempt("d1", 4, 1700000000, disruptive)
     assert FailedAttempt.decode(attempt.encode()) == attempt
 
 

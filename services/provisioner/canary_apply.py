@@ -1,0 +1,101 @@
+"""Side effects of proving a Job: canary pods, their RuntimeClasses, the proof on the Job, the Job that takes it back.
+
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``apply``.
+Invariant: each write names what it was decided on; what is there already, from a try whose answer got lost, is ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import assert_never
+
+from provisioner.canary import Canary, class_of
+from provisioner.canary_resources import make_canary_class, make_canary_pod
+from provisioner.decide import CreateCanary, CreateUndo, DeleteCanary, ProveJob
+from provisioner.gather import Known
+from provisioner.resources import make_installer_job
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, NotFound
+from trellis.kube.resources import JOBS, PODS, RUNTIME_CLASSES
+from trellis.telemetry import Telemetry, current_trace, get_logger
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProofEffects:
+    """Where the actions of a proof go."""
+
+    kube: Kube
+    known: Known
+    telemetry: Telemetry
+
+    async def apply(self, action: CreateCanary | DeleteCanary | ProveJob | CreateUndo) -> None:
+        """Carry out one action.
+
+        Raises:
+            KubeError: a write was refused or not answered.
+        """
+        match action:
+            case CreateCanary():
+                await self._begin(action)
+            case DeleteCanary():
+                await self._end(action)
+            case ProveJob():
+                await self._prove(action)
+            case CreateUndo():
+                await self._take_back(action)
+            case _:
+                assert_never(action)
+
+    async def _begin(self, action: CreateCanary) -> None:
+        """Make a canary pod, and the RuntimeClass it needs."""
+        job, canary = action.job, action.canary
+        await self._ensure_class(canary)
+        seconds = 2 * self.known.settings.verify_timeout
+        manifest = make_canary_pod(self.known.installer, job, canary, seconds)
+        # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
+        with contextlib.suppress(AlreadyExists):
+            await self.kube.create(PODS, manifest)
+        _log.info("canary pod created", node=job.node, shim=canary.shim, pod=manifest["metadata"]["name"])
+
+    async def _end(self, action: DeleteCanary) -> None:
+        """Delete a canary pod, whatever it does."""
+        pod = action.pod
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(PODS, pod.name, pod.namespace, uid=pod.uid, resource_version=pod.resource_version)
+        _log.info("canary pod deleted", node=pod.node, shim=pod.shim, pod=pod.name, reason=action.reason.value)
+
+    async def _prove(self, action: ProveJob) -> None:
+        """Write on the Job what is proved by its canaries."""
+        job = action.job
+        read = {"uid": job.uid, "resourceVersion": job.resource_version}
+        patch = {"metadata": read | {"annotations": {names.ANNOTATION_PROOF: action.proof.value}}}
+        await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)
+        _log.info("installer job proved", node=job.node, job=job.name, proof=action.proof.value)
+
+    async def _take_back(self, action: CreateUndo) -> None:
+        """Make the Job that takes back what another did."""
+        job = action.job
+        why = f"{action.reason.value}: {action.message}"
+        with self.telemetry.tracer.start_as_current_span(
+            "create undoing job", attributes={"k8s.node.name": action.node.name, "trellis.reason": action.reason.value}
+        ):
+            trace = current_trace()
+            task = await self.known.undo(action.node, job, action.shims, why)
+            manifest = make_installer_job(
+                self.known.installer, action.node, task, job.attempt, trace.traceparent if trace else None
+            )
+            with contextlib.suppress(AlreadyExists):
+                await self.kube.create(JOBS, manifest)
+        _log.warning("taking back what did not prove itself", node=job.node, shims=action.shims, why=why)
+
+    async def _ensure_class(self, canary: Canary) -> None:
+        name = class_of(canary)
+        if name in self.known.canary_classes:
+            return
+        with contextlib.suppress(AlreadyExists):
+            await self.kube.create(RUNTIME_CLASSES, make_canary_class(canary))
+        self.known.canary_classes.add(name)

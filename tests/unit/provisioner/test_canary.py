@@ -1,0 +1,360 @@
+"""Whether what a Job installed is believed, tried by a pod, or taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeGuard
+
+import pytest
+
+from provisioner.canary import Canary, CanaryPod, canary_of, trial_of
+from provisioner.canary_resources import make_canary_class, make_canary_pod, view_canary
+from provisioner.decide import (
+    Action,
+    CreateCanary,
+    CreateUndo,
+    DeleteCanary,
+    DeleteJob,
+    InstallerState,
+    JudgeFailed,
+    LookAgain,
+    ProveJob,
+    Reason,
+    SayFact,
+    Snapshot,
+    decide,
+)
+from provisioner.plan import Entry
+from provisioner.settings import Settings
+from trellis import names
+from trellis.events.provision import ProvisionSucceeded
+from trellis.install_results import FailureReason, InstallResult, Outcome
+from trellis.provisioning import UNDO, JobState, JobView, NodeView, Proof, Target, encode_digests, proof_of
+from trellis.shims import Verification
+from trellis.testing.builders import a_job, a_node, a_shim
+from trellis.unfinished import fulfilled
+
+OURS = "trellis.example/node-installer:1"
+TARGET = Target((("wasmtime", "v1"),))
+CANARY = Canary("wasmtime", "uid-wasmtime", "wasmtime", OURS, ("/canary.wasm",))
+
+
+def a_shims_job(node: NodeView, state: JobState = JobState.COMPLETE, **changes: Any) -> JobView:
+    """Return a Job that put the shim wasmtime, in version v1, onto the node."""
+    given: dict[str, Any] = {
+        "digest": TARGET.digest,
+        "handlers": frozenset({"wasmtime"}),
+        "installs": encode_digests(dict(TARGET.shims)),
+        "canaries": frozenset({"wasmtime"}),
+    }
+    return a_job(node, state, **given | changes)
+
+
+def a_pod(job: JobView, phase: str = "Running", **changes: Any) -> CanaryPod:
+    pod = CanaryPod("trellis-installers", "canary", "uid-canary", "1", job.uid, job.node, "wasmtime", phase)
+    return replace(pod, **changes)
+
+
+def a_snapshot(node: NodeView, *jobs: JobView, **changes: Any) -> Snapshot:
+    """Return a snapshot 5 s after a Job ended, of a node that is to have the shim."""
+    snapshot = Snapshot(
+        name=node.name,
+        node=node,
+        jobs=jobs,
+        entry=Entry(TARGET.digest, 1, 1000, ("wasmtime",)),
+        target=TARGET,
+        said=frozenset(),
+        installer=None,
+        verify_timeout=60,
+        inspect_after=20,
+        now=1015,
+        canaries=(CANARY,),
+    )
+    return replace(snapshot, **changes)
+
+
+LISTS = a_node(handlers=frozenset({"", "runc", "wasmtime"}))
+SILENT = a_node(runtime_version="containerd://1.6.33")
+MARKED = replace(
+    LISTS,
+    shims="wasmtime=v0",
+    digest=Target((("wasmtime", "v0"),)).digest,
+    verified="canary",
+    marked_uid=LISTS.uid,
+)
+
+
+def only(actions: list[Action], kind: type[Any]) -> Any:
+    [found] = [action for action in actions if isinstance(action, kind)]
+    return found
+
+
+# --- which Shims are tried ---
+
+
+@pytest.mark.parametrize(
+    ("handler", "verification", "image"),
+    [
+        pytest.param("wasmtime", Verification(), OURS, id="runs a WASI command"),
+        pytest.param("spin", Verification(), None, id="runs applications of its own kind"),
+        pytest.param("spin", Verification(canary=True), OURS, id="asked for"),
+        pytest.param("spin", Verification(canary_image="x/y:1"), "x/y:1", id="brings its own"),
+        pytest.param("wasmtime", Verification(canary=False), None, id="not wanted"),
+        pytest.param("spin", Verification(canary=False, canary_image="x/y:1"), None, id="not wanted at all"),
+    ],
+)
+def test_which_shims_are_tried(handler: str, verification: Verification, image: str | None) -> None:
+    canary = canary_of(a_shim("s", handler=handler, verification=verification), OURS)
+    assert (canary and canary.image) == image
+    assert canary is None or canary.command == (("/canary.wasm",) if image == OURS else ())
+
+
+# --- proof ---
+
+
+@pytest.mark.parametrize(
+    ("node", "changes", "proof"),
+    [
+        pytest.param(LISTS, {}, None, id="listed, not yet tried"),
+        pytest.param(LISTS, {"proved": Proof.CANARY}, Proof.CANARY, id="listed and tried"),
+        pytest.param(LISTS, {"proved": Proof.HANDLER}, Proof.HANDLER, id="one of several tried"),
+        pytest.param(LISTS, {"canaries": frozenset()}, Proof.HANDLER, id="nothing to try it with"),
+        pytest.param(replace(LISTS, handlers=frozenset({"runc"})), {"proved": Proof.CANARY}, None, id="not listed"),
+        pytest.param(SILENT, {"proved": Proof.CANARY}, Proof.CANARY, id="nothing listed, but tried"),
+        pytest.param(SILENT, {"proved": Proof.HANDLER}, None, id="nothing listed, one not tried"),
+        pytest.param(SILENT, {"canaries": frozenset()}, None, id="nothing listed, nothing tried"),
+        pytest.param(LISTS, {"operation": UNDO, "canaries": frozenset()}, None, id="what takes back proves nothing"),
+    ],
+)
+def test_what_is_proved(node: NodeView, changes: dict[str, Any], proof: Proof | None) -> None:
+    assert proof_of(a_shims_job(node, **changes), node) is proof
+
+
+def test_a_removal_keeps_the_proof_of_what_stays_on_a_node_that_lists_nothing() -> None:
+    node = replace(MARKED, handlers=frozenset())
+    job = a_shims_job(node, operation="remove", installs="", removed_handlers=frozenset({"wasmtime"}))
+    assert proof_of(job, node) is Proof.CANARY
+
+
+# --- the trial ---
+
+
+@pytest.mark.parametrize("node", [LISTS, SILENT], ids=["containerd 2", "containerd 1.6"])
+def test_a_pod_is_made_once_the_installer_ended_well(node: NodeView) -> None:
+    job = a_shims_job(node)
+    actions = decide(a_snapshot(node, job))
+    assert only(actions, CreateCanary).canary == CANARY
+    assert only(actions, LookAgain).seconds == 55
+
+
+def test_no_pod_is_made_before_the_node_lists_the_handler() -> None:
+    node = replace(LISTS, handlers=frozenset({"runc"}))
+    assert decide(a_snapshot(node, a_shims_job(node))) == [LookAgain(55)]
+
+
+def test_a_pod_that_runs_is_waited_for() -> None:
+    job = a_shims_job(LISTS)
+    assert decide(a_snapshot(LISTS, job, pods=(a_pod(job),))) == [LookAgain(55)]
+
+
+def test_a_pod_of_a_former_job_counts_for_nothing() -> None:
+    job = a_shims_job(LISTS)
+    former = a_pod(replace(job, uid="former"), "Succeeded")
+    assert only(decide(a_snapshot(LISTS, job, pods=(former,))), CreateCanary)
+
+
+def test_what_a_pod_proved_is_written_on_the_job_and_then_said() -> None:
+    job = a_shims_job(LISTS)
+    passed = (a_pod(job, "Succeeded"),)
+    assert decide(a_snapshot(LISTS, job, pods=passed)) == [ProveJob(job, Proof.CANARY)]
+    proved = replace(job, proved=Proof.CANARY)
+    fact = only(decide(a_snapshot(LISTS, proved, pods=passed)), SayFact).fact
+    assert isinstance(fact, ProvisionSucceeded)
+    assert fact.verified == "canary"
+
+
+def test_a_job_of_two_shims_of_which_one_was_tried_is_proved_by_its_handlers() -> None:
+    shims = {"wasmtime": "v1", "spin": "v1"}
+    job = a_shims_job(LISTS, installs=encode_digests(shims))
+    assert decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Succeeded"),))) == [ProveJob(job, Proof.HANDLER)]
+
+
+def test_a_shim_that_is_no_longer_wanted_is_not_tried() -> None:
+    job = a_shims_job(LISTS)
+    assert decide(a_snapshot(LISTS, job, canaries=())) == [ProveJob(job, Proof.HANDLER)]
+
+
+def test_a_pod_that_was_evicted_is_made_anew() -> None:
+    job = a_shims_job(LISTS)
+    evicted = a_pod(job, "Failed", interrupted=True)
+    assert decide(a_snapshot(LISTS, job, pods=(evicted,))) == [DeleteCanary(evicted, Reason.UNPROVED), LookAgain(55)]
+
+
+# --- taking back ---
+
+
+def test_what_failed_is_taken_back_before_it_is_judged() -> None:
+    job = a_shims_job(LISTS)
+    pod = a_pod(job, "Failed", trouble="exit code 1 (Error): this shim is broken")
+    actions = decide(a_snapshot(LISTS, job, pods=(pod,)))
+    undo = only(actions, CreateUndo)
+    assert undo.shims == ("wasmtime",)
+    assert undo.reason is Reason.CANARY_FAILED
+    assert "this shim is broken" in undo.message
+    assert only(actions, DeleteCanary).pod == pod
+    assert not any(isinstance(action, JudgeFailed) for action in actions)
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        pytest.param({"trouble": "FailedCreatePodSandBox: no answer"}, "FailedCreatePodSandBox: no answer", id="told"),
+        pytest.param({}, "it still runs", id="silent"),
+    ],
+)
+def test_a_pod_that_does_not_end_in_time_has_failed(pod: dict[str, str], words: str) -> None:
+    job = a_shims_job(LISTS)
+    undo = only(decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Pending", **pod),), now=1071)), CreateUndo)
+    assert words in undo.message
+
+
+def test_a_handler_that_never_shows_is_taken_back_too() -> None:
+    node = replace(LISTS, handlers=frozenset({"runc"}))
+    undo = only(decide(a_snapshot(node, a_shims_job(node), now=1071)), CreateUndo)
+    assert undo.reason is Reason.HANDLER_MISSING
+
+
+def test_a_node_that_lists_nothing_says_what_to_do() -> None:
+    job = a_shims_job(SILENT, canaries=frozenset())
+    undo = only(decide(a_snapshot(SILENT, job, now=1071)), CreateUndo)
+    assert "lists no runtime handlers at all (containerd://1.6.33" in undo.message
+    assert "spec.verify.canaryImage" in undo.message
+
+
+def test_nothing_is_taken_back_from_a_node_that_is_away() -> None:
+    node = replace(LISTS, ready=False)
+    judged = only(decide(a_snapshot(node, a_shims_job(node), now=1071)), JudgeFailed)
+    assert "not ready" in judged.message
+    assert not judged.disruptive
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [(JobState.COMPLETE, "was brought back to what it had"), (JobState.FAILED, "ShimsInUse: pods run")],
+)
+def test_the_verdict_comes_with_the_end_of_taking_back(state: JobState, words: str) -> None:
+    result = InstallResult("uninstall", Outcome.FAILED, FailureReason.SHIMS_IN_USE, "pods run").to_line()
+    tried = a_shims_job(LISTS)
+    undo = a_shims_job(
+        LISTS, state, uid="undo", operation=UNDO, installs="", undoes="CanaryFailed: it broke", created_at=1020
+    )
+    snapshot = a_snapshot(LISTS, tried, undo, installer=InstallerState(log_tail=result))
+    judged = only(decide(snapshot), JudgeFailed)
+    assert judged.job == undo
+    assert judged.reason is Reason.CANARY_FAILED
+    assert judged.message.startswith("it broke; ")
+    assert words in judged.message
+    assert judged.disruptive
+    failed = replace(undo, failure="CanaryFailed: it broke")
+    assert decide(replace(snapshot, jobs=(tried, failed))) == []
+
+
+def test_the_job_that_takes_back_is_the_newest_even_within_one_second() -> None:
+    tried = a_shims_job(LISTS, name="zzz")
+    undo = replace(tried, name="aaa", uid="undo", operation=UNDO, undoes="CanaryFailed: x")
+    assert isinstance(decide(a_snapshot(LISTS, tried, undo))[-1], JudgeFailed)
+
+
+# --- no longer wanted ---
+
+
+def test_what_takes_a_try_back_goes_on_when_nobody_wants_the_shim_any_more() -> None:
+    tried = a_shims_job(LISTS, failure=None)
+    undo = a_shims_job(
+        LISTS, JobState.ACTIVE, uid="undo", operation=UNDO, installs="", undoes="CanaryFailed: x", created_at=1020
+    )
+    deleted = [action.job for action in decide(a_snapshot(LISTS, tried, undo, target=None)) if is_deletion(action)]
+    assert deleted == [tried]
+    done = replace(undo, state=JobState.COMPLETE)
+    assert only(decide(a_snapshot(LISTS, done, target=None)), DeleteJob).job == done
+
+
+def test_a_slot_is_kept_until_the_verdict_on_what_was_taken_back_is_recorded() -> None:
+    undo = a_shims_job(LISTS, operation=UNDO, installs="", undoes="CanaryFailed: x")
+    assert not fulfilled(undo, LISTS)
+
+
+def is_deletion(action: Action) -> TypeGuard[DeleteJob]:
+    return isinstance(action, DeleteJob)
+
+
+# --- manifests ---
+
+
+def test_a_canary_may_do_nothing_but_run_and_goes_where_no_label_leads_yet() -> None:
+    job = a_shims_job(a_node("a." * 60 + "b"))
+    pod = make_canary_pod(Settings(node_installer_image=OURS).installer(), job, CANARY, 60)
+    made = make_canary_class(CANARY)
+    assert len(pod["metadata"]["name"]) <= 63
+    assert pod["spec"]["runtimeClassName"] == made["metadata"]["name"]
+    assert made["handler"] == "wasmtime"
+    assert "scheduling" not in made
+    assert pod["spec"]["nodeName"] == job.node
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert pod["spec"]["securityContext"]["runAsNonRoot"]
+    [container] = pod["spec"]["containers"]
+    assert container["command"] == ["/canary.wasm"]
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    metadata = pod["metadata"] | {"uid": "u", "resourceVersion": "1"}
+    seen = view_canary(pod | {"metadata": metadata, "status": {"phase": "Running"}})
+    assert (seen.job_uid, seen.node, seen.shim, seen.phase) == (job.uid, job.node, "wasmtime", "Running")
+
+
+ENDED = {"exitCode": 1, "reason": "Error", "message": "this shim\n is broken"}
+
+
+@pytest.mark.parametrize(
+    ("status", "interrupted", "trouble"),
+    [
+        pytest.param({}, False, "", id="new"),
+        pytest.param(
+            {"containerStatuses": [{"state": {"terminated": ENDED}}]},
+            False,
+            "exit code 1 (Error): this shim is broken",
+            id="ended",
+        ),
+        pytest.param(
+            {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no such"}}}]},
+            False,
+            "ErrImagePull: no such",
+            id="no image",
+        ),
+        pytest.param(
+            {"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]}, False, "", id="starts"
+        ),
+        pytest.param({"reason": "Evicted", "message": "disk"}, True, "Evicted: disk", id="evicted"),
+        pytest.param({"reason": "DeadlineExceeded"}, False, "DeadlineExceeded", id="too slow"),
+        pytest.param(
+            {"containerStatuses": [{"state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}}]},
+            True,
+            "exit code 137 (ContainerStatusUnknown)",
+            id="the node was restarted",
+        ),
+    ],
+)
+def test_a_pods_status_in_words(status: dict[str, Any], interrupted: bool, trouble: str) -> None:
+    metadata = {"namespace": "n", "name": "p", "uid": "u", "resourceVersion": "1"}
+    pod = view_canary({"metadata": metadata, "status": {"phase": "Failed", **status}})
+    assert (pod.interrupted, pod.trouble) == (interrupted, trouble)
+
+
+def test_a_pod_that_is_being_deleted_is_waited_for() -> None:
+    job = a_shims_job(LISTS)
+    going = a_pod(job, "Failed", interrupted=True, deleting=True)
+    trial = trial_of(job, [CANARY], [going], overdue=False)
+    assert (trial.begin, trial.again, trial.failed, trial.passed) == ((), (), (), False)
+
+
+def test_the_names_of_canaries_fit() -> None:
+    assert len(names.canary_name("n" * 253, "uid", "s" * 253)) <= 63
+    assert len(names.canary_class("uid", "h" * 63)) <= 253
