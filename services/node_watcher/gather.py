@@ -14,7 +14,8 @@ from trellis.bus.bus import Bus
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.jobs import JobIndex
 from trellis.provisioning import NodeView, newest
-from trellis.shims import ShimView, wanted_on
+from trellis.shims import ShimView
+from trellis.targets import wanted_on
 from trellis.telemetry import TraceContext
 
 NODE_FACTS = (NodeOptedIn, NodeOptedOut, NodeReplaced, NodeGone, NodeReady)

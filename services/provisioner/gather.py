@@ -27,7 +27,8 @@ from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, POD
 from trellis.peers import Controller, keeping_off
 from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on, newest, spec_digest
 from trellis.shim_history import label_selector, revisions_of
-from trellis.shims import ShimView, target_of, view_shim, wish_for
+from trellis.shims import ShimView, view_shim, wish_for
+from trellis.targets import target_of
 from trellis.telemetry import TraceContext
 
 LOG_LINES = 10

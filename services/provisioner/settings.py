@@ -178,7 +178,8 @@ class Settings(ServiceSettings):
         limits = {KWASM: ShimLimits(self.max_unavailable, self.halt_after_failures)}
         for shim in shims:
             halt_after = self.halt_after_failures if shim.pause_on_failures is None else shim.pause_on_failures
-            limits[shim.name] = ShimLimits(shim.max_update, halt_after, shim.paused, shim.forgiven)
+            max_update = None if shim.recreate else shim.max_update or self.max_unavailable
+            limits[shim.name] = ShimLimits(max_update, halt_after, shim.paused, shim.forgiven)
         return limits
 
     def retries(self) -> Retries:

@@ -31,7 +31,8 @@ from trellis.provisioning import (
     unix_seconds,
     view_job,
 )
-from trellis.shims import ShimView, target_of, wanted_on
+from trellis.shims import ShimView
+from trellis.targets import target_of, wanted_on
 
 Manifest = dict[str, Any]
 PatchOps = tuple[dict[str, Any], ...]

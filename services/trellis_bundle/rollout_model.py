@@ -19,7 +19,8 @@ from provisioner.shim_status import Reason
 from trellis.installing import ShimWish
 from trellis.provisioning import KWASM, FailedAttempt, NodeView, installed_on
 from trellis.shim_history import Revision
-from trellis.shims import Refusal, ShimView, is_for, target_of, wish_for
+from trellis.shims import Refusal, ShimView, is_for, wish_for
+from trellis.targets import target_of
 
 _NAMED: Final = 5
 _BLOCKING: Final = frozenset(

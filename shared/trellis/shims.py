@@ -1,16 +1,17 @@
 """Shims as Kubernetes has them: which nodes they are for, and what they install there.
 
 Pure. In: raw Shim manifests, Node views. Out: frozen views, wishes for an installer, and why there is none.
-Called by ``provisioner`` (plans, Jobs, status), ``node_watcher`` (labels) and the command line.
-Invariant: what a node is to have depends on the Shims and the Node alone, so every reader works out the same.
+Called by ``targets`` (all Shims of a node together), ``provisioner`` and the command line.
+Invariant: a Shim that has a wish is one that the installer will take; another's trouble is none of its.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -20,20 +21,22 @@ from trellis import names
 from trellis.counts import CountOrPercent
 from trellis.crds.shim import FetchStrategy, RemovalPolicy, RolloutType, Shim, ShimSpec
 from trellis.durations import parse_seconds
-from trellis.installing import ARCHITECTURES, ShimWish, Source
-from trellis.provisioning import KWASM, SUPPORTED_OS, NodeView, Target, Wish, installed_on, wish_of
+from trellis.installing import ARCHITECTURES, InstallSpec, ShimWish, Source, SpecError, parse_spec
+from trellis.provisioning import KWASM, SUPPORTED_OS, NodeView, Wish, wish_of
 
 Manifest = dict[str, Any]
 
 _ARCH: Final = ARCHITECTURES
 _DIGEST_LENGTH: Final = 16
 _SECONDS_MAX_DIGITS: Final = 12
+_IMAGE_BY_DIGEST: Final = re.compile(r"oci(\+http)?://[^@]+@sha256:[0-9a-f]{64}")
 
 
 class Refusal(StrEnum):
     """Why a Shim is not installed on a node that it is for; also the reason of its conditions."""
 
     INVALID = "InvalidShim"
+    HANDLER_CONFLICT = "HandlerConflict"
     UNVERIFIED = "Unverified"
     NO_SOURCE = "NoSourceForPlatform"
 
@@ -58,8 +61,9 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class ShimView:
-    """What matters of a Shim. ``max_update`` None is all nodes at once; ``invalid`` says why it cannot be read.
+    """What matters of a Shim. ``invalid`` says why it cannot be read, or not be acted on.
 
+    ``max_update`` None: as the service has it; with ``recreate`` all nodes at once, whatever it says.
     ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a person; 0 if none were.
     """
 
@@ -75,6 +79,7 @@ class ShimView:
     sources: tuple[Source, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     max_update: CountOrPercent | None = None
+    recreate: bool = False
     pause_on_failures: int | None = None
     paused: bool = False
     verification: Verification = Verification()
@@ -89,7 +94,8 @@ class ShimView:
 def view_shim(manifest: Manifest) -> ShimView:
     """Project a Shim as the API server returns it.
 
-    One that cannot be read (stored under an older definition) has ``invalid`` set, and is for no node.
+    One that cannot be acted on (stored under an older definition, or refused by the installer) has ``invalid`` set: it
+    is for no further node, and what nodes have of it stays.
     """
     metadata = manifest["metadata"]
     place: dict[str, Any] = {
@@ -106,12 +112,40 @@ def view_shim(manifest: Manifest) -> ShimView:
         spec = Shim.model_validate(manifest).spec
         if spec is None:
             return ShimView(**place, invalid="spec: missing")
-        return ShimView(**place, **_read(spec))
+        view = ShimView(**place, **_read(spec))
+        return replace(view, invalid=_unusable(view))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        return ShimView(**place, invalid=f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     except ValueError as error:
-        return ShimView(**place, invalid=str(error))
+        why = str(error)
+    return ShimView(**place, **_legible(manifest), invalid=why)
+
+
+def _unusable(shim: ShimView) -> str:
+    """Return why no node can have a Shim that can be read; "" if they can.
+
+    The API server refuses these too, but has objects from before it did. What the installer would refuse is found here,
+    because it would refuse the other Shims of the node with it.
+    """
+    if shim.name == KWASM:
+        return f"metadata.name: {KWASM} stands for the legacy installer image"
+    if names.shim_label(shim.name) in dict(shim.selector or ()):
+        return f"spec.nodeSelector: {names.shim_label(shim.name)} is the label that nodes get once they are ready"
+    try:
+        parse_spec(InstallSpec((_wish(shim, shim.sources, ""),)).to_json())
+    except SpecError as error:
+        return f"spec: {str(error).removeprefix('shims[0].')}"
+    return ""
+
+
+def _legible(manifest: Manifest) -> dict[str, Any]:
+    """Return of a spec that cannot be read what its pods and its nodes are known by."""
+    spec = manifest.get("spec")
+    found = spec.get("runtimeClass") if isinstance(spec, dict) else None
+    runtime_class: Mapping[str, object] = found if isinstance(found, dict) else {}
+    fields = {"handler": runtime_class.get("handler"), "runtime_class": runtime_class.get("name")}
+    return {field: value for field, value in fields.items() if isinstance(value, str)}
 
 
 def _seconds(text: str) -> int:
@@ -132,7 +166,8 @@ def _read(spec: ShimSpec) -> dict[str, Any]:
         "overhead": _pairs({name: str(amount) for name, amount in overhead.pod_fixed.items()}) if overhead else (),
         "sources": tuple(_sources(spec.fetch_strategy)),
         "options": _pairs(spec.containerd_runtime_options or {}),
-        "max_update": None if recreate or rolling is None else CountOrPercent.parse(rolling.max_update),
+        "max_update": CountOrPercent.parse(rolling.max_update) if rolling else None,
+        "recreate": recreate,
         "pause_on_failures": rolling.pause_on_failures if rolling else None,
         "paused": bool(spec.paused),
         "verification": Verification(
@@ -200,47 +235,13 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Sh
         return Refusal.UNVERIFIED
     content = [shim.handler, source.location, source.sha256, source.binary_sha256, source.member, list(shim.options)]
     canonical = json.dumps(content, separators=(",", ":"))
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
-    return ShimWish(shim.name, shim.handler, digest, names.MANAGED_BY, (source,), dict(shim.options))
+    return _wish(shim, (source,), hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH])
 
 
-def wanted_on(node: NodeView, shims: Iterable[ShimView], *, auto_provision: bool) -> frozenset[str]:
-    """Return the names of the Shims that a node is to have, whatever keeps them from being installed.
-
-    ``kwasm`` stands for the legacy installer image: opted-in Linux nodes get it as long as no Shim is labelled as
-    KWasm's default.
-    """
-    shims = tuple(shims)
-    wanted = {shim.name for shim in shims if is_for(shim, node, auto_provision=auto_provision)}
-    with_default = any(shim.default and not shim.invalid for shim in shims)
-    opted_in = wish_of(node, auto_provision=auto_provision) is Wish.IN and node.operating_system == SUPPORTED_OS
-    return frozenset(wanted if with_default or not opted_in else wanted | {KWASM})
-
-
-def target_of(
-    node: NodeView, shims: Iterable[ShimView], kwasm: str, *, auto_provision: bool, require_checksum: bool
-) -> Target | None:
-    """Return what a node is to have; None if nothing, and nothing of ours is on it that we could remove.
-
-    A Shim that is refused for now (no checksum, nothing for this platform) changes nothing: what the node has of it
-    stays. What is to go goes first, in a run of its own. ``kwasm`` is the digest of the legacy installer image, which
-    has no uninstall and so never leads to a removal.
-    """
-    shims = tuple(shims)
-    installed = installed_on(node)
-    names_wanted = wanted_on(node, shims, auto_provision=auto_provision)
-    kept = {name: digest for name, digest in installed.items() if name in names_wanted or name == KWASM}
-    if len(kept) < len(installed):
-        return Target(tuple(sorted(kept.items())))
-    wanted = {KWASM: kwasm} if KWASM in names_wanted else {}
-    for shim in shims:
-        if shim.name in names_wanted:
-            wish = wish_for(shim, node.architecture, require_checksum=require_checksum)
-            digest = wish.digest if isinstance(wish, ShimWish) else installed.get(shim.name)
-            wanted |= {shim.name: digest} if digest else {}
-    return Target(tuple(sorted(wanted.items()))) if wanted else None
+def _wish(shim: ShimView, sources: tuple[Source, ...], digest: str) -> ShimWish:
+    return ShimWish(shim.name, shim.handler, digest, names.MANAGED_BY, sources, dict(shim.options))
 
 
 def is_pinned(source: Source) -> bool:
     """Say whether what a source gives is known beforehand, by a checksum or an image's digest."""
-    return bool(source.sha256 or source.binary_sha256) or "@sha256:" in source.location
+    return bool(source.sha256 or source.binary_sha256) or _IMAGE_BY_DIGEST.fullmatch(source.location) is not None

@@ -23,12 +23,13 @@ IntOrPercent = Annotated[
         {
             f"{KUBERNETES}int-or-string": True,
             "anyOf": [{"type": "integer"}, {"type": "string"}],
-            # Applies to the string form alone.
-            "pattern": "^([0-9]|[1-9][0-9]|100)%$",
+            # Each applies to its own form alone. Zero is refused: nothing would ever be done.
+            "minimum": 1,
+            "pattern": "^([1-9][0-9]?|100)%$",
         }
     ),
 ]
-"""A number, or a percentage as a string: ``5`` or ``"10%"``."""
+"""A number, or a percentage as a string, of at least 1: ``5`` or ``"10%"``."""
 
 Quantities = Annotated[
     dict[str, int | str],
@@ -79,3 +80,24 @@ Conditions = Annotated[
 def rules(*pairs: tuple[str, str]) -> dict[str, Any]:
     """Return ``json_schema_extra`` with CEL rules, each a pair of rule and message for people."""
     return {f"{KUBERNETES}validations": [{"rule": rule, "message": message} for rule, message in pairs]}
+
+
+def never(*pairs: tuple[str, str]) -> dict[str, Any]:
+    """Return ``json_schema_extra`` that refuses what the CEL expressions say of ``self``, each with its message.
+
+    An object that was stored so before there was the rule can still be changed, and deleted. Needs Kubernetes 1.30.
+    """
+    found = [
+        {
+            "rule": f"!({wrong}) || (oldSelf.hasValue() && {wrong.replace('self.', 'oldSelf.value().')})",
+            "message": message,
+            "optionalOldSelf": True,
+        }
+        for wrong, message in pairs
+    ]
+    return {f"{KUBERNETES}validations": found}
+
+
+def immutable(field: str, instead: str) -> dict[str, Any]:
+    """Return ``json_schema_extra`` of a field that stays as it was created; ``instead`` says what to do."""
+    return rules(("self == oldSelf", f"{field} cannot be changed: {instead}"))

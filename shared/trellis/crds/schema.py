@@ -65,7 +65,7 @@ class _Translation:
         node, place = self._resolved(node, place)
         extensions = {key: value for key, value in node.items() if key.startswith(KUBERNETES)}
         if _INT_OR_STRING in node:
-            plain = {key: node[key] for key in ("description", "anyOf", "pattern") if key in node}
+            plain = {key: node[key] for key in ("description", "anyOf", "minimum", "pattern") if key in node}
             return plain | extensions
         if "anyOf" in node or "oneOf" in node or "allOf" in node:
             raise NotStructural(f"{place}: a union of types has no structural schema")

@@ -1,7 +1,9 @@
 """Shim: a Wasm runtime that nodes are to have.
 
-Group ``runtime.spinkube.dev``, as runtime-class-manager defined it: every object that its definition accepted is
-accepted here, and what it does not have is optional. Read by ``provisioner``, which alone writes the status.
+Group ``runtime.spinkube.dev``, as runtime-class-manager defined it: the objects that its definition accepted are
+accepted here, but for those that could never work (a rollout of no node at a time, names that Kubernetes takes for
+nothing, a selector that the Shim's own label would break). What it does not have is optional. Read by ``provisioner``,
+which alone writes the status.
 """
 
 from __future__ import annotations
@@ -9,12 +11,18 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from trellis.crds.api import ApiModel, Conditions, IntOrPercent, Quantities, rules
+from trellis.crds.api import ApiModel, Conditions, IntOrPercent, Quantities, immutable, never, rules
 
 SHA256: Final = r"^[0-9A-Fa-f]{64}$"
 SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+RESERVED_NAME: Final = "kwasm"
+"""Stands for the legacy installer image wherever Shims are named."""
+RESERVED_HANDLER: Final = "runc"
+"""The node's own runtime."""
+_ANOTHER: Final = "make another Shim with it, and delete this one"
 
 Sha256 = Annotated[str, Field(pattern=SHA256)]
 
@@ -102,10 +110,19 @@ class Overhead(ApiModel):
 class RuntimeClassSpec(ApiModel):
     """The RuntimeClass that pods name."""
 
-    name: str
-    """Name of the RuntimeClass."""
-    handler: str
-    """Name of the handler in the container runtime's configuration."""
+    name: str = Field(
+        pattern=SUBDOMAIN, max_length=253, json_schema_extra=immutable("the name of the RuntimeClass", _ANOTHER)
+    )
+    """Name of the RuntimeClass. It cannot be changed."""
+    handler: str = Field(
+        pattern=LABEL,
+        max_length=63,
+        json_schema_extra=rules(
+            ("self == oldSelf", f"the handler cannot be changed: {_ANOTHER}"),
+            (f"self != '{RESERVED_HANDLER}'", f"{RESERVED_HANDLER} is the node's own runtime"),
+        ),
+    )
+    """Name of the handler in the container runtime's configuration. It cannot be changed."""
     overhead: Overhead | None = None
     """Overhead of each pod, for the scheduler."""
 
@@ -132,7 +149,7 @@ class RolloutStrategy(ApiModel):
     type: RolloutType
     """``rolling`` or ``recreate``."""
     rolling: Rolling | None = None
-    """Limits of a rolling update."""
+    """Limits of a rolling update; without them the service's own number of nodes at a time."""
 
 
 class Verify(ApiModel):
@@ -215,6 +232,19 @@ class ShimStatus(ApiModel):
 
 class Shim(ApiModel):
     """A Wasm runtime that nodes are to have: where it comes from, which nodes get it, and how it is rolled out."""
+
+    model_config = ConfigDict(
+        json_schema_extra=never(
+            (
+                f"self.metadata.name == '{RESERVED_NAME}'",
+                f"the name {RESERVED_NAME} stands for the legacy installer image: name the Shim otherwise",
+            ),
+            (
+                "has(self.spec) && has(self.spec.nodeSelector) && self.metadata.name in self.spec.nodeSelector",
+                "spec.nodeSelector has the label that its own nodes get: select by another, or name the Shim otherwise",
+            ),
+        )
+    )
 
     spec: ShimSpec | None = None
     """What nodes are to have."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import secrets
 from typing import Any
@@ -12,8 +13,9 @@ from support.kube_world import MANAGER, eventually
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.shim import Shim
 from trellis.kube.client import Kube
-from trellis.kube.errors import Invalid
+from trellis.kube.errors import Invalid, NotFound
 from trellis.kube.resources import DEFINITIONS, SHIMS, Manifest
+from trellis.provisioning import KWASM
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -99,6 +101,12 @@ async def test_a_good_object_is_kept_as_it_is_and_read_by_the_model(defined: Kub
         ({"fetchStrategy__platforms": [{"os": "linux", "arch": "riscv", "location": "x"}]}, "platforms[0].arch"),
         ({"rolloutStrategy__type": "bluegreen"}, "spec.rolloutStrategy.type"),
         ({"rolloutStrategy__rolling__maxUpdate": "200%"}, "spec.rolloutStrategy.rolling.maxUpdate"),
+        ({"rolloutStrategy__rolling__maxUpdate": 0}, "spec.rolloutStrategy.rolling.maxUpdate"),
+        ({"rolloutStrategy__rolling__maxUpdate": -1}, "spec.rolloutStrategy.rolling.maxUpdate"),
+        ({"rolloutStrategy__rolling__maxUpdate": "0%"}, "spec.rolloutStrategy.rolling.maxUpdate"),
+        ({"runtimeClass__name": "Spin_V2"}, "spec.runtimeClass.name"),
+        ({"runtimeClass__handler": "spin.v2"}, "spec.runtimeClass.handler"),
+        ({"runtimeClass__handler": "runc"}, "the node's own runtime"),
         ({"removalPolicy": "Perhaps"}, "spec.removalPolicy"),
         ({"verify": {"timeout": "soon"}}, "spec.verify.timeout"),
         ({"fetchStrategy__oci": {"image": "r/x", "pullSecret": {"name": "../x"}}}, "oci.pullSecret.name"),
@@ -115,3 +123,93 @@ async def test_a_bad_object_is_refused_and_the_field_is_named(
     with pytest.raises(Invalid) as refusal:
         await defined.create(SHIMS, shim(AS_RECORDED, **changes))
     assert named in str(refusal.value)
+
+
+async def test_the_name_of_the_legacy_installer_is_reserved(defined: Kube) -> None:
+    manifest = shim(AS_RECORDED)
+    manifest["metadata"]["name"] = KWASM
+    with pytest.raises(Invalid, match="stands for the legacy installer image"):
+        await defined.create(SHIMS, manifest)
+
+
+async def test_a_shim_cannot_select_by_the_label_that_its_nodes_get(defined: Kube) -> None:
+    manifest = shim(AS_RECORDED)
+    name = manifest["metadata"]["name"]
+    manifest["spec"]["nodeSelector"] = {name: "true"}
+    with pytest.raises(Invalid, match="a label of the Shim's own name"):
+        await defined.create(SHIMS, manifest)
+    manifest["spec"]["nodeSelector"] = {"pool": "wasm"}
+    made = await defined.create(SHIMS, manifest)
+    try:
+        change = {"spec": {"nodeSelector": {name: "provisioned"}}}
+        with pytest.raises(Invalid, match="a label of the Shim's own name"):
+            await defined.merge_patch(SHIMS, name, change, field_manager=MANAGER)
+    finally:
+        await defined.delete(SHIMS, name, uid=made["metadata"]["uid"])
+
+
+@pytest.mark.parametrize(
+    ("field", "named"), [("handler", "the handler"), ("name", "the name of the RuntimeClass")], ids=["handler", "name"]
+)
+async def test_what_pods_and_nodes_know_a_shim_by_cannot_be_changed(defined: Kube, field: str, named: str) -> None:
+    made = await defined.create(SHIMS, shim(AS_RECORDED))
+    name = made["metadata"]["name"]
+    try:
+        with pytest.raises(Invalid, match=f"{named} cannot be changed: make another Shim with it"):
+            await defined.merge_patch(SHIMS, name, {"spec": {"runtimeClass": {field: "other"}}}, field_manager=MANAGER)
+        change = {"spec": {"paused": True, "runtimeClass": {field: made["spec"]["runtimeClass"][field]}}}
+        await defined.merge_patch(SHIMS, name, change, field_manager=MANAGER)
+    finally:
+        await defined.delete(SHIMS, name, uid=made["metadata"]["uid"])
+
+
+async def test_an_object_from_before_the_rules_can_still_be_changed_and_deleted(defined: Kube) -> None:
+    """Its finalizer and its status must be written, or it could never go."""
+    manifest = shim(AS_RECORDED)
+    name = manifest["metadata"]["name"]
+    manifest["spec"]["nodeSelector"] = {name: "true"}
+    manifest["spec"]["rolloutStrategy"]["rolling"]["maxUpdate"] = 0
+    manifest["metadata"]["finalizers"] = ["trellis.dev/test"]
+    [kind] = KINDS
+    without = make_definition(kind)
+    served = without["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del served["x-kubernetes-validations"]
+    rolling = served["properties"]["spec"]["properties"]["rolloutStrategy"]["properties"]["rolling"]
+    del rolling["properties"]["maxUpdate"]["minimum"]
+    await defined.apply(DEFINITIONS, without, field_manager=MANAGER, create_if_missing=True)
+    try:
+        made = await eventually_made(defined, manifest)
+    finally:
+        await defined.apply(DEFINITIONS, make_definition(kind), field_manager=MANAGER, create_if_missing=True)
+    await eventually(lambda: _refuses(defined, manifest), "the rules hold again")
+    status = {"status": {"nodes": 0, "nodesReady": 0}}
+    await defined.merge_patch(SHIMS, name, status, field_manager=MANAGER, subresource="status")
+    await defined.delete(SHIMS, name, uid=made["metadata"]["uid"])
+    await defined.merge_patch(SHIMS, name, {"metadata": {"finalizers": None}}, field_manager=MANAGER)
+    with pytest.raises(NotFound):
+        await defined.get(SHIMS, name)
+
+
+async def eventually_made(kube: Kube, manifest: Manifest) -> Manifest:
+    """Create an object as soon as the definition is served that takes it."""
+    made: list[Manifest] = []
+
+    async def create() -> bool:
+        with contextlib.suppress(Invalid):
+            made.append(await kube.create(SHIMS, manifest))
+        return bool(made)
+
+    await eventually(create, "the object is taken")
+    return made[0]
+
+
+async def _refuses(kube: Kube, manifest: Manifest) -> bool:
+    other = copy.deepcopy(manifest)
+    other["metadata"] = {"name": f"{manifest['metadata']['name']}-2"}
+    other["spec"]["nodeSelector"] = {other["metadata"]["name"]: "true"}
+    try:
+        made = await kube.create(SHIMS, other)
+    except Invalid:
+        return True
+    await kube.delete(SHIMS, other["metadata"]["name"], uid=made["metadata"]["uid"])
+    return False

@@ -11,7 +11,8 @@ from node_watcher.decide import Action, Destroy, PatchNode, Reason, RecordEvent,
 from trellis import names
 from trellis.events.node import NodeOptedIn
 from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
-from trellis.shims import ShimView, wanted_on
+from trellis.shims import ShimView
+from trellis.targets import wanted_on
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, a_shim, failed, opted_in, proved
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, next_attempt, plan, retry_at
 from trellis.counts import CountOrPercent
 from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target
-from trellis.shims import target_of
+from trellis.targets import target_of
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
 NOW = 10_000.0

@@ -12,23 +12,13 @@ from hypothesis import strategies as st
 from trellis.counts import CountOrPercent
 from trellis.crds.shim import RemovalPolicy
 from trellis.installing import ShimWish, Source
-from trellis.provisioning import KWASM, NodeView, Target, decode_digests, encode_digests
-from trellis.shims import Refusal, ShimView, Taint, Verification, is_for, target_of, view_shim, wanted_on, wish_for
-from trellis.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
+from trellis.provisioning import KWASM, NodeView, decode_digests, encode_digests
+from trellis.shims import Refusal, ShimView, Taint, Verification, is_for, view_shim, wish_for
+from trellis.testing.builders import a_node, a_shim, opted_in
 
 POOL = (("pool", "wasm"),)
 SPIN = a_shim()
 SLIGHT = a_shim("slight")
-
-
-def having(node: NodeView, digests: dict[str, str]) -> NodeView:
-    digest = Target(tuple(sorted(digests.items()))).digest
-    return replace(proved(node, digest, "handler"), shims=encode_digests(digests))
-
-
-def targeting(node: NodeView, *shims: ShimView, require_checksum: bool = True) -> dict[str, str] | None:
-    target = target_of(node, shims, DIGEST, auto_provision=False, require_checksum=require_checksum)
-    return dict(target.shims) if target is not None else None
 
 
 def digest_of(shim: ShimView, architecture: str = "amd64") -> str:
@@ -68,13 +58,6 @@ def test_auto_provisioning_gives_every_node_the_default_shims() -> None:
     assert not is_for(a_shim(default=True), a_node(opt_in="false"), auto_provision=True)
 
 
-def test_the_legacy_image_is_for_opted_in_nodes_until_there_is_a_default_shim() -> None:
-    node = opted_in(a_node())
-    assert wanted_on(node, [], auto_provision=False) == {KWASM}
-    assert wanted_on(node, [a_shim(default=True)], auto_provision=False) == {"spin"}
-    assert wanted_on(node, [a_shim(selector=POOL)], auto_provision=False) == {KWASM}
-
-
 @pytest.mark.parametrize(
     ("change", "same"),
     [
@@ -106,6 +89,21 @@ def test_a_shim_is_refused_for(sources: tuple[Source, ...], expected: Refusal) -
     assert wish_for(a_shim(sources=sources), "amd64", require_checksum=True) is expected
 
 
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://example.com/shim@sha256:" + "ab" * 32,
+        "https://example.com/?x=oci://r/x@sha256:" + "ab" * 32,
+        "oci://r/x@sha256:ab",
+        "oci://r/x@sha256:" + "ab" * 33,
+        "oci://r/x@sha256:" + "xy" * 32,
+        "oci://r/x@sha256:" + "ab" * 32 + "@sha256:1",
+    ],
+)
+def test_what_only_looks_like_a_digest_pins_nothing(location: str) -> None:
+    assert wish_for(a_shim(sources=(Source(location),)), "amd64", require_checksum=True) is Refusal.UNVERIFIED
+
+
 def test_an_image_by_digest_is_pinned_and_checksums_may_be_waived() -> None:
     by_digest = a_shim(sources=(Source("oci://r/x@sha256:" + "ab" * 32),))
     assert isinstance(wish_for(by_digest, "x86_64", require_checksum=True), ShimWish)
@@ -118,34 +116,6 @@ def test_a_platforms_own_source_comes_before_one_for_all() -> None:
         wish = wish_for(shim, architecture, require_checksum=True)
         assert isinstance(wish, ShimWish)
         assert [source.location for source in wish.sources] == [location]
-
-
-def test_a_node_is_to_have_all_shims_that_are_for_it() -> None:
-    assert targeting(a_node(), SPIN, SLIGHT) == {"spin": digest_of(SPIN), "slight": digest_of(SLIGHT)}
-
-
-def test_what_is_to_go_goes_first() -> None:
-    node = having(a_node(), {"spin": "old", "slight": "kept"})
-    assert targeting(node, SLIGHT) == {"slight": "kept"}
-    assert targeting(node) == {}
-    assert targeting(having(a_node(), {"slight": "kept"}), SLIGHT) == {"slight": digest_of(SLIGHT)}
-
-
-def test_a_version_that_is_refused_leaves_what_is_there() -> None:
-    unpinned = a_shim(sources=(Source("https://x", "amd64"),))
-    assert targeting(having(a_node(), {"spin": "old"}), unpinned) == {"spin": "old"}
-    assert targeting(a_node(), unpinned) is None
-
-
-def test_the_legacy_runtime_is_never_removed() -> None:
-    assert targeting(proved(a_node())) is None
-
-
-def test_a_node_with_the_legacy_image_alone_keeps_its_digest() -> None:
-    assert target_of(opted_in(a_node()), [], DIGEST, auto_provision=False, require_checksum=True) == Target(
-        ((KWASM, DIGEST),)
-    )
-    assert Target(((KWASM, DIGEST),)).digest == DIGEST
 
 
 digests = st.dictionaries(
@@ -219,13 +189,30 @@ def test_a_shim_is_read_with_all_its_fields() -> None:
         (None, "spec: missing"),
         ({**FULL, "runtimeClass": {"name": "x"}}, "spec.runtimeClass.handler: Field required"),
         ({**FULL, "rolloutStrategy": {"type": "rolling", "rolling": {"maxUpdate": 0}}}, "at least 1"),
+        ({**FULL, "nodeSelector": {"spin": "provisioned"}}, "spec.nodeSelector: spin is the label that nodes get"),
+        (
+            {**FULL, "fetchStrategy": {"anonHttp": {"location": "ftp://x"}}},
+            "spec: sources[0].location: 'ftp://x' is not allowed",
+        ),
+        ({**FULL, "runtimeClass": {"name": "x", "handler": "runc"}}, "'runc' is the node's own runtime"),
     ],
-    ids=["empty", "a field is missing", "zero nodes at a time"],
+    ids=["empty", "a field is missing", "zero nodes at a time", "by its own label", "no address", "not a shim"],
 )
 def test_a_shim_that_cannot_be_read_says_why(spec: dict[str, Any] | None, why: str) -> None:
     assert why in view_shim(manifest(spec)).invalid
 
 
+def test_a_shim_cannot_be_called_as_the_legacy_installer_is() -> None:
+    read = view_shim({"metadata": {"name": KWASM, "uid": "u", "resourceVersion": "1"}, "spec": FULL})
+    assert read.invalid == "metadata.name: kwasm stands for the legacy installer image"
+
+
+def test_pods_and_nodes_still_know_a_shim_that_cannot_be_read() -> None:
+    read = view_shim(manifest({**FULL, "rolloutStrategy": {"type": "rolling", "rolling": {"maxUpdate": 0}}}))
+    assert (read.handler, read.runtime_class) == ("spin", "spin-v2")
+    assert view_shim(manifest({**FULL, "runtimeClass": ["x"]})).handler == ""
+
+
 def test_recreate_is_all_at_once() -> None:
     strategy = {"type": "recreate", "rolling": {"maxUpdate": 1}}
-    assert view_shim(manifest({**FULL, "rolloutStrategy": strategy})).max_update is None
+    assert view_shim(manifest({**FULL, "rolloutStrategy": strategy})).recreate

@@ -15,7 +15,8 @@ from support.leftovers import Manifest, leftover
 from trellis import names
 from trellis.peers import Peer
 from trellis.provisioning import KWASM, NodeView, installed_on, view_node
-from trellis.shims import target_of, view_shim
+from trellis.shims import view_shim
+from trellis.targets import target_of
 from trellis_bundle.migration import (
     DeleteJob,
     Doing,

@@ -1,0 +1,143 @@
+"""What each node is to have, by all Shims together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from trellis.crds.shim import RemovalPolicy
+from trellis.installing import ShimWish, Source
+from trellis.provisioning import KWASM, NodeView, Target, encode_digests
+from trellis.shims import Refusal, ShimView, wish_for
+from trellis.targets import rival_of, target_of, wanted_on, wish_on
+from trellis.testing.builders import DIGEST, a_node, a_shim, opted_in, proved
+
+POOL = (("pool", "wasm"),)
+SPIN = a_shim()
+SLIGHT = a_shim("slight")
+
+
+def digest_of(shim: ShimView) -> str:
+    wish = wish_for(shim, "amd64", require_checksum=True)
+    assert isinstance(wish, ShimWish)
+    return wish.digest
+
+
+def having(node: NodeView, digests: dict[str, str]) -> NodeView:
+    digest = Target(tuple(sorted(digests.items()))).digest
+    return replace(proved(node, digest, "handler"), shims=encode_digests(digests))
+
+
+def targeting(node: NodeView, *shims: ShimView, require_checksum: bool = True) -> dict[str, str] | None:
+    target = target_of(node, shims, DIGEST, auto_provision=False, require_checksum=require_checksum)
+    return dict(target.shims) if target is not None else None
+
+
+def test_the_legacy_image_is_for_opted_in_nodes_until_there_is_a_default_shim() -> None:
+    node = opted_in(a_node())
+    assert wanted_on(node, [], auto_provision=False) == {KWASM}
+    assert wanted_on(node, [a_shim(default=True)], auto_provision=False) == {"spin"}
+    assert wanted_on(node, [a_shim(selector=POOL)], auto_provision=False) == {KWASM}
+
+
+def test_a_node_is_to_have_all_shims_that_are_for_it() -> None:
+    assert targeting(a_node(), SPIN, SLIGHT) == {"spin": digest_of(SPIN), "slight": digest_of(SLIGHT)}
+
+
+def test_what_is_to_go_goes_first() -> None:
+    node = having(a_node(), {"spin": "old", "slight": "kept"})
+    assert targeting(node, SLIGHT) == {"slight": "kept"}
+    assert targeting(node) == {}
+    assert targeting(having(a_node(), {"slight": "kept"}), SLIGHT) == {"slight": digest_of(SLIGHT)}
+
+
+def test_a_version_that_is_refused_leaves_what_is_there() -> None:
+    unpinned = a_shim(sources=(Source("https://x", "amd64"),))
+    assert targeting(having(a_node(), {"spin": "old"}), unpinned) == {"spin": "old"}
+    assert targeting(a_node(), unpinned) is None
+
+
+def test_the_legacy_runtime_is_never_removed() -> None:
+    assert targeting(proved(a_node())) is None
+
+
+def test_a_node_with_the_legacy_image_alone_keeps_its_digest() -> None:
+    assert target_of(opted_in(a_node()), [], DIGEST, auto_provision=False, require_checksum=True) == Target(
+        ((KWASM, DIGEST),)
+    )
+    assert Target(((KWASM, DIGEST),)).digest == DIGEST
+
+
+@pytest.mark.parametrize("shim", [a_shim(invalid="spec: broken"), a_shim(invalid="x", selector=POOL)])
+def test_a_shim_that_cannot_be_read_stays_where_it_is_and_goes_nowhere(shim: ShimView) -> None:
+    assert targeting(having(a_node(), {"spin": "old"}), shim) == {"spin": "old"}
+    assert targeting(having(a_node(), {"spin": "old"}), shim, SLIGHT) == {"spin": "old", "slight": digest_of(SLIGHT)}
+    assert targeting(a_node(), shim) is None
+
+
+def test_a_shim_that_cannot_be_read_goes_when_it_is_deleted_or_the_node_opts_out() -> None:
+    node = having(a_node(), {"spin": "old"})
+    assert targeting(node, a_shim(invalid="x", deleting=True)) == {}
+    assert targeting(replace(node, opt_in="false"), a_shim(invalid="x")) == {}
+    assert targeting(replace(node, opt_in="true"), a_shim(invalid="x", default=True)) == {"spin": "old"}
+
+
+def test_a_default_shim_that_cannot_be_read_does_not_bring_the_legacy_image_back() -> None:
+    assert targeting(opted_in(a_node()), a_shim(default=True, invalid="x")) is None
+
+
+def test_a_broken_shim_called_like_the_legacy_installer_wants_nothing() -> None:
+    assert wanted_on(proved(a_node()), [a_shim(KWASM, invalid="reserved")], auto_provision=False) == frozenset()
+
+
+def test_without_a_legacy_image_nodes_get_shims_alone() -> None:
+    node = opted_in(a_node())
+    assert target_of(node, [], None, auto_provision=False, require_checksum=True) is None
+    has_both = having(opted_in(a_node()), {KWASM: "old", "spin": digest_of(SPIN)})
+    assert target_of(has_both, [SPIN], None, auto_provision=False, require_checksum=True) == Target(
+        ((KWASM, "old"), ("spin", digest_of(SPIN)))
+    )
+
+
+HANDLER = {"handler": "spin"}
+ZEBRA = a_shim("zebra", **HANDLER)
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted"),
+    [
+        pytest.param({}, {"spin": digest_of(SPIN)}, id="the first by name gets it"),
+        pytest.param({"zebra": "old"}, {"zebra": digest_of(ZEBRA)}, id="the one that is there keeps it"),
+    ],
+)
+def test_a_handler_is_one_shims(installed: dict[str, str], wanted: dict[str, str]) -> None:
+    node = having(a_node(), installed) if installed else a_node()
+    for shims in ([SPIN, ZEBRA], [ZEBRA, SPIN]):
+        assert targeting(node, *shims) == wanted
+    [winner] = wanted
+    loser, other = (ZEBRA, SPIN) if winner == "spin" else (SPIN, ZEBRA)
+    assert rival_of(loser, node, [SPIN, ZEBRA], auto_provision=False) == winner
+    assert rival_of(other, node, [SPIN, ZEBRA], auto_provision=False) == ""
+    refused = wish_on(loser, node, [SPIN, ZEBRA], auto_provision=False, require_checksum=True)
+    assert refused is Refusal.HANDLER_CONFLICT
+
+
+def test_the_handler_is_free_once_its_shim_is_off_the_node() -> None:
+    going = a_shim(deleting=True)
+    assert targeting(having(a_node(), {"spin": "old"}), going, ZEBRA) == {}
+    assert targeting(a_node(), going, ZEBRA) == {"zebra": digest_of(ZEBRA)}
+
+
+def test_shims_with_one_handler_on_different_nodes_are_no_rivals() -> None:
+    elsewhere = replace(ZEBRA, selector=POOL)
+    assert rival_of(SPIN, a_node(), [SPIN, elsewhere], auto_provision=False) == ""
+
+
+def test_force_for_one_shim_is_not_used_on_the_pods_of_another() -> None:
+    forced = a_shim(deleting=True, removal_policy=RemovalPolicy.FORCE)
+    node = having(a_node(), {"spin": "1", "slight": "2", "kept": "3"})
+    kept = a_shim("kept", invalid="x")
+    assert targeting(node, forced, a_shim("slight", deleting=True), kept) == {"slight": "2", "kept": "3"}
+    after = having(a_node(), {"slight": "2", "kept": "3"})
+    assert targeting(after, forced, a_shim("slight", deleting=True), kept) == {"kept": "3"}
