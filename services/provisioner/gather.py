@@ -13,7 +13,7 @@ from typing import Any
 
 from provisioner.canary import Canary, CanaryPod, canary_of
 from provisioner.decide import InstallerState, Snapshot, User, inspect, leaving
-from provisioner.plan import Ledger, World, changes_of
+from provisioner.plan import Ledger, World, begun_of, changes_of
 from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings
 from trellis import names
@@ -212,8 +212,8 @@ class Known:
         installer = None
         if job is not None and inspect(job, inspect_after=self.settings.inspect_after, now=now):
             installer = await self._installer(job)
-        target = self.target(node) if node else None
         entry = self.ledger.entries.get(node.uid) if node and self.ledger else None
+        target = begun_of(node, self.target(node), entry) if node else None
         going = leaving(node, target) if node and target and entry else ()
         timeout = self._verify_timeout(job)
         overdue = job is not None and job.finished_at is not None and now >= job.finished_at + timeout

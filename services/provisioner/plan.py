@@ -11,12 +11,22 @@ while it is halted or paused; a removal waits for neither, only for the limit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from trellis.counts import CountOrPercent
 from trellis.names import short_hash
-from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target, installed_on, newest
+from trellis.provisioning import (
+    KWASM,
+    FailedAttempt,
+    JobState,
+    JobView,
+    NodeView,
+    Target,
+    held_back,
+    installed_on,
+    newest,
+)
 from trellis.unfinished import fulfilled, left_by, overtaken
 
 DISRUPTION_FACTOR = 12
@@ -115,16 +125,17 @@ def plan(world: World) -> Plan:
     entries = _kept(world)
     released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
     entries |= _adopted(world, entries)
-    failing = _failing(world, wanted)
+    failing = _failing(world, wanted, _asked(world, wanted, world.ledger.halted))
     over = (name for name, limits in world.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
     halted = tuple(sorted(over))
-    fresh, retries, wake_in = _candidates(world, wanted, entries)
-    slots = _Slots(world, wanted, entries, halted)
+    asked = _asked(world, wanted, halted)
+    fresh, retries, wake_in = _candidates(world, wanted, asked, entries)
+    slots = _Slots(world, wanted, entries)
     claimed = []
-    for node, again in [*((node, False) for node in fresh), *((node, True) for node in retries)]:
-        target = world.targets[node.uid]
+    for node in (*fresh, *retries):
+        target = asked[node.uid]
         changes = changes_of(node, target)
-        if slots.take(changes, target, again=again):
+        if slots.take(changes):
             claimed.append(node)
             entries[node.uid] = Entry(target.digest, next_attempt(node, target.digest), int(world.now), changes)
     return Plan(
@@ -145,6 +156,24 @@ def changes_of(node: NodeView, target: Target) -> tuple[str, ...]:
 def failing_on(node: NodeView, target: Target) -> tuple[str, ...]:
     """Return the shims of which the last attempt failed on a node, if it was at what the node is to have now."""
     return changes_of(node, target) if _failure(node, target.digest) else ()
+
+
+def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]) -> Target:
+    """Return what a node may be given now: its target, but nothing of a shim that is paused or halted.
+
+    The other shims go on. Where the whole of it was tried in vain it is tried again, also while a shim is halted: that
+    is how a halt ends.
+    """
+    paused = {name for name, _ in target.shims if name in limits and limits[name].paused}
+    asked = held_back(target, node, paused) if paused else target
+    return asked if not halted or _failure(node, asked.digest) else held_back(asked, node, halted)
+
+
+def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
+    """Return what a node is given by the slot it has: of its target what is changed by it, the rest stays."""
+    if target is None or entry is None:
+        return target
+    return held_back(target, node, {name for name, _ in target.shims} - {*entry.shims})
 
 
 def next_attempt(node: NodeView, digest: str) -> int:
@@ -168,14 +197,15 @@ def retry_at(node_uid: str, failure: FailedAttempt, retries: Retries) -> float:
     return failure.at + full * (0.5 + 0.5 * share)
 
 
-class _Slots:
-    """How many more nodes each shim may have in work."""
+def _asked(world: World, wanted: Mapping[str, NodeView], halted: Collection[str]) -> dict[str, Target]:
+    return {uid: asked_of(node, world.targets[uid], world.limits, halted) for uid, node in wanted.items()}
 
-    def __init__(
-        self, world: World, wanted: Mapping[str, NodeView], entries: Mapping[str, Entry], halted: tuple[str, ...]
-    ) -> None:
+
+class _Slots:
+    """How many more nodes each shim may have in work; nothing of a paused or halted one is asked of it."""
+
+    def __init__(self, world: World, wanted: Mapping[str, NodeView], entries: Mapping[str, Entry]) -> None:
         self._limits = world.limits
-        self._halted = frozenset(halted)
         self._total = Counter(
             name
             for uid, node in wanted.items()
@@ -183,24 +213,18 @@ class _Slots:
         )
         self._used = Counter(name for entry in entries.values() for name in entry.shims)
 
-    def take(self, changes: tuple[str, ...], target: Target, *, again: bool) -> bool:
-        """Take a slot of each of these shims, of all or none.
-
-        A retry may while the shim is halted; what is to go may while it is halted or paused.
-        """
-        stays = dict(target.shims)
-        if not all(self._free(name, begins=name in stays, again=again) for name in changes):
+    def take(self, changes: tuple[str, ...]) -> bool:
+        """Take a slot of each of these shims, of all or none."""
+        if not all(map(self._free, changes)):
             return False
         self._used.update(changes)
         return True
 
-    def _free(self, name: str, *, begins: bool, again: bool) -> bool:
+    def _free(self, name: str) -> bool:
         limits = self._limits.get(name)
-        if limits is None:
+        if limits is None or limits.max_update is None:
             return True
-        if begins and (limits.paused or (name in self._halted and not again)):
-            return False
-        return limits.max_update is None or self._used[name] < limits.max_update.resolve(self._total[name])
+        return self._used[name] < limits.max_update.resolve(self._total[name])
 
 
 def _difference(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[str, ...]:
@@ -213,13 +237,13 @@ def _failure(node: NodeView, digest: str) -> FailedAttempt | None:
     return failure if failure and failure.digest == digest and node.marked_digest != digest else None
 
 
-def _failing(world: World, wanted: Mapping[str, NodeView]) -> dict[str, int]:
+def _failing(world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:
     """Return by shim on how many nodes the last attempt at what they are to have failed, unless that is forgiven."""
     return Counter(
         name
         for uid, node in wanted.items()
         if node.failed
-        for name in failing_on(node, world.targets[uid])
+        for name in failing_on(node, asked[uid])
         if not _forgiven(world, name, node.failed)
     )
 
@@ -246,8 +270,9 @@ def _kept(world: World) -> dict[str, Entry]:
             continue  # it waits for something else than us: others may go first
         under_way = any(job.state is JobState.ACTIVE or job.deleting for job in jobs)
         target, job = world.targets.get(uid), newest(jobs)
-        current = target is not None and (
-            entry.digest == target.digest or (job is not None and not overtaken(job, node, target))
+        begun = begun_of(node, target, entry)
+        current = begun is not None and (
+            entry.digest == begun.digest or (job is not None and not overtaken(job, node, begun))
         )
         if current or under_way or left_by(job, node):
             kept[uid] = entry
@@ -283,14 +308,14 @@ def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def _candidates(
-    world: World, wanted: Mapping[str, NodeView], entries: Mapping[str, Entry]
+    world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target], entries: Mapping[str, Entry]
 ) -> tuple[list[NodeView], list[NodeView], float | None]:
     """Return first tries by name, retries that are due by time, and the seconds until the next one is."""
     fresh: list[NodeView] = []
     due: list[tuple[float, NodeView]] = []
     later: list[float] = []
     for node in sorted(wanted.values(), key=lambda node: node.name):
-        target = world.targets[node.uid]
+        target = asked[node.uid]
         # Nobody can start a pod on a node that is not ready; its next change wakes us, as the end of another's work.
         if node.uid in entries or not node.ready or node.uid in world.hands_off or not changes_of(node, target):
             continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -347,6 +347,13 @@ def installed_on(node: NodeView) -> dict[str, str]:
     if node.marked_digest is None:
         return {}
     return {KWASM: node.marked_digest} if node.shims is None else decode_digests(node.shims)
+
+
+def held_back(target: Target, node: NodeView, held: Collection[str]) -> Target:
+    """Return a target without the Shims that are held back: of these the node keeps what it has."""
+    installed = installed_on(node)
+    left = {name: installed.get(name, "") if name in held else digest for name, digest in target.shims}
+    return Target(tuple((name, digest) for name, digest in left.items() if digest))
 
 
 def encode_digests(digests: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, changes_of, failing_on, plan
+from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, begun_of, changes_of, failing_on, plan
 from trellis.counts import CountOrPercent
 from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
 from trellis.testing.builders import a_job, a_node, failed, proved
@@ -127,6 +127,58 @@ def test_failures_after_those_that_were_forgiven_count_and_halt_again() -> None:
 
 def test_a_mark_from_the_far_future_forgives_nothing() -> None:
     assert halted_world(forgiven=int(NOW) + 301).ledger.halted == ("spin",)
+
+
+@pytest.mark.parametrize("has", [{}, {"spin": "1"}], ids=["nothing is there", "a former version is there"])
+@pytest.mark.parametrize("held", ["paused", "halted"])
+def test_a_shim_that_is_held_holds_no_other(has: dict[str, str], held: str) -> None:
+    nodes = [having(node, **has) if has else node for node in fleet(3)]
+    wanted = target(spin="2", slight="1")
+    limits = {"spin": at_most("5", 1, paused=held == "paused"), "slight": at_most("2")}
+    if held == "halted":
+        nodes[2] = failed(nodes[2], wanted.digest, at=int(NOW))
+    outcome = planning([(node, wanted) for node in nodes], limits, Ledger({}, ("spin",) if held == "halted" else ()))
+    assert claimed(outcome) == ["node-00", "node-01"]
+    assert {entry.shims for entry in outcome.ledger.entries.values()} == {("slight",)}
+    assert {entry.digest for entry in outcome.ledger.entries.values()} == {target(**has, slight="1").digest}
+
+
+def test_what_is_begun_without_a_paused_shim_is_what_the_node_is_given() -> None:
+    [node] = fleet(1)
+    wanted = target(spin="1", slight="1")
+    outcome = planning([(node, wanted)], {"spin": at_most("1", paused=True)})
+    entry = outcome.ledger.entries[node.uid]
+    assert begun_of(node, wanted, entry) == target(slight="1")
+    assert begun_of(node, wanted, None) == wanted
+    assert begun_of(node, None, entry) is None
+    later = planning([(node, target(spin="9", slight="1"))], {"spin": at_most("1", paused=True)}, outcome.ledger)
+    assert later.ledger == outcome.ledger  # another version of what is paused changes nothing
+    resumed = planning([(having(node, slight="1"), wanted)], {"spin": at_most("1")}, outcome.ledger)
+    assert resumed.ledger.entries[node.uid].shims == ("spin",)
+
+
+def test_a_failure_beside_a_paused_shim_is_the_others_and_waits_for_its_retry() -> None:
+    nodes = fleet(2)
+    wanted = target(spin="1", slight="1")
+    limits = {"spin": at_most("5", paused=True), "slight": at_most("5", 1)}
+    nodes[0] = failed(nodes[0], target(slight="1").digest, at=int(NOW))
+    outcome = planning([(node, wanted) for node in nodes], limits)
+    assert outcome.failing == {"slight": 1}
+    assert outcome.ledger.halted == ("slight",)
+    assert claimed(outcome) == []
+    assert outcome.wake_in
+
+
+def test_a_failure_beside_a_halted_shim_counts_too() -> None:
+    broken, others, fresh = fleet(3)
+    wanted = target(spin="1", slight="1")
+    limits = {"spin": at_most("5", 1), "slight": at_most("5", 1)}
+    broken = failed(broken, wanted.digest, at=int(NOW))
+    others = failed(others, target(slight="1").digest, at=int(NOW))
+    wishes = [(node, wanted) for node in (broken, others, fresh)]
+    outcome = planning(wishes, limits, Ledger({}, ("spin",)))
+    assert outcome.failing == {"spin": 1, "slight": 2}
+    assert claimed(outcome) == []
 
 
 def test_a_removal_takes_a_slot_of_what_is_removed() -> None:
