@@ -7,7 +7,7 @@ In: changes from the informers, the ledger and pods from the API server. Out: fr
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,16 +16,16 @@ from provisioner.decide import InstallerState, Snapshot, User, inspect, leaving
 from provisioner.plan import Ledger, World, begun_of, changes_of
 from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings
+from provisioner.tasks import Rules, removals_of, task_of, undo_of
 from trellis import names
 from trellis.bus.bus import Bus
-from trellis.crds.shim import RemovalPolicy
-from trellis.installing import InstallSpec, ShimWish
+from trellis.installing import ShimWish
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, PODS, SHIMS
 from trellis.peers import Controller, keeping_off
-from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on, newest, spec_digest
+from trellis.provisioning import JobView, NodeView, Target, installed_on, newest, spec_digest
 from trellis.shim_history import label_selector, revisions_of
 from trellis.shims import ShimView, view_shim, wish_for
 from trellis.targets import target_of
@@ -74,6 +74,8 @@ class Known:
     def __post_init__(self) -> None:
         self.installer = self.settings.installer()
         self.kwasm = spec_digest(self.installer.spec())
+        settings = self.settings
+        self.rules = Rules(settings.handler, self.installer.own_image, settings.require_checksum, settings.allow_http)
 
     async def world(self) -> World:
         """Return all that a plan may depend on; reads the ledger if it is not known."""
@@ -122,50 +124,23 @@ class Known:
 
     def task(self, node: NodeView, target: Target) -> Task:
         """Return what the Job that brings a node to its target is to do."""
-        wanted, installed = dict(target.shims), installed_on(node)
-        if tuple(wanted) == (KWASM,) and not installed.keys() - {KWASM}:
-            return Task(target, handlers=(self.settings.handler,) if self.settings.handler else ())
-        going = [name for name in installed if name not in wanted and name != KWASM]
-        wishes = {shim.name: self._wish(shim, node) for shim in self.shims.values()}
-        acted_on = [wish for name in (going or wanted) if (wish := wishes.get(name)) is not None]
-        changed = () if going else changes_of(node, target)
-        return Task(
-            target,
-            handlers=tuple(wish.handler for name in wanted if (wish := wishes.get(name)) is not None),
-            removed_handlers=tuple(wish.handler for wish in acted_on) if going else (),
-            spec=InstallSpec(
-                tuple(acted_on),
-                require_checksum=self.settings.require_checksum,
-                allow_http=self.settings.allow_http,
-            ),
-            removes=bool(going),
-            force=any(self.shims[name].removal_policy is RemovalPolicy.FORCE for name in going if name in self.shims),
-            canaries=tuple(name for name in changed if self._canary(name) is not None),
-        )
+        return task_of(node, target, self.shims, self.rules)
 
     async def undo(self, node: NodeView, job: JobView, shims: tuple[str, ...], why: str) -> Task:
         """Return what the Job that takes back another's doing is to do: of these Shims, nothing more.
 
-        A Shim that the node did not have is removed, whatever runs with it; where all of them are only other versions,
-        the former ones are installed again, of which the versions are kept (ADR 20).
+        Those that the node did not have are removed; where all of them are only other versions, the former ones are
+        installed again, of which the versions are kept.
         """
         had = installed_on(node)
         new = [name for name in shims if name not in had]
-        wishes = [self._wish(self.shims[name], node) for name in new if name in self.shims]
-        if not new:
-            wishes = [await self._former(name, node, had[name]) for name in shims]
-        acted_on = tuple(wish for wish in wishes if wish is not None)
-        if not new and len(acted_on) < len(shims):
+        if new:
+            return undo_of(node, job, why, removals_of(new, self.shims), self.rules)
+        found = [await self._former(name, node, had[name]) for name in shims]
+        former = tuple(wish for wish in found if wish is not None)
+        if len(former) < len(shims):
             why += "; of what it had before, not every version is kept"
-        return Task(
-            Target(tuple(sorted(had.items()))),
-            removed_handlers=tuple(wish.handler for wish in acted_on) if new else (),
-            spec=InstallSpec(acted_on, require_checksum=False, allow_http=self.settings.allow_http),
-            removes=bool(new),
-            force=bool(new),
-            undoes=job,
-            why=why,
-        )
+        return undo_of(node, job, why, former, self.rules)
 
     async def _former(self, name: str, node: NodeView, digest: str) -> ShimWish | None:
         """Return what installs a version of a Shim that a node had, None if that version is not kept."""
@@ -177,17 +152,13 @@ class Known:
         )
         for revision in reversed(revisions_of(manifest["metadata"]["uid"], listing.items)):
             former = view_shim(manifest | {"spec": manifest["spec"] | revision.version})
-            wish = self._wish(former, node)
-            if wish is not None and wish.digest == digest:
+            wish = wish_for(former, node.architecture, require_checksum=False)
+            if isinstance(wish, ShimWish) and wish.digest == digest:
                 return wish
         return None
 
     def _canary(self, name: str) -> Canary | None:
         return canary_of(self.shims[name], self.installer.own_image) if name in self.shims else None
-
-    def _wish(self, shim: ShimView, node: NodeView) -> ShimWish | None:
-        wish = wish_for(shim, node.architecture, require_checksum=False)
-        return wish if isinstance(wish, ShimWish) else None
 
     def _held(self) -> frozenset[str]:
         """Return the nodes that are in use, and those whose opting in the bus is about to tell.
@@ -271,14 +242,8 @@ class Known:
 
     async def _users(self, node: str, going: tuple[str, ...]) -> tuple[User, ...]:
         """Return the pods on a node that still run with a Shim that is to go."""
-        by_class = {self.shims[name].runtime_class: name for name in going if name in self.shims}
         listing = await self.kube.list(PODS, field_selector=f"spec.nodeName={node}")
-        return tuple(
-            User(pod["metadata"]["namespace"], pod["metadata"]["name"], pod["metadata"]["uid"], by_class[used])
-            for pod in listing.items
-            if (used := pod["spec"].get("runtimeClassName")) in by_class
-            and (pod.get("status") or {}).get("phase") not in _ENDED
-        )
+        return users_of(listing.items, going, self.shims)
 
     def forget_said(self) -> None:
         """Let every fact that holds be said again: the stream that heard them is gone."""
@@ -350,6 +315,27 @@ def _relevant(said: set[str], jobs: tuple[JobView, ...]) -> frozenset[str]:
     """Return the marks of these Jobs alone, so that a snapshot stays small however many nodes there are."""
     marks = {f"{job.uid}.{what}" for job in jobs for what in ("started", "succeeded", "failed", "removed")}
     return frozenset(marks & said)
+
+
+def users_of(pods: Iterable[Manifest], going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
+    """Return the pods that run with one of the Shims that are to go.
+
+    A pod is known by its RuntimeClass, and where that went with the Shim's object by the label that it has selected its
+    node by: Kubernetes copies the nodeSelector of a RuntimeClass into its pods.
+    """
+    going = tuple(going)
+    by_class = {shims[name].runtime_class: name for name in going if name in shims}
+    by_label = {names.shim_label(name): name for name in going}
+    users: list[User] = []
+    for pod in pods:
+        metadata, spec = pod["metadata"], pod["spec"]
+        used = spec.get("runtimeClassName")
+        if not used or (pod.get("status") or {}).get("phase") in _ENDED:
+            continue
+        selected = (by_label[label] for label in spec.get("nodeSelector") or () if label in by_label)
+        if shim := by_class.get(used) or next(selected, ""):
+            users.append(User(metadata["namespace"], metadata["name"], metadata["uid"], shim))
+    return tuple(users)
 
 
 def installer_state(pod: Manifest) -> InstallerState:

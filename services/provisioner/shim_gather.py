@@ -13,7 +13,7 @@ from typing import Final
 
 from provisioner.gather import Known
 from provisioner.hands_off import working_on
-from provisioner.plan import Ledger, failing_on
+from provisioner.plan import Ledger, asked_of, failing_on
 from provisioner.shim_resources import read_status, view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView, Snapshot
 from trellis.kube.client import Kube
@@ -59,7 +59,7 @@ class Shims:
             ),
             holders=tuple(node for node in nodes if name in installed_on(node)),
             in_work=self._in_work(name, ledger, nodes),
-            failing=tuple(node for node in nodes if name in self._failing(node)),
+            failing=tuple(node for node in nodes if name in self._failing(node, ledger)),
             halted=name in ledger.halted,
             patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -82,9 +82,12 @@ class Shims:
 
         return tuple(filter(works, nodes))
 
-    def _failing(self, node: NodeView) -> tuple[str, ...]:
+    def _failing(self, node: NodeView, ledger: Ledger) -> tuple[str, ...]:
         target = self.known.target(node) if node.failed else None
-        return failing_on(node, target) if target else ()
+        if target is None:
+            return ()
+        limits = self.known.settings.limits(self.known.shims.values())
+        return failing_on(node, asked_of(node, target, limits, ledger.halted))
 
     def _other(self, shim: ShimView, nodes: tuple[NodeView, ...]) -> Controller | None:
         """Return the controller of somebody else that works on this Shim, or on nodes that have it or are to."""

@@ -21,7 +21,7 @@ from trellis import names
 from trellis.counts import CountOrPercent
 from trellis.crds.shim import FetchStrategy, RemovalPolicy, RolloutType, Shim, ShimSpec
 from trellis.durations import parse_seconds
-from trellis.installing import ARCHITECTURES, InstallSpec, ShimWish, Source, SpecError, parse_spec
+from trellis.installing import ARCHITECTURES, InstallSpec, ShimWish, Source, SpecError, parse_spec, shim_owner
 from trellis.provisioning import KWASM, SUPPORTED_OS, NodeView, Wish, wish_of
 
 Manifest = dict[str, Any]
@@ -239,7 +239,7 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Sh
 
 
 def _wish(shim: ShimView, sources: tuple[Source, ...], digest: str) -> ShimWish:
-    return ShimWish(shim.name, shim.handler, digest, names.MANAGED_BY, sources, dict(shim.options))
+    return ShimWish(shim.name, shim.handler, digest, shim_owner(shim.name), sources, dict(shim.options))
 
 
 def is_pinned(source: Source) -> bool:

@@ -74,7 +74,7 @@ def test_the_shim_of_the_readme_can_be_applied_and_is_for_the_nodes_it_selects()
     manifest = yaml.safe_load(block[1])
     shim = view_shim(manifest | {"metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1"}})
     assert not shim.invalid
-    labelled = a_node("n", labels=(("spin", "true"),))
+    labelled = a_node("n", labels=(("wasm", "true"),))
     assert not is_for(shim, a_node("n"), auto_provision=False)
     assert is_for(shim, labelled, auto_provision=False)
     assert isinstance(wish_for(shim, "amd64", require_checksum=True), ShimWish)

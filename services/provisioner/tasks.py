@@ -1,0 +1,88 @@
+"""What the Job that brings a node to its target is to do: which shims it adds, or takes away.
+
+Pure. In: a Node, its target, the Shims as they are. Out: a :class:`Task` for ``resources``. Called by ``gather``.
+Invariants: a Job is told of what changes on its node and of nothing else, so what keeps one Shim from being installed
+keeps no other; what is to go goes by its name and owner, which the node knows, whatever has become of its Shim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from provisioner.canary import canary_of
+from provisioner.plan import changes_of
+from provisioner.resources import Task
+from trellis.crds.shim import RemovalPolicy
+from trellis.installing import InstallSpec, ShimWish, removal_of, shim_owner
+from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on
+from trellis.shims import ShimView, wish_for
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the settings say of Jobs. ``handler``: the legacy image's; ``canary_image``: for Shims that name none."""
+
+    handler: str | None
+    canary_image: str
+    require_checksum: bool
+    allow_http: bool
+
+
+def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules: Rules) -> Task:
+    """Return what is to be done on a node; what is to go goes in a run of its own."""
+    wanted, installed = dict(target.shims), installed_on(node)
+    if tuple(wanted) == (KWASM,) and not installed.keys() - {KWASM}:
+        return Task(target, handlers=(rules.handler,) if rules.handler else ())
+    going = sorted(name for name in installed if name not in wanted and name != KWASM)
+    if going:
+        return _removal(target, going, shims, rules)
+    changed = [shims[name] for name in changes_of(node, target) if name in shims]
+    wishes = _wishes(changed, node, require_checksum=rules.require_checksum)
+    return Task(
+        target,
+        handlers=tuple(wish.handler for wish in wishes),
+        spec=InstallSpec(wishes, require_checksum=rules.require_checksum, allow_http=rules.allow_http),
+        canaries=tuple(shim.name for shim in changed if canary_of(shim, rules.canary_image) is not None),
+    )
+
+
+def _removal(target: Target, going: Iterable[str], shims: Mapping[str, ShimView], rules: Rules) -> Task:
+    """Return the removal of Shims. Force is for all of them or for none: ``target_of`` keeps the two apart."""
+    removals = removals_of(going, shims)
+    stay = {shims[name].handler for name, _ in target.shims if name in shims}
+    return Task(
+        target,
+        removed_handlers=tuple(wish.handler for wish in removals if wish.handler and wish.handler not in stay),
+        spec=InstallSpec(removals, require_checksum=rules.require_checksum, allow_http=rules.allow_http),
+        removes=True,
+        force=all(name in shims and shims[name].removal_policy is RemovalPolicy.FORCE for name in going),
+    )
+
+
+def removals_of(going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[ShimWish, ...]:
+    """Return what takes Shims from a node. Of one whose object is gone the node's own record tells the handler."""
+    return tuple(removal_of(name, shim_owner(name), shims[name].handler if name in shims else "") for name in going)
+
+
+def undo_of(node: NodeView, job: JobView, why: str, wishes: tuple[ShimWish, ...], rules: Rules) -> Task:
+    """Return what takes back a Job's doing and makes the node again what its marks say.
+
+    ``wishes``: what it added, without sources, and goes, whatever runs with it; or the former versions of what it
+    changed, which are installed again (ADR 20).
+    """
+    removes = any(not wish.sources for wish in wishes)
+    return Task(
+        Target(tuple(sorted(installed_on(node).items()))),
+        removed_handlers=tuple(wish.handler for wish in wishes if wish.handler) if removes else (),
+        spec=InstallSpec(wishes, require_checksum=False, allow_http=rules.allow_http),
+        removes=removes,
+        force=removes,
+        undoes=job,
+        why=why,
+    )
+
+
+def _wishes(shims: Iterable[ShimView], node: NodeView, *, require_checksum: bool) -> tuple[ShimWish, ...]:
+    wishes = (wish_for(shim, node.architecture, require_checksum=require_checksum) for shim in shims)
+    return tuple(wish for wish in wishes if isinstance(wish, ShimWish))
