@@ -29,6 +29,7 @@ from provisioner.decide import (
     JudgeFailed,
     LookAgain,
     ProveJob,
+    Reason,
     SayFact,
     WarnNode,
 )
@@ -282,11 +283,13 @@ class Effects:
         user = action.user
         try:
             await self.kube.evict(user.namespace, user.name, uid=user.uid)
-        except (NotFound, TooManyRequests) as error:
-            # Gone already, or its disruption budget says not now.
-            _log.info("pod not evicted", pod=str(user), error=str(error))
-        else:
-            _log.info("pod evicted", pod=str(user), shim=user.shim)
+        except NotFound:
+            return  # gone already
+        except TooManyRequests as error:
+            message = f"{user.shim} cannot be removed: pod {user} runs with it and is not evicted: {error}"
+            await self._warn(WarnNode(action.node, Reason.DRAIN_BLOCKED, message))
+            return
+        _log.info("pod evicted", pod=str(user), shim=user.shim)
 
     def _draw_installer(self, job: JobView) -> None:
         """Put the installer's own time, as it was watched, into the trace: a legacy image sends no spans."""

@@ -64,6 +64,7 @@ class Reason(StrEnum):
     NODE_NOT_READY = "NodeNotReady"
     IN_USE = "RuntimeInUse"
     OTHER_CONTROLLER = "OtherControllerActive"
+    DRAIN_BLOCKED = "DrainBlocked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +208,9 @@ class WarnNode:
 
 @dataclass(frozen=True, slots=True)
 class EvictPod:
-    """Ask a pod to leave, as its disruption budget allows."""
+    """Ask a pod to leave, as its disruption budget allows; the Node's Events tell if it does not."""
 
+    node: NodeView
     user: User
     reason: Reason = Reason.IN_USE
 
@@ -330,7 +332,7 @@ def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]
         )
         return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, IN_USE_SECONDS)]
     if draining := of[RemovalPolicy.DRAIN]:
-        return [*(EvictPod(user) for user in draining), LookAgain(DRAIN_SECONDS)]
+        return [*(EvictPod(node, user) for user in draining), LookAgain(DRAIN_SECONDS)]
     return []
 
 

@@ -307,8 +307,9 @@ def test_pods_in_use_refuse_the_removal_and_give_the_slot_back(policy: RemovalPo
 
 
 def test_draining_asks_the_pods_to_leave_and_looks_again() -> None:
-    evict, again = removing(with_shim(), POD, policy=RemovalPolicy.DRAIN)
-    assert evict == EvictPod(POD)
+    node = with_shim()
+    evict, again = removing(node, POD, policy=RemovalPolicy.DRAIN)
+    assert evict == EvictPod(node, POD)
     assert isinstance(again, LookAgain)
 
 

@@ -12,7 +12,18 @@ import pytest
 from provisioner.app import PLAN, Planner
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
-from provisioner.decide import Action, DeleteJob, InstallerState, JudgeFailed, Reason, SayFact, Snapshot, decide
+from provisioner.decide import (
+    Action,
+    DeleteJob,
+    EvictPod,
+    InstallerState,
+    JudgeFailed,
+    Reason,
+    SayFact,
+    Snapshot,
+    User,
+    decide,
+)
 from provisioner.gather import Known
 from provisioner.plan import Entry, Ledger, Plan
 from provisioner.resources import make_ledger
@@ -24,9 +35,9 @@ from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.errors import Conflict
-from trellis.kube.fake import FakeKube
+from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import CONFIGMAPS, JOBS, NAMESPACES, PODS
+from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, PODS
 from trellis.provisioning import JobState, JobView, view_job
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
@@ -269,3 +280,17 @@ async def test_a_halt_the_bus_refuses_is_no_reason_to_ask_for_ever(rollout: Roll
     rollout.bus.trouble = None
     await rollout.plan(failing=5)
     assert rollout.bus.heard == []
+
+
+async def test_a_pod_that_its_budget_keeps_is_named_on_the_node(kube: FakeKube, effects: Effects) -> None:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    kube.answer_next(
+        99,
+        lambda _: status_reply(429, "TooManyRequests", message),
+        when=lambda request: request.path.endswith("/eviction"),
+    )
+    await effects.apply([EvictPod(a_node(), User("apps", "web", "uid-web", "spin"))])
+    [event] = kube.objects(EVENTS)
+    assert (event["reason"], event["involvedObject"]["name"]) == ("DrainBlocked", "node-1")
+    assert event["message"].startswith("spin cannot be removed: pod apps/web runs with it and is not evicted: ")
+    assert message in event["message"]
