@@ -62,7 +62,9 @@ class HttpsFiles:
 @contextmanager
 def https_files(cluster: ClusterInfo, folder: Path, own: Path) -> Iterator[HttpsFiles]:
     """Serve the files of a folder, no others, to a cluster's real nodes; ``own`` is an empty folder for the keys."""
-    write_pki(own, _address(cluster))  # what an API server has is what any server needs: a CA, a certificate, a key
+    write_pki(
+        own, machine_address(cluster)
+    )  # what an API server has is what any server needs: a CA, a certificate, a key
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own / "kube-apiserver.crt", own / "kube-apiserver.key")
     with _serving(cluster, folder, context, (own / "ca.crt").read_text()) as files:
@@ -80,7 +82,7 @@ def http_files(cluster: ClusterInfo, folder: Path) -> Iterator[HttpsFiles]:
 def _serving(
     cluster: ClusterInfo, folder: Path, context: ssl.SSLContext | None, authority: str
 ) -> Iterator[HttpsFiles]:
-    server = http.server.ThreadingHTTPServer((_address(cluster), 0), http.server.BaseHTTPRequestHandler)
+    server = http.server.ThreadingHTTPServer((machine_address(cluster), 0), http.server.BaseHTTPRequestHandler)
     scheme = "http" if context is None else "https"
     files = HttpsFiles(f"{scheme}://{server.server_address[0]!s}:{server.server_port}", folder, authority)
     server.RequestHandlerClass = _handler(files)
@@ -97,7 +99,7 @@ def _serving(
         thread.join()
 
 
-def _address(cluster: ClusterInfo) -> str:
+def machine_address(cluster: ClusterInfo) -> str:
     """Return this machine's address on the nodes' network."""
     return str(ip_interface(f"{cluster.real_nodes[0].address}/24").network[1])
 

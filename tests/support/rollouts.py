@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.busy_wasm import busy_image
-from support.https_files import HttpsFiles, http_files
+from support.https_files import HttpsFiles, http_files, machine_address
 from support.installer_image import INSTALLER, installer_image
 from support.installer_runs import NODE, InstallerJobs
 from support.real_nodes import Kubectl
@@ -206,7 +206,10 @@ class Services:
 
 @contextmanager
 def rollout_world(folder: Path, *, real_nodes: int, **settings: str) -> Iterator[World]:
-    """Have a cluster and the services for the time of a block; ``folder`` is an empty one for files and logs."""
+    """Have a cluster and the services for the time of a block; ``folder`` is an empty one for files and logs.
+
+    ``{machine}`` in a setting stands for this machine's address on the nodes' network.
+    """
     how, files, images = How(Lines(), threading.Event()), folder / "files", folder / "images"
     for made in (files, images):
         made.mkdir()
@@ -222,5 +225,6 @@ def rollout_world(folder: Path, *, real_nodes: int, **settings: str) -> Iterator
         kubectl = Kubectl(info)
         for kind in KINDS:
             kubectl("apply", "--server-side", "-f", "-", given=make_definition(kind))
-        with Services(info, folder / "log", **settings):
+        told = {name: value.format(machine=machine_address(info)) for name, value in settings.items()}
+        with Services(info, folder / "log", **told):
             yield World(info, kubectl, served, folder / "log")
