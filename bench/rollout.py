@@ -27,7 +27,6 @@ from typing import Any
 from machine import describe
 from provision import free_port, http_ready, is_ours, most_in_work, process, records, size, trellis
 from trellis.counts import CountOrPercent
-from trellis.crds.kinds import KINDS, make_definition
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 
@@ -36,7 +35,6 @@ LIMIT = 1.2
 HANDLER = "spin"
 SHIMS = "/apis/runtime.spinkube.dev/v1alpha1/shims"
 JOBS = "/apis/batch/v1/namespaces/trellis-installers/jobs"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 INSTALLER = """\
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
@@ -164,8 +162,6 @@ def measure(options: argparse.Namespace) -> bool:
     stage = INSTALLER.format(milliseconds=round(options.seconds * 1000))
     with owned_cluster(nodes=total + ALONE, audit=True, kwok_stages=[stage]) as info:
         api, port = Api.of_kubeconfig(Path(info.kubeconfig)), free_port()
-        for kind in KINDS:
-            api.call("POST", DEFINITIONS, make_definition(kind))
         nodes = [f"node-{index:04d}" for index in range(total + ALONE)]
         labelled(api, nodes[:ALONE], "alone")
         labelled(api, nodes[ALONE:], "rolling")

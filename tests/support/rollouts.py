@@ -25,7 +25,6 @@ from support.installer_image import INSTALLER, installer_image
 from support.installer_runs import NODE, InstallerJobs
 from support.real_nodes import Kubectl
 from trellis import names
-from trellis.crds.kinds import KINDS, make_definition
 from trellis.localcluster import ClusterInfo, debian, owned_cluster
 from trellis.localcluster.building import How
 from trellis.localcluster.node_images import hello_wasm_image
@@ -223,8 +222,6 @@ def rollout_world(folder: Path, *, real_nodes: int, **settings: str) -> Iterator
             for archive in archives:
                 load_image(info.name, node.name, archive)
         kubectl = Kubectl(info)
-        for kind in KINDS:
-            kubectl("apply", "--server-side", "-f", "-", given=make_definition(kind))
         told = {name: value.format(machine=machine_address(info)) for name, value in settings.items()}
         with Services(info, folder / "log", **told):
             yield World(info, kubectl, served, folder / "log")
