@@ -14,6 +14,14 @@ RUN mv /packages/requirements-installer.lock . \
 COPY services/node_installer /packages/node_installer
 COPY shared/trellis/__init__.py shared/trellis/installing.py shared/trellis/install_results.py \
      shared/trellis/redaction.py /packages/trellis/
+# The version, as an installed distribution has it: spans carry it.
+COPY pyproject.toml .
+RUN python3 -c 'import pathlib, tomllib; \
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]; \
+info = pathlib.Path("/packages", "{}-{}.dist-info".format(project["name"].replace("-", "_"), project["version"])); \
+info.mkdir(); \
+(info / "METADATA").write_text("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".format(**project))' \
+ && PYTHONPATH=/packages python3 -c 'from importlib.metadata import version; print(version("trellis-wasm"))'
 # Compiled here, because the container's file system may be read-only, and each run would compile anew.
 RUN python3 -m compileall -q --invalidation-mode unchecked-hash /packages \
  && PYTHONPATH=/packages python3 -m node_installer --help > /dev/null \

@@ -7,6 +7,7 @@ refused as a whole; only a regular file is taken, and never more than the limit.
 
 from __future__ import annotations
 
+import io
 import sys
 import tarfile
 import zipfile
@@ -25,6 +26,7 @@ _WINDOW_LOG: Final = 26
 """64 MiB, so that the installer keeps to the 128 MiB its Job allows; `zstd --ultra -22` may ask for twice that."""
 _MAX_MEMBERS: Final = 100_000
 _BLOCK: Final = 1 << 20
+_ZIP_COMPRESSIONS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _TARS: Final = {b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
 _PREFIX: Final = "containerd-shim-"
@@ -158,6 +160,7 @@ def _extract_zip(path: Path, target: Path, member: str | None, names: tuple[str,
                 special[item.filename] = "a link or a device"
             elif not item.is_dir():
                 files.append(item.filename)
+                _check_compression(item)
         chosen = _chosen(files, special, member, names)
         with archive.open(chosen) as content:
             copy_limited(content, target)
@@ -172,6 +175,13 @@ def _chosen(files: list[str], special: dict[str, str], member: str | None, names
             message = f"{name} in the archive is no file of its own but leads to {what}"
             raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
     return choose(files, member, names)
+
+
+def _check_compression(item: zipfile.ZipInfo) -> None:
+    """Refuse what may ask for any amount of memory: zipfile knows no limit for LZMA."""
+    if item.compress_type not in _ZIP_COMPRESSIONS:
+        message = f"{item.filename} in the archive is packed by a method that is not supported: use deflate"
+        raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
 
 
 def _check_count(count: int) -> None:
@@ -215,13 +225,10 @@ def _decompressed(raw: BinaryIO, kind: str | None) -> Iterator[Any]:
                 text = f"unpacking it takes more than {1 << _WINDOW_LOG - 20} MiB of memory: pack it with `zstd -19`"
             raise ValueError(text) from error
     elif kind == "xz":
-        import lzma  # noqa: PLC0415
+        from node_installer import xz  # noqa: PLC0415
 
-        try:
-            with lzma.open(raw) as packed:
-                yield packed
-        except lzma.LZMAError as error:
-            raise ValueError(str(error)) from error
+        with io.BufferedReader(xz.Reader(raw), _BLOCK) as packed:
+            yield packed
     elif kind == "bz2":
         import bz2  # noqa: PLC0415
 

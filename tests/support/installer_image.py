@@ -50,7 +50,7 @@ def installer_image(how: How) -> Path:
 
 def _sources() -> list[str]:
     program = sorted(str(path.relative_to(_ROOT)) for path in (_ROOT / "services/node_installer").glob("*.py"))
-    return [_DOCKERFILE, _LOCK, *(f"shared/trellis/{name}" for name in _TRELLIS), *program]
+    return [_DOCKERFILE, _LOCK, "pyproject.toml", *(f"shared/trellis/{name}" for name in _TRELLIS), *program]
 
 
 def _fill(context: Path) -> None:

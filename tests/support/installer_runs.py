@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from node_installer.facts import facts_of
 from support.installer_image import INSTALLER
-from support.real_nodes import Kubectl, eventually
+from support.node_trees import tree
+from support.real_nodes import Kubectl, RealNode, containerd_restarts, eventually
 from trellis.install_results import InstallResult, parse_result
-from trellis.localcluster.realnode_faults import inspect, run_in
+from trellis.localcluster.realnode_faults import inspect
 
 NODE: Final = "real-0"
 MEMORY: Final = "128Mi"
 """What the provisioner allows an installer by default."""
-_NOT_OURS: Final = frozenset({"dev", "proc", "run", "sys", "tmp", "var"})
 
 
 @dataclass(frozen=True)
@@ -36,9 +33,12 @@ class Ended:
 class InstallerJobs:
     """Installer Jobs on one node of one cluster; those it starts itself are for the first node."""
 
-    cluster: str
-    kubectl: Kubectl
-    node: str = NODE
+    real: RealNode
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """Commands for its cluster."""
+        return self.real.kubectl
 
     def run(self, name: str, *arguments: str, spec: Mapping[str, Any] | None = None) -> Ended:
         """Run the installer to its end; its Job is deleted afterwards."""
@@ -69,33 +69,16 @@ class InstallerJobs:
         return Ended(state["exitCode"], result, log)
 
     def restarts(self) -> int:
-        """Return how often containerd has come up on the node."""
-        answer = run_in(self.cluster, self.node, ["grep", "-c", "successfully booted", "/var/log/containerd.log"])
-        return int(answer.stdout)
+        """Return how often containerd was started on the node; restarts are the difference."""
+        return containerd_restarts(self.real)
 
     def root(self) -> Path:
         """Return the node's root as it sees it itself."""
-        return Path(f"/proc/{inspect(self.cluster, self.node).pids['init']}/root")
+        return Path(f"/proc/{inspect(self.real.cluster.name, self.real.name).pids['init']}/root")
 
-    def tree(self) -> dict[str, tuple[object, ...]]:
-        """Return all of the node's files but what lives: content, mode, owner, extended attributes, links."""
-        root, found = self.root(), {}
-        for top, directories, files in os.walk(root):
-            if Path(top) == root:
-                directories[:] = [name for name in directories if name not in _NOT_OURS]
-            for name in (*directories, *files):
-                path = Path(top, name)
-                found[str(path.relative_to(root))] = _facts(path)
-        return found
-
-
-def _facts(path: Path) -> tuple[object, ...]:
-    if path.is_symlink():
-        return ("link", str(path.readlink()))
-    if not path.is_file():
-        return ("directory", *facts_of(path))
-    with path.open("rb") as file:
-        return (hashlib.file_digest(file, "sha256").hexdigest(), *facts_of(path))
+    def tree(self) -> dict[str, str]:
+        """Return what differs on the node's disk from what all nodes have."""
+        return tree(self.real)
 
 
 def hanging_program(architecture: str) -> bytes:

@@ -23,7 +23,7 @@ from support.busy_wasm import busy_image
 from support.https_files import HttpsFiles, http_files, machine_address
 from support.installer_image import INSTALLER, installer_image
 from support.installer_runs import NODE, InstallerJobs
-from support.real_nodes import Kubectl
+from support.real_nodes import Kubectl, RealNode
 from trellis import names
 from trellis.localcluster import ClusterInfo, debian, owned_cluster
 from trellis.localcluster.building import How
@@ -52,7 +52,7 @@ class World:
 
     def node(self, name: str = NODE) -> InstallerJobs:
         """Return what can be asked of a node."""
-        return InstallerJobs(self.info.name, self.kubectl, name)
+        return InstallerJobs(RealNode(self.info, name))
 
     @property
     def nodes(self) -> list[str]:

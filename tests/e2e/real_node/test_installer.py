@@ -11,6 +11,7 @@ import tarfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from backports import zstd
 from support.busy_wasm import busy_image, busy_pod
 from support.installer_image import INSTALLER, installer_image
 from support.installer_runs import NODE, InstallerJobs, hanging_program
-from support.real_nodes import RUNTIME_CLASS, Kubectl, eventually, fingerprint, pod, wasm_pod
+from support.real_nodes import RUNTIME_CLASS, Kubectl, RealNode, eventually, fingerprint, pod, wasm_pod
 from trellis.install_results import FailureReason, Outcome
 from trellis.localcluster import ClusterInfo, debian, owned_cluster
 from trellis.localcluster.building import How
@@ -136,7 +137,7 @@ def world(
         server["spec"] |= {"restartPolicy": "Always", "hostNetwork": True}
         kubectl.create(server)
         url = f"http://{info.real_nodes[0].address}:8080"
-        world = World(info, kubectl, InstallerJobs(info.name, kubectl), files, url)
+        world = World(info, kubectl, InstallerJobs(RealNode(info)), files, url)
         eventually(world.serves, "the web server answers")
         yield world
 
@@ -266,11 +267,14 @@ def test_a_runtime_that_does_not_start_with_it_gets_its_former_configuration_bac
 
 def test_the_image_holds_the_installer_and_nothing_of_the_services(world: World) -> None:
     unwanted = ("kubernetes", "nats", "faststream", "pydantic", "opentelemetry", "grpc", "pip")
-    ask = f"from importlib.util import find_spec; print([name for name in {unwanted} if find_spec(name)])"
+    ask = (
+        "from importlib.metadata import version; from importlib.util import find_spec; "
+        f"print(version('trellis-wasm'), [name for name in {unwanted} if find_spec(name)])"
+    )
     manifest = pod("holds", "", NODE, image=INSTALLER)
     manifest["spec"]["containers"][0]["command"] = ["python3", "-c", ask]
     world.kubectl.create(manifest)
-    assert world.kubectl.ended("holds") == "[]\n"
+    assert world.kubectl.ended("holds") == f"{version('trellis-wasm')} []\n"
     world.kubectl("delete", "pod", "holds", "--now")
 
 

@@ -43,7 +43,7 @@ class World:
         if trusting:
             _trust(job["spec"]["template"]["spec"])
         self.node.kubectl.create(job)
-        ended = InstallerJobs(self.node.cluster.name, self.node.kubectl).ended(name)
+        ended = InstallerJobs(self.node).ended(name)
         self.node.kubectl("delete", "job", name, "--wait=false")
         return ended
 

@@ -67,3 +67,17 @@ def test_a_program_that_is_no_shim_is_said_on_shim_and_node_and_changes_nothing(
     assert node.tree() == before
     assert node.restarts() == restarts
     eventually(lambda: not world.jobs(), "no Job is left", 60)
+
+
+def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(world: World) -> None:
+    kubectl, node = world.kubectl, world.node()
+    before = node.tree()
+    world.label("orphan", NODE)
+    world.apply(world.shim("orphan", "v1"))
+    eventually(lambda: world.has("orphan", NODE), "the node has the shim", 120)
+    kubectl("delete", "shim", "orphan", "--wait=false")
+    kubectl("patch", "shim", "orphan", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    eventually(lambda: not world.jobs() and "orphan" not in world.labels(), "nothing is left to do", 120)
+    eventually(lambda: "orphan" not in kubectl.handlers(NODE), "the node has forgotten the handler", 60)
+    assert names.ANNOTATION_SHIMS not in kubectl.get("node", NODE)["metadata"]["annotations"]
+    assert node.tree() == before

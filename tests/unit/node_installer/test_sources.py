@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +51,9 @@ def a_tar(*members: tuple[tarfile.TarInfo | str, bytes], mode: Any = "w:gz") -> 
     return buffer.getvalue()
 
 
-def a_zip(*members: tuple[zipfile.ZipInfo | str, bytes]) -> bytes:
+def a_zip(*members: tuple[zipfile.ZipInfo | str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive_file:
+    with zipfile.ZipFile(buffer, "w", compression) as archive_file:
         for member, content in members:
             archive_file.writestr(member, content)
     return buffer.getvalue()
@@ -128,17 +130,39 @@ BAD = {
     ),
     "web page": (b"<html>Sign in</html>", FailureReason.WRONG_ARCHITECTURE),
     "nothing": (b"", FailureReason.WRONG_ARCHITECTURE),
+    "zip of lzma": (a_zip((NAME, a_shim()), compression=zipfile.ZIP_LZMA), FailureReason.UNSAFE_ARCHIVE),
     "other machine": (a_tar((NAME, a_shim(arch=OTHER_ARCH))), FailureReason.WRONG_ARCHITECTURE),
 }  # fmt: skip
 
 
-def test_what_takes_more_memory_than_the_job_has_is_refused_before_it_is_killed(tmp_path: Path) -> None:
-    body = of_a_large_window(a_tar((NAME, a_shim()), mode="w"))
+def of_a_large_dictionary(content: bytes) -> bytes:
+    """Compress as `xz --lzma2=dict=256MiB` does."""
+    return lzma.compress(content, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 256 << 20, "mode": lzma.MODE_FAST}])
+
+
+@pytest.mark.parametrize(
+    ("pack", "advice"),
+    [(of_a_large_window, "zstd -19"), (of_a_large_dictionary, "xz -9")],
+    ids=["zstd", "xz"],
+)
+def test_what_takes_more_memory_than_the_job_has_is_refused_before_it_is_killed(
+    pack: Callable[[bytes], bytes], advice: str, tmp_path: Path
+) -> None:
+    body = pack(a_tar((NAME, a_shim()), mode="w"))
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "archive").write_bytes(body)
     result = refused(tmp_path, {"location": "/archive", "sha256": sha256(body)})
     assert result.reason is FailureReason.UNSAFE_ARCHIVE
-    assert "zstd -19" in result.message
+    assert advice in result.message
+
+
+def test_xz_of_the_highest_level_and_of_several_streams_is_unpacked(tmp_path: Path) -> None:
+    tar = a_tar((NAME, a_shim()), ("padding", bytes(3 << 20)), mode="w")
+    halves = [lzma.compress(half, preset=9) for half in (tar[:5000], tar[5000:])]
+    packed = tmp_path / "packed"
+    packed.write_bytes(halves[0] + bytes(4) + halves[1])
+    assert archive.extract_shim(packed, tmp_path / "shim", member=None, names=()) == NAME
+    assert (tmp_path / "shim").read_bytes() == a_shim()
 
 
 @pytest.mark.parametrize("kind", BAD)
