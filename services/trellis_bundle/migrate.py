@@ -42,7 +42,7 @@ from trellis_bundle.migration import (
     take_over_controllers,
     view_peer_job,
 )
-from trellis_bundle.migration_kwasm import plan_kwasm
+from trellis_bundle.migration_kwasm import plan_kwasm, values_of, with_values
 from trellis_bundle.migration_rcm import plan_rcm
 from trellis_bundle.migration_views import table_of
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
@@ -93,6 +93,8 @@ class Asked:
     settings: ClientSettings
     rules: Rules
     how: How
+    given: frozenset[str]
+    """Names of the provisioner's settings that were given by flag or environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,8 @@ def kwasm(  # noqa: PLR0913, PLR0917 - options of a command line
 ) -> None:
     """Take over the nodes that KWasm labelled, and delete its Jobs that ended.
 
-    Give the provisioner's settings as it has them: by them it will find each node as it wants it, and make no Job.
+    The operator's values are read from its Deployment while there is one, scaled to 0 or not; else, give the
+    provisioner's settings as it has them: by them it will find each node as it wants it, and make no Job.
     Before that the operator has to be gone (`helm uninstall`), or --take-over be given. A node whose handler the
     kubelet lists is proved; another keeps KWasm's label only. Run it before the services are started.
 
@@ -136,7 +139,7 @@ def kwasm(  # noqa: PLR0913, PLR0917 - options of a command line
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         given = load(Settings, installer_image=installer_image, handler=handler, auto_provision=auto_provision)
         how = How(dry_run, yes, take_over, output)
-        asyncio.run(_migrate(Asked(Peer.KWASM, settings, _rules(given), how)))
+        asyncio.run(_migrate(Asked(Peer.KWASM, settings, _rules(given), how, frozenset(given.model_fields_set))))
 
 
 @app.command()
@@ -160,7 +163,7 @@ def rcm(  # noqa: PLR0913, PLR0917 - options of a command line
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         given = load(Settings, auto_provision=auto_provision, require_checksum=require_checksum)
         how = How(dry_run, yes, take_over, output)
-        asyncio.run(_migrate(Asked(Peer.RCM, settings, _rules(given), how)))
+        asyncio.run(_migrate(Asked(Peer.RCM, settings, _rules(given), how, frozenset(given.model_fields_set))))
 
 
 def _rules(settings: Settings) -> Rules:
@@ -214,16 +217,18 @@ async def _find(kube: Kube, asked: Asked) -> Found:
     """
     nodes, shims = await _list(kube, NODES), await _list(kube, SHIMS)
     jobs, deployments = await _list(kube, JOBS), await _list(kube, DEPLOYMENTS)
+    values = values_of(deployments) if asked.peer is Peer.KWASM else None
+    rules, told = with_values(asked.rules, values, asked.given)
     world = World(
         nodes=tuple(map(view_node, nodes)),
         shims=tuple(map(view_shim, shims)),
         jobs=tuple(job for job in map(view_peer_job, jobs) if job is not None),
         classes=tuple(map(view_runtime_class, await _list(kube, RUNTIME_CLASSES))),
-        rules=asked.rules,
+        rules=rules,
     )
     writing = still_writing(asked.peer, deployments, [*nodes, *shims], time.time())
     steps = take_over_controllers(asked.peer, deployments) if asked.how.force else []
-    return Found([*_PLANS[asked.peer](world), *steps], writing, await _notes(kube, asked.settings))
+    return Found([*_PLANS[asked.peer](world), *steps], writing, [*told, *await _notes(kube, asked.settings)])
 
 
 async def _list(kube: Kube, res: Resource) -> list[Manifest]:

@@ -6,9 +6,64 @@ own name as value, before its Job ends, and never takes notice of how it ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
 from trellis import names
+from trellis.peers import Peer, is_of
 from trellis.provisioning import KWASM, JobState, NodeView, Proof, Wish, installed_on, wish_of
-from trellis_bundle.migration import DeleteJob, Doing, Listed, PeerJob, Step, World, listed, take_over
+from trellis_bundle.migration import DeleteJob, Doing, Listed, PeerJob, Rules, Step, World, listed, take_over
+
+_IMAGE: Final = "INSTALLER_IMAGE"
+_AUTO: Final = "AUTO_PROVISION_NODES"
+"""Environment variables by which the chart of KWasm's operator hands on its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """How KWasm's operator is set in its Deployment, running or scaled to 0; None where it does not say."""
+
+    place: str
+    installer_image: str | None
+    auto_provision: bool | None
+
+
+def values_of(deployments: Iterable[Mapping[str, Any]]) -> Values | None:
+    """Return the settings of KWasm's operator, None if there is no Deployment of it."""
+    for item in deployments:
+        if not is_of(Peer.KWASM, item):
+            continue
+        containers = item["spec"]["template"]["spec"].get("containers") or ()
+        env = {one["name"]: one.get("value") for container in containers for one in container.get("env") or ()}
+        auto = env.get(_AUTO)
+        place = f"Deployment {item['metadata']['namespace']}/{item['metadata']['name']}"
+        return Values(place, env.get(_IMAGE) or None, None if auto is None else auto == "true")
+    return None
+
+
+def with_values(rules: Rules, values: Values | None, given: frozenset[str]) -> tuple[Rules, list[str]]:
+    """Return the rules with KWasm's values where nobody gave the provisioner's, and what to tell about it.
+
+    ``given``: names of the settings that were given by flag or environment; those stand.
+    """
+    if values is None:
+        return rules, []
+    image = values.installer_image if "installer_image" not in given else None
+    auto = values.auto_provision if "auto_provision" not in given else None
+    taken = []
+    if image is not None and image != rules.installer.image:
+        taken.append(f"TRELLIS_INSTALLER_IMAGE={image}")
+    if auto is not None and auto != rules.auto_provision:
+        taken.append(f"TRELLIS_AUTO_PROVISION={str(auto).lower()}")
+    if not taken:
+        return rules, []
+    rules = replace(
+        rules,
+        installer=replace(rules.installer, image=image or rules.installer.image),
+        auto_provision=rules.auto_provision if auto is None else auto,
+    )
+    return rules, [f"KWasm's values are taken from {values.place}: start the services with {' '.join(taken)}"]
 
 
 def plan_kwasm(world: World) -> list[Step]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from trellis import names
 from trellis.provisioning import KWASM, NodeView, Wish, wish_of
 
-Manifest = dict[str, Any]
+Manifest = Mapping[str, Any]
 
 
 class Peer(StrEnum):
@@ -61,11 +61,8 @@ def view_controller(deployment: Manifest) -> Controller | None:
     replicas = spec.get("replicas", 1), (deployment.get("status") or {}).get("replicas", 0)
     if not any(replicas):
         return None
-    label = (metadata.get("labels") or {}).get("app.kubernetes.io/name")
-    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
-    images = {_image_name(str(container.get("image", ""))) for container in containers}
     for peer in Peer:
-        if label == peer.value or peer.value in images:
+        if is_of(peer, deployment):
             marks = metadata.get("annotations") or {}
             return Controller(
                 peer,
@@ -75,6 +72,14 @@ def view_controller(deployment: Manifest) -> Controller | None:
                 marks.get(names.ANNOTATION_TAKEN_OVER) == "true",
             )
     return None
+
+
+def is_of(peer: Peer, deployment: Manifest) -> bool:
+    """Say whether a Deployment is a peer's operator, whether it runs or not: by its chart's label, or its image."""
+    spec = deployment.get("spec") or {}
+    label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
+    containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
+    return label == peer.value or any(_image_name(str(one.get("image", ""))) == peer.value for one in containers)
 
 
 def _image_name(image: str) -> str:

@@ -30,7 +30,7 @@ from trellis_bundle.migration import (
     take_over_controllers,
     view_peer_job,
 )
-from trellis_bundle.migration_kwasm import plan_kwasm
+from trellis_bundle.migration_kwasm import Values, plan_kwasm, values_of, with_values
 from trellis_bundle.migration_rcm import plan_rcm
 
 IMAGE = "ghcr.io/kwasm/kwasm-node-installer:main"
@@ -336,3 +336,36 @@ def test_taking_over_beside_an_operator_marks_its_deployment_once(peer: Peer, da
     deployment["metadata"]["annotations"] = {names.ANNOTATION_TAKEN_OVER: "true"}
     assert take_over_controllers(peer, [deployment]) == []
     assert still_writing(peer, [deployment], [], THEN) == []
+
+
+# --- the values of KWasm's operator ---
+
+
+def set_to(image: str, auto: str, replicas: int = 0) -> Manifest:
+    deployment = of_kwasm("deployment")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    container["env"] = [{"name": "INSTALLER_IMAGE", "value": image}, {"name": "AUTO_PROVISION_NODES", "value": auto}]
+    deployment["spec"]["replicas"] = replicas
+    return deployment
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+def test_the_values_of_kwasms_operator_are_read_whether_it_runs_or_not(replicas: int) -> None:
+    values = values_of([set_to("example.com/mine:1", "true", replicas)])
+    assert values == Values("Deployment kwasm/kwasm-operator", "example.com/mine:1", auto_provision=True)
+    assert values_of([of_rcm("deployment")]) is None
+
+
+def test_values_stand_in_for_what_nobody_gave_and_are_told() -> None:
+    values = Values("Deployment kwasm/kwasm-operator", "example.com/mine:1", auto_provision=True)
+    rules, [told] = with_values(RULES, values, frozenset())
+    assert (rules.installer.image, rules.auto_provision) == ("example.com/mine:1", True)
+    assert "TRELLIS_INSTALLER_IMAGE=example.com/mine:1 TRELLIS_AUTO_PROVISION=true" in told
+    rules, [told] = with_values(RULES, values, frozenset({"installer_image"}))
+    assert (rules.installer.image, rules.auto_provision) == (IMAGE, True)
+    assert "TRELLIS_INSTALLER_IMAGE" not in told
+
+
+@pytest.mark.parametrize("values", [None, Values("Deployment a/b", None, None), Values("Deployment a/b", IMAGE, False)])
+def test_values_that_say_nothing_new_change_nothing(values: Values | None) -> None:
+    assert with_values(RULES, values, frozenset()) == (RULES, [])
