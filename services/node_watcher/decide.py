@@ -9,10 +9,11 @@ starts from nothing; at most one patch of a Node per decision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from node_watcher.vanished import vanished
 from trellis import names
 from trellis.breaker import Destruction
 from trellis.events.envelope import FactData
@@ -50,6 +51,7 @@ class Reason(StrEnum):
     REPLACED = "NodeReplaced"
     INVALID_ANNOTATION = "InvalidAnnotation"
     RUNTIME_LEFT = "RuntimeLeftInPlace"
+    HANDLER_VANISHED = "HandlerVanished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Snapshot:
     said: Said | None
     wanted: frozenset[str]
     """Names of the Shims that the node is to have; ``kwasm`` is the legacy installer image."""
+    handlers: Mapping[str, str] = field(default_factory=dict)
+    """By name, the runtime handlers of the Shims that the node is marked with, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         message = f"marks of a former Node {node.name} (uid {node.marked_uid}) removed"
         return [*actions, *_unmark(node, PatchNode(node, _remove_marks(node), Reason.REPLACED, message))]
     if snapshot.wanted:
-        return [*actions, *_opted_in(node, said, snapshot.job, snapshot.wanted)]
+        return [*actions, *_opted_in(node, said, snapshot)]
     actions += _opted_out(node, said, snapshot.job)
     if wish_of(node, auto_provision=False) is Wish.INVALID:
         actions += _invalid(node, said)
@@ -151,8 +155,9 @@ def _replaced(node: NodeView, said: Said) -> list[Action]:
     return [SayFact(fact, f"{node.uid}.{said.uid}.replaced", Said(node.uid))]
 
 
-def _opted_in(node: NodeView, said: Said | None, job: JobView | None, wanted: frozenset[str]) -> list[Action]:
+def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
     """The node is to run Wasm: say it once, mark what is proved, show what failed."""
+    job, wanted = snapshot.job, snapshot.wanted
     actions: list[Action] = []
     said = said or Said(node.uid)
     if not said.opted_in:
@@ -163,6 +168,8 @@ def _opted_in(node: NodeView, said: Said | None, job: JobView | None, wanted: fr
         return [*actions, *_record(node, job, proof, wanted)]
     if left := unwanted_left(job, node, wanted):
         return [*actions, *_record_left(node, left, wanted)]
+    if lost := vanished(node, job, wanted, snapshot.handlers):
+        return [*actions, *_withdraw(node, said, lost, snapshot)]
     if node.marked_digest and node.proof:
         if repair := _restore(node, _Marks(node.marked_digest, node.proof, installed_on(node)), wanted):
             return [*actions, *repair]
@@ -171,6 +178,22 @@ def _opted_in(node: NodeView, said: Said | None, job: JobView | None, wanted: fr
     if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
         actions += _failed(node, job)
     return actions
+
+
+def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
+    """Take away what is no longer proved, so that no pod comes for it and it is installed again."""
+    handlers = ", ".join(repr(snapshot.handlers[name]) for name in lost)
+    message = (
+        f"the node no longer lists the runtime handler {handlers} of {', '.join(lost)} (it lists: "
+        f"{', '.join(sorted(filter(None, node.handlers))) or 'none'}): labels removed, it is installed again"
+    )
+    shims = {name: digest for name, digest in installed_on(node).items() if name not in lost}
+    ops = _remove_marks(node)
+    if shims:
+        marks = _Marks(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
+        ops = _ops(node, _proof_labels(node, marks, snapshot.wanted), _proof_annotations(node, marks))
+    event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(said, ready=None))
+    return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
 
 
 def _opted_in_fact(node: NodeView, wanted: frozenset[str]) -> NodeOptedIn:
@@ -408,14 +431,14 @@ Changes = Mapping[str, tuple[str | None, str | None]]
 def _ops(node: NodeView, labels: Changes, annotations: Changes) -> tuple[PatchOp, ...]:
     """Return the JSON patch from what is to what shall be, on nothing but what was read; () if nothing differs."""
     ops: list[PatchOp] = []
-    for field, present, changes in (
+    for part, present, changes in (
         ("labels", node.has_labels, labels),
         ("annotations", node.has_annotations, annotations),
     ):
         if not present and any(after is not None for _, after in changes.values()):
-            ops.append({"op": "add", "path": f"/metadata/{field}", "value": {}})
+            ops.append({"op": "add", "path": f"/metadata/{part}", "value": {}})
         for key, (before, after) in changes.items():
-            path = f"/metadata/{field}/{key.replace('~', '~0').replace('/', '~1')}"
+            path = f"/metadata/{part}/{key.replace('~', '~0').replace('/', '~1')}"
             if after is None and before is not None:
                 ops.append({"op": "remove", "path": path})
             elif after is not None and after != before:

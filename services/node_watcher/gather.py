@@ -13,7 +13,7 @@ from node_watcher.decide import Said, Snapshot
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.jobs import JobIndex
-from trellis.provisioning import NodeView, newest
+from trellis.provisioning import NodeView, installed_on, newest
 from trellis.shims import ShimView
 from trellis.targets import wanted_on
 from trellis.telemetry import TraceContext
@@ -38,7 +38,9 @@ class World:
         node = self.nodes.get(name)
         job = newest(self.jobs.of_uid(node.uid)) if node else None
         wanted = wanted_on(node, self.shims.values(), auto_provision=self.auto_provision) if node else frozenset()
-        return Snapshot(name, node, job, self.said.get(name), wanted)
+        marked = installed_on(node) if node else {}
+        handlers = {shim: self.shims[shim].handler for shim in marked if shim in self.shims}
+        return Snapshot(name, node, job, self.said.get(name), wanted, handlers)
 
     def remember(self, name: str, said: Said | None) -> None:
         """Note what has been said of a node name; None forgets it, as node names come and go by the thousand."""

@@ -136,13 +136,13 @@ async def test_a_shim_cannot_select_by_the_label_that_its_nodes_get(defined: Kub
     manifest = shim(AS_RECORDED)
     name = manifest["metadata"]["name"]
     manifest["spec"]["nodeSelector"] = {name: "true"}
-    with pytest.raises(Invalid, match="a label of the Shim's own name"):
+    with pytest.raises(Invalid, match="the label that its own nodes get"):
         await defined.create(SHIMS, manifest)
     manifest["spec"]["nodeSelector"] = {"pool": "wasm"}
     made = await defined.create(SHIMS, manifest)
     try:
         change = {"spec": {"nodeSelector": {name: "provisioned"}}}
-        with pytest.raises(Invalid, match="a label of the Shim's own name"):
+        with pytest.raises(Invalid, match="the label that its own nodes get"):
             await defined.merge_patch(SHIMS, name, change, field_manager=MANAGER)
     finally:
         await defined.delete(SHIMS, name, uid=made["metadata"]["uid"])

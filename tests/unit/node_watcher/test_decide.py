@@ -26,7 +26,8 @@ def deciding(
     name: str = "node-1",
 ) -> list[Action]:
     wanted = wanted_on(node, shims, auto_provision=auto) if node else frozenset()
-    return decide(Snapshot(node.name if node else name, node, job, said, wanted))
+    handlers = {shim.name: shim.handler for shim in shims}
+    return decide(Snapshot(node.name if node else name, node, job, said, wanted, handlers))
 
 
 def facts(actions: list[Action]) -> list[str]:

@@ -1,0 +1,98 @@
+"""A handler that was proved and is no longer listed: the marks go, so that it is installed again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from node_watcher.decide import Action, Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot, decide
+from trellis import names
+from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
+from trellis.testing.builders import a_job, a_node, proved
+
+WANTED = frozenset({"spin", "slight"})
+HANDLERS = {"spin": "spin-v2", "slight": "slight-v1"}
+LISTED = frozenset({"runc", "spin-v2", "slight-v1"})
+READY = Said("uid-node-1", opted_in=True, ready="digest")
+
+
+def having(*listed: str, **digests: str) -> NodeView:
+    """Return a node that is labelled with Shims and lists these handlers."""
+    labels = (
+        (names.LABEL_PROVISIONED, "node-1"),
+        (names.LABEL_WASM_READY, names.WASM_READY),
+        *((names.shim_label(name), names.SHIM_PROVISIONED) for name in digests),
+    )
+    node = proved(a_node(labels=labels), Target(tuple(sorted(digests.items()))).digest, "handler")
+    return replace(
+        node,
+        shims=encode_digests(digests),
+        provisioned="node-1",
+        wasm=names.WASM_READY,
+        handlers=frozenset(listed),
+    )
+
+
+def deciding(node: NodeView, job: JobView | None = None, **changes: Any) -> list[Action]:
+    return decide(replace(Snapshot(node.name, node, job, READY, WANTED, HANDLERS), **changes))
+
+
+def written(actions: list[Action]) -> dict[str, str | None]:
+    [destroy] = actions
+    assert isinstance(destroy, Destroy)  # a mass of them is held back by the breaker
+    patch, event = destroy.steps
+    assert isinstance(patch, PatchNode)
+    assert isinstance(event, RecordEvent)
+    assert (event.warning, event.reason) == (True, Reason.HANDLER_VANISHED)
+    assert event.then == replace(READY, ready=None)  # ready is said again when it is proved again
+    prefix = "/metadata/"
+    return {op["path"].removeprefix(prefix).replace("~1", "/"): op.get("value") for op in patch.ops[2:]}
+
+
+def test_a_node_that_lost_all_its_handlers_starts_from_nothing() -> None:
+    changes = written(deciding(having("runc", spin="1", slight="2")))
+    assert changes.pop(f"annotations/{names.ANNOTATION_NODE_UID}", "x") is None
+    assert changes[f"annotations/{names.ANNOTATION_SHIMS}"] is None
+    assert {changes[f"labels/{name}"] for name in ("spin", "slight", names.LABEL_WASM_READY)} == {None}
+
+
+def test_a_node_that_lost_one_handler_keeps_the_other() -> None:
+    changes = written(deciding(having("runc", "slight-v1", spin="1", slight="2")))
+    assert changes[f"annotations/{names.ANNOTATION_SHIMS}"] == "slight=2"
+    assert changes[f"annotations/{names.ANNOTATION_DIGEST}"] == Target((("slight", "2"),)).digest
+    assert changes["labels/spin"] is None
+    assert not {"labels/slight", f"labels/{names.LABEL_WASM_READY}"} & changes.keys()
+
+
+NODE = having("runc", spin="1", slight="2")
+
+
+@pytest.mark.parametrize(
+    ("node", "job", "changes"),
+    [
+        pytest.param(having(*LISTED, spin="1", slight="2"), None, {}, id="all are listed"),
+        pytest.param(having(spin="1", slight="2"), None, {}, id="the node lists no handlers at all"),
+        pytest.param(NODE, a_job(NODE), {}, id="an installer is at work"),
+        pytest.param(NODE, a_job(NODE, JobState.COMPLETE, handlers=frozenset({"x"})), {}, id="its Job is not judged"),
+        pytest.param(NODE, a_job(NODE, deleting=True), {}, id="its Job is going"),
+        pytest.param(NODE, None, {"handlers": {}}, id="the Shim is not known"),
+    ],
+)
+def test_the_marks_stay_where(node: NodeView, job: JobView | None, changes: dict[str, Any]) -> None:
+    said = replace(READY, ready=node.marked_digest)
+    assert not any(isinstance(action, Destroy) for action in deciding(node, job, said=said, **changes))
+
+
+def test_the_failed_job_of_another_try_keeps_nobody_from_seeing_it() -> None:
+    failed = a_job(NODE, JobState.FAILED, digest="other")
+    assert written(deciding(NODE, failed))[f"annotations/{names.ANNOTATION_SHIMS}"] is None
+
+
+def test_what_is_to_go_anyhow_is_left_to_its_removal() -> None:
+    actions = deciding(NODE, wanted=frozenset({"slight"}))
+    [destroy] = actions
+    assert isinstance(destroy, Destroy)
+    assert "slight" in destroy.steps[0].message
+    assert "spin" not in destroy.steps[0].message.partition(":")[0]
