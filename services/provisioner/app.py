@@ -99,7 +99,9 @@ def compose(settings: Settings, base: Base) -> Work:
     planner = Planner(known, effects, telemetry, queue)
     plans = KeyedQueue(planner.run, workers=1, name="plans", telemetry=telemetry)
 
-    follow = FollowShims(Shims(kube, known), ShimEffects(kube, recorder, settings.namespace), telemetry)
+    follow = FollowShims(
+        Shims(kube, known), ShimEffects(kube, recorder, settings.namespace, known.classes_refused), telemetry
+    )
     followed = KeyedQueue(follow.run, workers=SHIM_WORKERS, name="shims", telemetry=telemetry)
 
     def plan_soon() -> None:

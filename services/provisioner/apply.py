@@ -188,6 +188,8 @@ class Effects:
                     again.append(action.seconds)
                 case GiveBackSlot():
                     self.known.blocked_until[action.node.uid] = time.monotonic() + action.seconds
+                    if action.why:
+                        self.known.in_use[action.node.uid] = action.why
                     self.plan_soon()
                 case _:
                     steps.append(action)
@@ -216,6 +218,7 @@ class Effects:
 
     async def _create(self, action: CreateJob) -> None:
         node = action.node
+        self.known.in_use.pop(node.uid, None)
         waited = time.time() - self.known.waiting_since.pop(node.uid, time.time())
         with self.telemetry.tracer.start_as_current_span(
             "create installer job", attributes={"k8s.node.name": node.name, "trellis.waited_seconds": round(waited, 3)}
@@ -271,6 +274,8 @@ class Effects:
         self.known.said.add(action.mark)
 
     async def _warn(self, action: WarnNode) -> None:
+        if action.reason is Reason.NOTHING_TO_INSTALL:
+            self.known.told_unserved.add(action.node.uid)
         node = ObjectRef("v1", "Node", action.node.name, action.node.uid)
         await self.recorder.record(
             regarding=node,

@@ -46,6 +46,10 @@ LABELS_SECONDS: Final = 1.0
 IN_USE_SECONDS: Final = 60.0
 DRAIN_SECONDS: Final = 5.0
 _NAMED: Final = 5
+_NOTHING_TO_INSTALL: Final = (
+    f"{names.ANNOTATION_OPT_IN}=true, but there is nothing to install: no Shim is labelled "
+    f"{names.LABEL_KWASM_DEFAULT}=true, and TRELLIS_INSTALLER_IMAGE is empty; label one, or set the image"
+)
 
 
 class Reason(StrEnum):
@@ -63,6 +67,7 @@ class Reason(StrEnum):
     NOT_STARTING = "InstallerNotStarting"
     NODE_NOT_READY = "NodeNotReady"
     IN_USE = "RuntimeInUse"
+    NOTHING_TO_INSTALL = "NothingToInstall"
     OTHER_CONTROLLER = "OtherControllerActive"
     DRAIN_BLOCKED = "DrainBlocked"
 
@@ -113,6 +118,8 @@ class Snapshot:
     """What tries the Shims of the newest Job; not those that are no longer wanted."""
     pods: tuple[CanaryPod, ...] = ()
     """The canary pods on the node."""
+    unserved: bool = False
+    """Whether a person opted the node in, and is to be told that there is nothing to install."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +224,11 @@ class EvictPod:
 
 @dataclass(frozen=True, slots=True)
 class GiveBackSlot:
-    """Let others be worked on: what is to go is in use. It is looked at again after so many seconds."""
+    """Let others be worked on: what is to go is in use, ``why`` says by whom. It is looked at again after a while."""
 
     node: NodeView
     seconds: float
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +269,13 @@ def decide(snapshot: Snapshot) -> list[Action]:
     node = snapshot.node
     if node is None:
         return []  # its Jobs are owned by the Node: the garbage collector takes them
-    former = [
+    former: list[Action] = [
         DeleteJob(job, Reason.NODE_REPLACED, foreground=False)
         for job in snapshot.jobs
         if job.node_uid != node.uid and not job.deleting
     ]
+    if snapshot.unserved and snapshot.target is None:
+        former.append(WarnNode(node, Reason.NOTHING_TO_INSTALL, _NOTHING_TO_INSTALL))
     jobs = tuple(job for job in snapshot.jobs if job.node_uid == node.uid)
     job = newest(jobs)
     if snapshot.target is None and not left_by(job, node):
@@ -330,7 +340,7 @@ def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]
             f"{', '.join(going)} cannot be removed: {_listed(refusing)} still run with it; delete them, or set "
             "spec.removalPolicy of the Shim to Drain or Force"
         )
-        return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, IN_USE_SECONDS)]
+        return [WarnNode(node, Reason.IN_USE, message), GiveBackSlot(node, IN_USE_SECONDS, message)]
     if draining := of[RemovalPolicy.DRAIN]:
         return [*(EvictPod(node, user) for user in draining), LookAgain(DRAIN_SECONDS)]
     return []

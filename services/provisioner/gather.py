@@ -25,7 +25,17 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, PODS, SHIMS
 from trellis.peers import Controller, keeping_off
-from trellis.provisioning import JobView, NodeView, Target, installed_on, newest, spec_digest
+from trellis.provisioning import (
+    SUPPORTED_OS,
+    JobView,
+    NodeView,
+    Target,
+    Wish,
+    installed_on,
+    newest,
+    spec_digest,
+    wish_of,
+)
 from trellis.shim_history import label_selector, revisions_of
 from trellis.shims import ShimView, view_shim, wish_for
 from trellis.targets import target_of
@@ -60,6 +70,12 @@ class Known:
     waiting_since: dict[str, float] = field(default_factory=dict)
     blocked_until: dict[str, float] = field(default_factory=dict)
     """By Node uid, monotonic: what is to go from there is in use."""
+    in_use: dict[str, str] = field(default_factory=dict)
+    """By Node uid, for people: what keeps a Shim there that is to go."""
+    told_unserved: set[str] = field(default_factory=set)
+    """Uids of opted-in Nodes which say that there is nothing to install on them."""
+    classes_refused: dict[str, str] = field(default_factory=dict)
+    """By Shim, what the API server answered to its RuntimeClass."""
     created_ns: dict[str, int] = field(default_factory=dict)
     settled_at: float = 0.0
     """Monotonic: from then on nodes may be begun."""
@@ -73,7 +89,7 @@ class Known:
 
     def __post_init__(self) -> None:
         self.installer = self.settings.installer()
-        self.kwasm = spec_digest(self.installer.spec())
+        self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None
         settings = self.settings
         self.rules = Rules(settings.handler, self.installer.own_image, settings.require_checksum, settings.allow_http)
 
@@ -120,7 +136,17 @@ class Known:
     def version(self, shim: str) -> str:
         """Return what names a shim's version for people: the legacy image's digest, a Shim's generation."""
         view = self.shims.get(shim)
-        return self.kwasm if view is None else f"{view.name}-{view.generation}"
+        return (self.kwasm or "") if view is None else f"{view.name}-{view.generation}"
+
+    def unserved(self, node: NodeView) -> bool:
+        """Say whether a person opted a node in for which there is nothing to install, and was not told so yet."""
+        return (
+            self.kwasm is None
+            and node.uid not in self.told_unserved
+            and node.operating_system == SUPPORTED_OS
+            and wish_of(node, auto_provision=False) is Wish.IN
+            and not any(shim.default for shim in self.shims.values())
+        )
 
     def task(self, node: NodeView, target: Target) -> Task:
         """Return what the Job that brings a node to its target is to do."""
@@ -201,6 +227,7 @@ class Known:
             now=now,
             canaries=self._canaries(job, target),
             pods=await self._pods(job, explain=overdue),
+            unserved=node is not None and self.unserved(node),
             users=await self._users(name, going) if going else (),
             other=self.other(node, target) if node and target else None,
             policies=tuple((shim.name, shim.removal_policy) for shim in self.shims.values() if shim.name in going),

@@ -76,10 +76,9 @@ class Settings(ServiceSettings):
     )
     installer_image: str = Field(
         default="ghcr.io/kwasm/kwasm-node-installer:main",
-        min_length=1,
-        pattern=r"^\S+$",
+        pattern=r"^\S*$",
         description="KWasm-compatible installer image, for opted-in nodes while no Shim is labelled as their default; "
-        "pin it by digest",
+        "pin it by digest; empty for none",
     )
     node_installer_image: str = Field(
         default="ghcr.io/trellis-wasm/node-installer:latest",

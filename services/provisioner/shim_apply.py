@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from provisioner.shim_decide import (
@@ -25,7 +25,7 @@ from provisioner.shim_resources import make_runtime_class, make_status, view_run
 from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound
+from trellis.kube.errors import Forbidden, Invalid, NotFound
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
 from trellis.shim_history import Revision, make_revision
@@ -37,21 +37,36 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ShimEffects:
-    """Where actions about Shims go. ``namespace``: where their former versions are kept."""
+    """Where actions about Shims go. ``namespace``: where their former versions are kept.
+
+    ``refused``: by Shim, why its RuntimeClass was not taken; kept here for the next snapshot, whose status says so.
+    """
 
     kube: Kube
     recorder: EventRecorder
     namespace: str
+    refused: dict[str, str] = field(default_factory=dict)
 
     async def apply(self, actions: Sequence[Action]) -> None:
         """Carry out the actions about one Shim, in order.
 
         Raises:
-            KubeError: a write was refused or not answered; what follows it was not done.
+            KubeError: a write was refused or not answered. What follows it was not done, unless it is the RuntimeClass
+                that was refused: the status does not wait for it.
         """
-        version = ""
+        version, refusal = "", None
         for action in actions:
-            version = await self._one(action, version) or version
+            try:
+                version = await self._one(action, version) or version
+            except (Invalid, Forbidden) as error:
+                if not isinstance(action, ApplyRuntimeClass):
+                    raise
+                refusal, self.refused[action.shim.name] = error, str(error)
+            else:
+                if isinstance(action, ApplyRuntimeClass):
+                    self.refused.pop(action.shim.name, None)
+        if refusal is not None:
+            raise refusal
 
     async def _one(self, action: Action, version: str) -> str | None:
         """Carry out one action; returns the Shim's resource version if it wrote the Shim."""

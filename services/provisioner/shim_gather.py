@@ -22,7 +22,8 @@ from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
 from trellis.peers import Controller
 from trellis.provisioning import KWASM, JobState, NodeView, installed_on, unix_seconds
 from trellis.shim_history import Manifest, Revision, label_selector, revisions_of, version_of
-from trellis.shims import ShimView, is_for, view_shim, wish_for
+from trellis.shims import ShimView, is_for, view_shim
+from trellis.targets import rival_of, stays_on, wish_on
 from trellis.unfinished import left_by
 
 UNREACHABLE_SECONDS: Final = 600.0
@@ -46,6 +47,10 @@ class Shims:
             return None
         shim, now = view_shim(manifest), datetime.now(UTC)
         settings, nodes = self.known.settings, tuple(self.known.nodes.values())
+        auto, shims = settings.auto_provision, tuple(self.known.shims.values())
+        staying = [node for node in nodes if is_for(shim, node, auto_provision=auto) or stays_on(shim, node)]
+        holders = tuple(node for node in nodes if name in installed_on(node))
+        rivals = {rival_of(shim, node, shims, auto_provision=auto) for node in staying}
         deleted_at = unix_seconds(manifest["metadata"].get("deletionTimestamp"))
         ledger = await self.known.ledger_now()
         return Snapshot(
@@ -53,14 +58,20 @@ class Shims:
             status=read_status(manifest),
             runtime_class=await self._runtime_class(shim),
             wishes=tuple(
-                (node, wish_for(shim, node.architecture, require_checksum=settings.require_checksum))
-                for node in nodes
-                if is_for(shim, node, auto_provision=settings.auto_provision)
+                (node, wish_on(shim, node, shims, auto_provision=auto, require_checksum=settings.require_checksum))
+                for node in staying
             ),
-            holders=tuple(node for node in nodes if name in installed_on(node)),
+            holders=holders,
             in_work=self._in_work(name, ledger, nodes),
             failing=tuple(node for node in nodes if name in self._failing(node, ledger)),
             halted=name in ledger.halted,
+            rivals=tuple(sorted(rivals - {""})),
+            in_use=tuple(
+                (node, self.known.in_use[node.uid])
+                for node in holders
+                if node.uid in self.known.in_use and node not in staying
+            ),
+            class_refused=self.known.classes_refused.get(name, ""),
             patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             other=self._other(shim, nodes),

@@ -83,6 +83,12 @@ class Snapshot:
     revisions: tuple[Revision, ...] | None = None
     other: Controller | None = None
     """The controller of somebody else that works on it."""
+    rivals: tuple[str, ...] = ()
+    """Shims that have its handler on nodes that it is for."""
+    in_use: tuple[tuple[NodeView, str], ...] = ()
+    """Nodes that it cannot leave, and what keeps it there."""
+    class_refused: str = ""
+    """What the API server answered to its RuntimeClass, "" if it took it."""
 
     @property
     def leaving(self) -> tuple[NodeView, ...]:

@@ -37,6 +37,8 @@ class Reason(StrEnum):
     FAILING = "NodesFailing"
     HEALTHY = "AsExpected"
     RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
+    RUNTIME_CLASS_REFUSED = "RuntimeClassRefused"
+    IN_USE = "RuntimeInUse"
     UNREACHABLE_LEFT = "UnreachableNodesLeft"
 
 
@@ -119,10 +121,35 @@ def _degraded(snapshot: Snapshot) -> Condition:
         return Condition(kind, "True", Refusal.INVALID.value, f"{shim.invalid}: mend the spec")
     if conflict := conflict_of(snapshot):
         return Condition(kind, "True", Reason.RUNTIME_CLASS_CONFLICT.value, conflict)
+    if snapshot.class_refused:
+        message = f"no pod can name the RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
+        return Condition(kind, "True", Reason.RUNTIME_CLASS_REFUSED.value, message)
+    if refused := _refused(snapshot):
+        return refused
+    if failing := snapshot.failing:
+        first = failing[0]
+        message = f"the last attempt failed on {listed(failing)}; {first.name}: {first.failure or 'no reason given'}"
+        return Condition(kind, "True", Reason.FAILING.value, message)
+    if snapshot.in_use:
+        node, why = min(snapshot.in_use, key=lambda pair: pair[0].name)
+        message = f"it cannot leave {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
+        return Condition(kind, "True", Reason.IN_USE.value, message)
+    return Condition(kind, "False", Reason.HEALTHY.value, "")
+
+
+def _refused(snapshot: Snapshot) -> Condition | None:
+    """Say what of the Shim's own spec keeps it from nodes that it is for; None if nothing does."""
+    shim, kind = snapshot.shim, "Degraded"
     refused: dict[Refusal, list[NodeView]] = {}
     for node, wish in snapshot.wishes:
         if isinstance(wish, Refusal):
             refused.setdefault(wish, []).append(node)
+    if nodes := refused.get(Refusal.HANDLER_CONFLICT):
+        message = (
+            f"Shim {', '.join(snapshot.rivals)} has the handler {shim.handler!r} too, and a handler is one Shim's, so "
+            f"{shim.name} is not installed on {listed(nodes)}: select other nodes, or make a Shim with another handler"
+        )
+        return Condition(kind, "True", Refusal.HANDLER_CONFLICT.value, message)
     if nodes := refused.get(Refusal.UNVERIFIED):
         message = (
             "the source has no sha256 (or the image no digest), so nothing is installed: add it, or allow it for all "
@@ -133,11 +160,7 @@ def _degraded(snapshot: Snapshot) -> Condition:
         archs = ", ".join(sorted({node.architecture or "unknown" for node in nodes}))
         message = f"spec.fetchStrategy has no source for linux/{archs}: {listed(nodes)}"
         return Condition(kind, "True", Refusal.NO_SOURCE.value, message)
-    if failing := snapshot.failing:
-        first = failing[0]
-        message = f"the last attempt failed on {listed(failing)}; {first.name}: {first.failure or 'no reason given'}"
-        return Condition(kind, "True", Reason.FAILING.value, message)
-    return Condition(kind, "False", Reason.HEALTHY.value, "")
+    return None
 
 
 def listed(nodes: Iterable[NodeView]) -> str:

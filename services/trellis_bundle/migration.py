@@ -172,7 +172,7 @@ class World:
         target = target_of(
             node,
             self.shims,
-            self.legacy_digest(self.rules.installer.image),
+            self.legacy_digest(self.rules.installer.image) if self.rules.installer.image else None,
             auto_provision=self.rules.auto_provision,
             require_checksum=self.rules.require_checksum,
         )

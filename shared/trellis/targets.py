@@ -28,13 +28,13 @@ def rival_of(shim: ShimView, node: NodeView, shims: Iterable[ShimView], *, auto_
         for other in shims
         if other.handler == shim.handler
         and other.name != shim.name
-        and (is_for(other, node, auto_provision=auto_provision) or _stays(other, node))
+        and (is_for(other, node, auto_provision=auto_provision) or stays_on(other, node))
     ]
     first = min([*others, shim.name], key=lambda name: (name not in installed, name))
     return "" if first == shim.name else first
 
 
-def _stays(shim: ShimView, node: NodeView) -> bool:
+def stays_on(shim: ShimView, node: NodeView) -> bool:
     """Say whether a node keeps a Shim that cannot be acted on: a slip in a spec must not take it from every node."""
     may = node.opt_in is None or wish_of(node, auto_provision=False) is Wish.IN
     return bool(shim.invalid) and not shim.deleting and may and shim.name in installed_on(node).keys() - {KWASM}
@@ -58,7 +58,7 @@ def wanted_on(
     labelled as KWasm's default.
     """
     shims = tuple(shims)
-    wanted = {shim.name for shim in shims if is_for(shim, node, auto_provision=auto_provision) or _stays(shim, node)}
+    wanted = {shim.name for shim in shims if is_for(shim, node, auto_provision=auto_provision) or stays_on(shim, node)}
     without = not legacy or any(shim.default for shim in shims)
     opted_in = wish_of(node, auto_provision=auto_provision) is Wish.IN and node.operating_system == SUPPORTED_OS
     return frozenset(wanted if without or not opted_in else wanted | {KWASM})

@@ -65,12 +65,13 @@ def choose(nodes: Sequence[str], *, use_current_context: bool, keep: bool, yes: 
 
 def plan_of(chosen: Chosen, server: str, installer: provisioner.settings.Settings) -> str:
     """Return what will be done, for the user to agree to."""
+    image = installer.installer_image or installer.node_installer_image
     return "\n".join(
         [
             f"This works on context {chosen.context} ({server}):",
             f"  creates the namespaces {installer.namespace} and {installer.installer_namespace} if they are missing",
             f"  annotates {', '.join(chosen.nodes)} with kwasm.sh/kwasm-node=true",
-            f"  runs privileged installer Jobs there, with the node's disk mounted: {installer.installer_image}",
+            f"  runs privileged installer Jobs there, with the node's disk mounted: {image}",
             f"  at most {installer.max_unavailable} of the nodes at a time; their container runtime may restart",
         ]
     )

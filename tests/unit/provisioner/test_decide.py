@@ -304,6 +304,7 @@ def test_pods_in_use_refuse_the_removal_and_give_the_slot_back(policy: RemovalPo
     assert warning.reason is Reason.IN_USE
     assert "default/hello" in warning.message
     assert isinstance(back, GiveBackSlot)
+    assert back.why == warning.message  # the Shim's status says so too
 
 
 def test_draining_asks_the_pods_to_leave_and_looks_again() -> None:
@@ -330,3 +331,14 @@ def test_beside_another_controller_no_job_is_made_and_the_node_says_why() -> Non
 
 def test_a_job_that_runs_already_is_followed_to_its_end_beside_another_controller() -> None:
     assert kinds(deciding(NODE, a_job(NODE), entry=SLOT, other=OTHER)) == ["started", "LookAgain"]
+
+
+def test_an_opted_in_node_for_which_there_is_nothing_says_so() -> None:
+    snapshot = Snapshot("node-1", NODE, (), None, None, frozenset(), None, 60.0, 20.0, 1020.0, unserved=True)
+    [warning] = decide(snapshot)
+    assert isinstance(warning, WarnNode)
+    assert warning.reason is Reason.NOTHING_TO_INSTALL
+    assert "no Shim is labelled trellis.dev/kwasm-default=true" in warning.message
+    assert "TRELLIS_INSTALLER_IMAGE" in warning.message
+    assert decide(replace(snapshot, unserved=False)) == []
+    assert decide(replace(snapshot, target=Target((("spin", "1"),)))) == []

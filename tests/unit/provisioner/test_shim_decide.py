@@ -177,6 +177,39 @@ def test_a_failure_of_what_a_node_is_no_longer_to_have_is_no_failure() -> None:
     assert condition(actions, "Degraded") == ("False", "AsExpected")
 
 
+def degraded(actions: list[Action]) -> Condition:
+    return next(one for one in written(actions).conditions if one.type == "Degraded")
+
+
+def test_a_handler_of_another_shim_is_said_with_both_names() -> None:
+    said = degraded(deciding(a_node("node-1"), refusal=Refusal.HANDLER_CONFLICT, rivals=("spin-old",)))
+    assert (said.status, said.reason) == ("True", "HandlerConflict")
+    assert "Shim spin-old has the handler 'spin' too" in said.message
+    assert "spin is not installed on node-1" in said.message
+
+
+def test_what_keeps_a_shim_on_a_node_that_it_is_to_leave_is_said() -> None:
+    held = having("node-1", "old")
+    why = "spin cannot be removed: apps/web still run with it"
+    deleting = replace(SPIN, deleting=True)
+    said = degraded(deciding(shim=deleting, holders=(held,), in_use=((held, why),)))
+    assert (said.status, said.reason) == ("True", "RuntimeInUse")
+    assert said.message == f"it cannot leave node-1; node-1: {why}"
+
+
+def test_a_runtime_class_that_is_refused_is_said() -> None:
+    said = degraded(deciding(a_node("node-1"), class_refused="422 Invalid: metadata.name"))
+    assert (said.status, said.reason) == ("True", "RuntimeClassRefused")
+    assert "'spin': 422 Invalid: metadata.name" in said.message
+
+
+def test_a_shim_that_cannot_be_read_keeps_the_counts_of_the_nodes_that_have_it() -> None:
+    node = having("node-1", "old")
+    broken = replace(SPIN, invalid="spec: broken")
+    status = written(deciding(node, shim=broken, refusal=Refusal.INVALID, holders=(node,)))
+    assert (status.counts.nodes, status.counts.ready, status.counts.updated) == (1, 1, 0)
+
+
 def test_a_runtime_class_of_nobody_that_says_the_same_is_taken_over() -> None:
     found = ours(owner="")
     assert deciding(a_node(), runtime_class=found)[0] == ApplyRuntimeClass(SPIN, found)

@@ -1,0 +1,68 @@
+"""What the provisioner's settings mean for rollouts and for the legacy installer image."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from provisioner.gather import Known
+from provisioner.settings import Settings
+from trellis.bus.bus import Bus
+from trellis.counts import CountOrPercent
+from trellis.kube.client import Kube
+from trellis.provisioning import KWASM, NodeView, Target
+from trellis.shims import ShimView
+from trellis.testing.builders import a_node, a_shim, opted_in
+
+
+@pytest.mark.parametrize(
+    ("shim", "most"),
+    [
+        pytest.param(a_shim(), "10%", id="rolling without limits: the service's"),
+        pytest.param(a_shim(max_update=CountOrPercent(3)), "3", id="its own"),
+        pytest.param(a_shim(max_update=CountOrPercent(3), recreate=True), "None", id="recreate: all at once"),
+    ],
+)
+def test_of_a_shim_so_many_nodes_are_in_work_at_a_time(shim: ShimView, most: str) -> None:
+    assert str(Settings().limits([shim])["spin"].max_update) == most
+
+
+def known(image: str, *shims: ShimView) -> Known:
+    settings = Settings(installer_image=image)
+    nodes: dict[str, NodeView] = {}
+    return Known(cast("Kube", None), cast("Bus", None), settings, nodes, {shim.name: shim for shim in shims})
+
+
+def test_an_opted_in_node_gets_the_legacy_image_if_there_is_one() -> None:
+    node = opted_in(a_node())
+    target = known("registry/kwasm:1").target(node)
+    assert target is not None
+    assert [name for name, _ in target.shims] == [KWASM]
+    assert known("").target(node) is None
+
+
+def test_a_node_that_nothing_is_for_is_told_once() -> None:
+    node, without = opted_in(a_node()), known("")
+    assert without.unserved(node)
+    without.told_unserved.add(node.uid)
+    assert not without.unserved(node)
+
+
+@pytest.mark.parametrize(
+    ("of", "node"),
+    [
+        pytest.param(known("registry/kwasm:1"), opted_in(a_node()), id="there is an image"),
+        pytest.param(known("", a_shim(default=True)), opted_in(a_node()), id="there is a default Shim"),
+        pytest.param(known(""), a_node(), id="nobody opted it in"),
+        pytest.param(known(""), opted_in(a_node(operating_system="windows")), id="it is no Linux node"),
+    ],
+)
+def test_there_is_nothing_to_tell_where(of: Known, node: NodeView) -> None:
+    assert not of.unserved(node)
+
+
+def test_without_an_image_shims_are_all_there_is() -> None:
+    shim = a_shim(default=True)
+    assert known("", shim).target(opted_in(a_node())) == known("x", shim).target(opted_in(a_node()))
+    assert known("", shim).target(opted_in(a_node())) != Target(())

@@ -1,0 +1,81 @@
+"""What is done about a Shim whose RuntimeClass the API server refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from provisioner.shim_apply import ShimEffects
+from provisioner.shim_decide import ApplyRuntimeClass, WriteStatus
+from provisioner.shim_snapshot import Condition, Status
+from trellis.kube.errors import Call, Conflict, Invalid, KubeError
+from trellis.kube.fake import FakeKube
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import RUNTIME_CLASSES, SHIMS, Resource
+from trellis.shims import view_shim
+from trellis.telemetry import Metrics, setup
+
+SPEC: dict[str, Any] = {
+    "fetchStrategy": {"anonHttp": {"location": "https://example.com/spin"}},
+    "runtimeClass": {"name": "spin", "handler": "spin"},
+    "rolloutStrategy": {"type": "recreate"},
+}
+STATUS = Status(conditions=(Condition("Degraded", "True", "Unverified", "no checksum", "2026-01-31T12:00:00Z"),))
+CALL = Call("CREATE", "RuntimeClass", "runtimeclasses", name="spin")
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    return FakeKube(telemetry=setup("test", metrics=Metrics()))
+
+
+@dataclass
+class Tried:
+    """What came of it: what was raised, why RuntimeClasses are refused, whether the status was written."""
+
+    raised: type[KubeError] | None
+    refused: dict[str, str]
+    written: bool
+
+
+async def trying(kube: FakeKube, monkeypatch: pytest.MonkeyPatch, error: KubeError | None) -> Tried:
+    """Write a RuntimeClass, which the API server may refuse, and a status."""
+    shim = view_shim(kube.put(SHIMS, {"metadata": {"name": "spin"}, "spec": SPEC}))
+    create = kube.create
+
+    async def refusing(res: Resource, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        if res is RUNTIME_CLASSES and error is not None:
+            raise error
+        return await create(res, *args, **kwargs)
+
+    monkeypatch.setattr(kube, "create", refusing)
+    effects = ShimEffects(kube, EventRecorder(kube, component="test"), "trellis-system", {"spin": "as before"})
+    raised = None
+    try:
+        await effects.apply([ApplyRuntimeClass(shim, None), WriteStatus(shim, STATUS)])
+    except KubeError as met:
+        raised = type(met)
+    [found] = kube.objects(SHIMS)
+    return Tried(raised, effects.refused, "status" in found)
+
+
+async def test_the_status_is_written_though_the_runtime_class_is_refused(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = await trying(kube, monkeypatch, Invalid(CALL, status=422, reason="Invalid", message="metadata.name"))
+    assert tried.raised is Invalid  # so that it is tried again
+    assert tried.written
+    assert "metadata.name" in tried.refused["spin"]
+
+
+async def test_a_conflict_is_no_refusal(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = await trying(kube, monkeypatch, Conflict(CALL, status=409, reason="Conflict", message="changed"))
+    assert tried == Tried(Conflict, {"spin": "as before"}, written=False)
+
+
+async def test_a_runtime_class_that_is_taken_is_no_trouble_any_more(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await trying(kube, monkeypatch, None) == Tried(None, {}, written=True)
