@@ -29,6 +29,8 @@ from provision import free_port, http_ready, is_ours, most_in_work, process, rec
 from trellis.counts import CountOrPercent
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
+from trellis.localcluster.progress import Quiet
+from trellis_bundle.definitions import define_kinds
 
 ALONE = 5
 LIMIT = 1.2
@@ -162,6 +164,7 @@ def measure(options: argparse.Namespace) -> bool:
     stage = INSTALLER.format(milliseconds=round(options.seconds * 1000))
     with owned_cluster(nodes=total + ALONE, audit=True, kwok_stages=[stage]) as info:
         api, port = Api.of_kubeconfig(Path(info.kubeconfig)), free_port()
+        define_kinds(info, Quiet())
         nodes = [f"node-{index:04d}" for index in range(total + ALONE)]
         labelled(api, nodes[:ALONE], "alone")
         labelled(api, nodes[ALONE:], "rolling")

@@ -28,9 +28,10 @@ from trellis import names
 from trellis.localcluster import ClusterInfo, debian, owned_cluster
 from trellis.localcluster.building import How
 from trellis.localcluster.node_images import hello_wasm_image
-from trellis.localcluster.progress import Lines
+from trellis.localcluster.progress import Lines, Quiet
 from trellis.localcluster.realnode_faults import load_image
 from trellis.localcluster.wasmshim import hello_module, shim
+from trellis_bundle.definitions import define_kinds
 
 INSTALLERS: Final = "trellis-installers"
 SYSTEM: Final = "trellis-system"
@@ -222,6 +223,7 @@ def rollout_world(folder: Path, *, real_nodes: int, **settings: str) -> Iterator
             for archive in archives:
                 load_image(info.name, node.name, archive)
         kubectl = Kubectl(info)
+        define_kinds(info, Quiet())
         told = {name: value.format(machine=machine_address(info)) for name, value in settings.items()}
         with Services(info, folder / "log", **told):
             yield World(info, kubectl, served, folder / "log")
