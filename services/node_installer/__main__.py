@@ -11,7 +11,7 @@ from node_installer.errors import InstallError
 from node_installer.operations import Session, perform
 from node_installer.settings import DEFAULT_TERMINATION, Settings, read_settings
 from node_installer.spans import Tracer
-from trellis.install_results import PERMANENT, InstallResult, Outcome
+from trellis.install_results import EXIT_FINAL, InstallResult, Outcome
 from trellis.redaction import redact_url
 
 
@@ -36,10 +36,10 @@ def main() -> None:
 
 
 def exit_code(result: InstallResult) -> int:
-    """Return 0 if what was asked for holds, 1 if another try may help, 2 if none will."""
+    """Return 0 if what was asked for holds, 1 if another try may help, 2 if none will now."""
     if result.ok:
         return 0
-    return 2 if result.reason in PERMANENT else 1
+    return EXIT_FINAL if result.is_final else 1
 
 
 def _finish(settings: Settings, result: InstallResult) -> None:

@@ -67,12 +67,13 @@ class ProbeShim:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Give a file this content."""
+    """Give a file this content. ``private``: only root may read it, whoever could read the former one."""
 
     path: str
     content: bytes
     reason: Reason
     message: str
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,15 @@ class RemoveDirectory:
 class RestartRuntime:
     """Have the runtime read its configuration, and wait until it runs with it.
 
-    ``present``: ``runtime_type`` of handlers it must have then; ``absent``: handlers it must not have.
+    ``present``: ``runtime_type`` of handlers it must have then; ``absent``: handlers it must not have. ``key``: what it
+    is to read, by which a restart in vain is known again.
     """
 
     present: Mapping[str, str]
     absent: frozenset[str]
     reason: Reason
     message: str
+    key: str = ""
 
 
 Action = MakeDirectory | PutShim | ProbeShim | WriteFile | RemoveFile | RemoveDirectory | RestartRuntime

@@ -11,12 +11,13 @@ Invariant: there is no journal if and only if the node is as a whole plan left i
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from node_installer import report
+from node_installer import refusal, report
 from node_installer.actions import (
     Action,
     MakeDirectory,
@@ -33,12 +34,15 @@ from node_installer.disk import Disk
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout
 from node_installer.interruption import INTERRUPTED, Interruption
+from node_installer.refusal import Refusal
 from node_installer.runtime import Runtime, agrees
 from node_installer.state import Journal, Phase
 from trellis.install_results import FailureReason
 
 Step = Callable[[str, str], AbstractContextManager[object]]
 """Says what begins now, and opens a span of a name around it. Name and line are its arguments."""
+Check = Callable[[], None]
+"""Sees that what was done is what was wanted. Raises InstallError ``NotVerified``."""
 Prove = Callable[[str], str]
 """Returns the version a shim at a path of the node answers with. Raises InstallError ``ShimDoesNotRun``."""
 
@@ -59,17 +63,19 @@ class Executor:
     step: Step
     interruption: Interruption = field(default_factory=Interruption)
 
-    def run(self, found: Inspection, plan: Plan, operation: str) -> bool:
-        """Do the plan; True if the runtime was restarted for it.
+    def run(self, found: Inspection, plan: Plan, operation: str, check: Check = lambda: None) -> bool:
+        """Do the plan; True if the runtime was restarted for it. ``check``: what must hold then, or all is undone.
 
         Raises:
-            RolledBackError: the runtime did not come up; it runs again as before, or the message says that it does not.
+            RolledBackError: the runtime did not come up, or what is there then is not what it should be; it runs again
+                as before, or the message says that it does not.
             InstallError: an effect failed before any restart; the node is as it was.
         """
         self.interruption.hold()
         self._sweep(found)
         if not plan.actions and found.journal is None:
             self._last(found.base, plan)
+            check()
             return False
         journal = self._begin(found, plan, operation)
         restarted = False
@@ -84,8 +90,14 @@ class Executor:
                 with self.step(type(action).__name__, report.action_line(action)):
                     self._do(found, action)
             except (InstallError, OSError) as error:
-                self._fail(found, journal, as_install_error(error), restart=restarted)
+                self._fail(found, journal, as_install_error(error), restart=restarted, plan=plan)
+        try:
+            check()
+        except (InstallError, OSError) as error:
+            self._fail(found, journal, as_install_error(error), restart=restarted, plan=plan)
         self._commit(found.base, journal)
+        if restarted:
+            self.disk.remove(refusal.PATH)
         self._last(found.base, plan)
         return restarted
 
@@ -98,6 +110,15 @@ class Executor:
         if found.journal is not None and found.journal.phase is Phase.ROLLING_BACK:
             cause = InstallError(FailureReason.INTERRUPTED, found.journal.cause)
             self._fail(found, found.journal, cause, restart=found.journal.restart)
+
+    def tidy(self, found: Inspection) -> bool:
+        """Remove what a run left that was killed when all was over but its own directories; True if there was any."""
+        layout = Layout(found.base)
+        if found.journal is not None or not found.state.empty or layout.own not in found.directories:
+            return False
+        self._sweep(found)
+        self._remove_directories(found.base, sorted(layout.folders, reverse=True))
+        return True
 
     def _begin(self, found: Inspection, plan: Plan, operation: str) -> Journal:
         layout = Layout(found.base)
@@ -159,8 +180,8 @@ class Executor:
                 self.disk.put(path, staged)
             case ProbeShim(path=path):
                 self.prove(path)
-            case WriteFile(path=path, content=content):
-                self.disk.write(path, content)
+            case WriteFile(path=path, content=content, private=private):
+                self.disk.write(path, content, private=private)
             case RemoveFile(path=path):
                 self.disk.remove(path)
             case RemoveDirectory(path=path):
@@ -168,11 +189,17 @@ class Executor:
             case RestartRuntime():
                 self.runtime.restart(found, action)
 
-    def _fail(self, found: Inspection, journal: Journal, cause: InstallError, *, restart: bool) -> None:
+    def _fail(
+        self, found: Inspection, journal: Journal, cause: InstallError, *, restart: bool, plan: Plan | None = None
+    ) -> None:
         """Put everything back and raise why."""
+        key = next((action.key for action in plan.actions if isinstance(action, RestartRuntime)), "") if plan else ""
         # A full disk must not keep the former files away: restoring them needs no space.
         with contextlib.suppress(InstallError, OSError):
             self._write_journal(found.base, replace(journal.at(Phase.ROLLING_BACK, cause.message), restart=restart))
+        if restart and key:
+            # After the journal: what is not on its way back must be tried, not refused.
+            self._remember(key, cause)
         with self.step("RollBack", f"put everything back ({cause.reason}: {cause.message})"):
             for path, backup in journal.backups.items():
                 if self._folder_exists(path):
@@ -182,8 +209,19 @@ class Executor:
             self._remove_directories(found.base, sorted(journal.directories, reverse=True))
         if not restart:
             raise cause
+        if trouble:
+            # It was not for what it was told: when it is mended, the same is worth a try.
+            self.disk.remove(refusal.PATH)
         message = f"{cause.message.rstrip('.')}. Everything was put back{trouble or ', and the runtime runs as before'}"
-        raise RolledBackError(cause.reason, message) from cause
+        raise RolledBackError(cause.reason, message, cause.shims) from cause
+
+    def _remember(self, key: str, cause: InstallError) -> None:
+        """Write down what the runtime did not come up with, before it is restarted once more: that may kill us."""
+        if cause.reason in refusal.REASONS and self._folder_exists(refusal.PATH):
+            content = Refusal(key, time.time(), cause.message).to_bytes()
+            # It only saves restarts: a full or read-only /run must not keep the former files away.
+            with contextlib.suppress(InstallError, OSError):
+                self.disk.write(refusal.PATH, content, private=True)
 
     def _restart_again(self, found: Inspection) -> str:
         try:
@@ -227,7 +265,7 @@ class Executor:
                 self.disk.remove_directory(path)
 
     def _write_journal(self, base: str, journal: Journal) -> None:
-        self.disk.write(Layout(base).journal, journal.to_bytes(), 0o600)
+        self.disk.write(Layout(base).journal, journal.to_bytes(), private=True)
 
     def _folder_exists(self, path: str) -> bool:
         return self.disk.exists(path.rpartition("/")[0])

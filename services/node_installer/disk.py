@@ -69,6 +69,13 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
 
+    def is_exposed(self, path: str) -> bool:
+        """Whether others than its owner may do anything with a file."""
+        try:
+            return bool(self.real(path).stat().st_mode & 0o077)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
     def sha256(self, path: str) -> str | None:
         """Return the hexadecimal SHA-256 of a file, None if there is none."""
         try:
@@ -97,8 +104,10 @@ class Disk:
 
     def make_directory(self, path: str) -> None:
         """Make one directory, mode 0755; its parent exists. One that is there already stays."""
+        real = self.real(path)
         with explained(path), contextlib.suppress(FileExistsError):
-            self.real(path).mkdir(mode=0o755)
+            real.mkdir()
+            real.chmod(0o755)  # whatever the umask
 
     def make_directories(self, path: str, inner: str) -> None:
         """Make a directory with another in it, both at once: one without it was somebody else's before."""
@@ -106,7 +115,8 @@ class Disk:
         partial = real.with_name(f".{real.name}{PARTIAL}")
         with explained(path):
             for folder in (partial, partial / inner):
-                folder.mkdir(mode=0o755, exist_ok=True)
+                folder.mkdir(exist_ok=True)
+                folder.chmod(0o755)
             partial.rename(real)
 
     def remove_directories(self, path: str, inner: str) -> bool:
@@ -125,15 +135,18 @@ class Disk:
         partial.rmdir()
         return True
 
-    def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Put content in a file's place at once, with the former one's mode, owner and extended attributes."""
+    def write(self, path: str, content: bytes, *, private: bool = False) -> None:
+        """Put content in a file's place at once, with the former one's mode, owner and extended attributes.
+
+        A new file is for all to read. A ``private`` one is for its owner only, whatever the former one was.
+        """
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
         with explained(path), _removed_on_failure(partial):
-            with _create(partial, mode) as file:
+            with _create(partial, 0o600 if private else 0o644) as file:
                 file.write(content)
                 file.flush()
-                if real.exists():
+                if real.exists() and not private:
                     copy_facts(real, partial)
                 os.fsync(file.fileno())
             _replace(partial, real)

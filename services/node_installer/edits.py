@@ -131,10 +131,8 @@ def _rest(path: str, text: str, handlers: list[str]) -> str:
 
 
 def _says_nothing(text: str) -> bool:
-    """Whether a text is no more than what we begin a file with."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ours = (target.BASE_TEMPLATE.strip(), "imports = ")
-    return all(line.startswith(("version = ", *ours)) for line in lines)
+    """Whether a text is no more than what we begin a file with; anything else was written by someone."""
+    return not text.strip() or text.strip() in {beginning.strip() for beginning in target.BEGINNINGS}
 
 
 def _changes(found: Inspection, path: str, content: bytes | None) -> bool:

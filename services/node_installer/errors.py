@@ -7,16 +7,20 @@ import errno
 import os
 from collections.abc import Iterator
 
-from trellis.install_results import FailureReason
+from trellis.install_results import FailureReason, ShimResult
 
 
 class InstallError(Exception):
-    """The run cannot go on. Unless the message says otherwise the node is as it was before."""
+    """The run cannot go on. Unless the message says otherwise the node is as it was before.
 
-    def __init__(self, reason: FailureReason, message: str) -> None:
+    ``shims``: which of them it is about, where it is about some and not about the node.
+    """
+
+    def __init__(self, reason: FailureReason, message: str, shims: tuple[ShimResult, ...] = ()) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.shims = shims
 
 
 @contextlib.contextmanager

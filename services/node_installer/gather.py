@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import platform
 import re
+import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from node_installer import config
+from node_installer import config, refusal
 from node_installer.commands import Run
 from node_installer.disk import Disk
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout, Live, RestartCommand
 from node_installer.presets import LEFTOVERS, OPENRC_BOOTED, PRESETS, SYSTEMD_BOOTED, Preset, Restart, Style
+from node_installer.refusal import parse_refusal
 from node_installer.runtime import Runtime
 from node_installer.state import Journal, State, parse_journal, parse_state
 from node_installer.target import imported_name
@@ -87,6 +89,8 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
         journal=journal_of(disk, base),
         live=live,
         restart=_restart(disk, preset, run),
+        exposed=disk.is_exposed(layout.state),
+        refusal=parse_refusal(disk.read(refusal.PATH), time.time()),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from node_installer.presets import Preset
+from node_installer.refusal import Refusal
 from node_installer.state import Journal, State
 
 
@@ -41,7 +42,8 @@ class Inspection:
     ``base``: our directory. ``base_problem``: why there is none to be had. ``files``: every file that is read, edited
     or removed by name. ``imports``: patterns of files the main configuration imports. ``binaries``: digest of each shim
     that we or another installer put there. ``running``: processes by the path of what they run. ``directories``: which
-    of the directories we would make exist.
+    of the directories we would make exist. ``exposed``: others than root may read our state.
+    ``refusal``: what the runtime did not come up with a short time ago.
     """
 
     preset: Preset
@@ -59,6 +61,8 @@ class Inspection:
     journal: Journal | None = None
     live: Live | None = None
     restart: RestartCommand | None = None
+    exposed: bool = False
+    refusal: Refusal | None = None
 
     @property
     def own_directories(self) -> tuple[str, ...]:

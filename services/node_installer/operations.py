@@ -89,15 +89,20 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
             spec = _spec(settings)
             result = _dispatch(session, make_node(settings), spec)
     except RolledBackError as error:
-        result = InstallResult(settings.operation, Outcome.ROLLED_BACK, error.reason, error.message, restarted=True)
+        result = _failed(settings.operation, Outcome.ROLLED_BACK, error)
     except InstallError as error:
-        result = InstallResult(settings.operation, Outcome.FAILED, error.reason, error.message)
+        result = _failed(settings.operation, Outcome.FAILED, error)
     except OSError as error:
         disk = as_install_error(error)
         result = InstallResult(settings.operation, Outcome.FAILED, disk.reason, disk.message)
     except SpecError as error:
         result = InstallResult(settings.operation, Outcome.FAILED, FailureReason.INVALID_SPEC, str(error))
     return replace(result, seconds=time.monotonic() - started)
+
+
+def _failed(operation: str, outcome: Outcome, error: InstallError) -> InstallResult:
+    restarted = outcome is Outcome.ROLLED_BACK
+    return InstallResult(operation, outcome, error.reason, error.message, restarted=restarted, shims=error.shims)
 
 
 def _spec(settings: Settings) -> InstallSpec | None:
@@ -130,29 +135,23 @@ def _install(session: Session, node: Node, spec: InstallSpec) -> InstallResult:
         found = _inspect(session, node)
         return _planned(session, found, plan_install(found, spec, _unfetched(found, spec)))
     check_supported(node.preset)
+    results: tuple[ShimResult, ...] = ()
+
+    def check() -> None:
+        nonlocal results
+        results = _proved(session, node, spec)
+        _check_verified(results)
+
     with _locked(session, node.disk):
-        found = _inspect(session, node)
         executor = _executor(session, node)
-        executor.finish_rollback(found)
+        found = _whole(session, node, executor)
         # All that speaks against it is said before anything is fetched.
         plan_install(found, spec, _unfetched(found, spec))
         with tempfile.TemporaryDirectory(prefix="trellis-") as work:
             staged = _fetched(session, found, spec, Path(work))
             plan = plan_install(found, spec, staged)
-            restarted = executor.run(found, plan, settings.operation)
-        results = _proved(session, node, spec)
+            restarted = executor.run(found, plan, settings.operation, check)
     outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.INSTALLED
-    broken = [shim for shim in results if not shim.verified]
-    if broken:
-        return InstallResult(
-            settings.operation,
-            Outcome.FAILED,
-            FailureReason.NOT_VERIFIED,
-            "; ".join(f"{shim.handler}: {shim.problem}" for shim in broken),
-            restarted=restarted,
-            shims=results,
-            warnings=plan.warnings,
-        )
     names = ", ".join(shim.handler for shim in results) or "no shim"
     message = f"{names}: nothing to do" if outcome is Outcome.UNCHANGED else f"{names}: installed and verified"
     return InstallResult(
@@ -167,9 +166,8 @@ def _uninstall(session: Session, node: Node, spec: InstallSpec | None) -> Instal
         found = _inspect(session, node)
         return _planned(session, found, plan_uninstall(found, unwanted))
     with _locked(session, node.disk):
-        found = _inspect(session, node)
         executor = _executor(session, node)
-        executor.finish_rollback(found)
+        found = _whole(session, node, executor)
         plan = plan_uninstall(found, unwanted)
         if not (plan.empty and found.journal is None):
             check_node(found)
@@ -186,12 +184,27 @@ def _uninstall(session: Session, node: Node, spec: InstallSpec | None) -> Instal
 
 def _verify(session: Session, node: Node, spec: InstallSpec | None) -> InstallResult:
     results = _proved(session, node, spec)
+    _check_verified(results)
+    names = ", ".join(shim.handler for shim in results) or "no shim is installed"
+    return InstallResult("verify", Outcome.VERIFIED, None, names, shims=results)
+
+
+def _check_verified(results: tuple[ShimResult, ...]) -> None:
     broken = [shim for shim in results if not shim.verified]
     if broken:
         message = "; ".join(f"{shim.handler}: {shim.problem}" for shim in broken)
-        return InstallResult("verify", Outcome.FAILED, FailureReason.NOT_VERIFIED, message, shims=results)
-    names = ", ".join(shim.handler for shim in results) or "no shim is installed"
-    return InstallResult("verify", Outcome.VERIFIED, None, names, shims=results)
+        raise InstallError(FailureReason.NOT_VERIFIED, message, results)
+
+
+def _whole(session: Session, node: Node, executor: Executor) -> Inspection:
+    """Return what is on the node once what a killed run has left to do is done.
+
+    Raises:
+        RolledBackError: that was a rollback.
+    """
+    found = _inspect(session, node)
+    executor.finish_rollback(found)
+    return _inspect(session, node) if executor.tidy(found) else found
 
 
 def _inspect(session: Session, node: Node) -> Inspection:

@@ -27,7 +27,7 @@ from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout
 from node_installer.presets import Preset
 from node_installer.restarts import restart_for
-from node_installer.state import ShimState, State
+from node_installer.state import ShimState, State, write_state
 from trellis.install_results import FailureReason, ShimResult
 from trellis.installing import InstallSpec, ShimWish
 
@@ -128,18 +128,19 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
         _made(found, directories),
         tuple(sorted({*found.state.retired, *retiring})),
     )
+    layout = Layout(found.base)
     early, late, kept = takeover.after(found, aim, taken, state.retired)
     final = replace(state, retired=kept)
     actions: list[Action] = [*directories]
-    if state != found.state:
-        actions.append(_write_state(found, state, "what will be on this node"))
+    if state != found.state or found.exposed:
+        actions.append(write_state(layout.state, state, "what will be on this node"))
     actions += _put_shims(found, spec, staged)
     actions += [*_write_files(edits, spec), *early]
     restart = restart_for(found, edits, shims, frozenset())
     actions += [restart] if restart else []
     actions += late
     if final != state:
-        actions.append(_write_state(found, final, "what was taken over is gone"))
+        actions.append(write_state(layout.state, final, "what was taken over is gone"))
     results = tuple(
         ShimResult(wish.handler, wish.digest, shims[wish.handler].sha256)
         for wish in spec.shims
@@ -195,10 +196,6 @@ def _made(found: Inspection, directories: list[MakeDirectory]) -> tuple[str, ...
     if found.state.empty:
         made |= {*found.own_directories}
     return tuple(sorted(made - {Layout(found.base).backups}))
-
-
-def _write_state(found: Inspection, state: State, message: str) -> WriteFile:
-    return WriteFile(Layout(found.base).state, state.to_bytes(), Reason.STATE_CHANGED, message)
 
 
 def _put_shims(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged]) -> list[Action]:

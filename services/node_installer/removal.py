@@ -15,6 +15,7 @@ from node_installer.actions import Action, Plan, Reason, RemoveDirectory, Remove
 from node_installer.edits import Edits, edits_for
 from node_installer.inspection import Inspection, Layout
 from node_installer.restarts import restart_for
+from node_installer.state import write_state
 from node_installer.unwanted import Going, Unwanted, going
 
 
@@ -44,10 +45,8 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     folders = takeover.empty_folders(goes.taken, ())
     if goes.shims:
         state = replace(found.state, shims=goes.shims, configs={**edits.configs}, retired=kept)
-        if state != found.state:
-            layout = Layout(found.base)
-            message = "what is left on this node"
-            actions.append(WriteFile(layout.state, state.to_bytes(), Reason.STATE_CHANGED, message))
+        if state != found.state or found.exposed:
+            actions.append(write_state(Layout(found.base).state, state, "what is left on this node"))
         return Plan(tuple(actions), folders, goes.results(found), goes.notes)
     outside, inside = _directories(found, used=bool(actions))
     actions += outside

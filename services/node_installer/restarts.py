@@ -6,17 +6,35 @@ Pure: an inspection and edits in, an action or none out. Called by ``plan`` and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from node_installer.actions import Reason, RestartRuntime
 from node_installer.edits import Edits
 from node_installer.inspection import Inspection
+from node_installer.refusal import check_refused, key_of
 from node_installer.state import Phase, ShimState
 
 
 def restart_for(
     found: Inspection, edits: Edits, shims: Mapping[str, ShimState], absent: frozenset[str]
 ) -> RestartRuntime | None:
-    """Return the restart after which the runtime has these shims and not those handlers, None if it is as wanted."""
+    """Return the restart after which the runtime has these shims and not those handlers, None if it is as wanted.
+
+    Raises:
+        InstallError: ``RefusedBefore``: the runtime did not come up with this a short time ago.
+    """
+    restart = _restart(found, edits, shims, absent)
+    if restart is None:
+        return None
+    key = key_of({**found.files, **edits.files}, shims)
+    if found.journal is None:  # else the node is neither as before nor as wanted: it must become one of them
+        check_refused(found.refusal, key)
+    return replace(restart, key=key)
+
+
+def _restart(
+    found: Inspection, edits: Edits, shims: Mapping[str, ShimState], absent: frozenset[str]
+) -> RestartRuntime | None:
     present = {handler: shim.path for handler, shim in sorted(shims.items())}
     if edits.meaning_changes:
         return RestartRuntime(present, absent, Reason.CONFIG_CHANGED, "the configuration means something else now")

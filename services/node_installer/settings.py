@@ -31,7 +31,7 @@ _ENVIRONMENT: Final = """environment:
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY
   TRACEPARENT, TRELLIS_OTLP_ENDPOINT (or OTEL_EXPORTER_OTLP_ENDPOINT), OTEL_EXPORTER_OTLP_HEADERS
 
-exit codes: 0 what was asked for holds, 1 it does not (another try may help), 2 no other try of the same will help."""
+exit codes: 0 what was asked for holds, 1 it does not (another try may help), 2 the same at once again will not help."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,9 +110,7 @@ def source_of(wish: ShimWish, arch: str, *, require_checksum: bool) -> Source:
         offered = ", ".join(sorted({item.arch or "any" for item in wish.sources})) or "no source at all"
         message = f"shim {wish.name!r} has no source for linux/{arch} ({offered})"
         raise InstallError(FailureReason.NO_SOURCE, message)
-    in_image = source.location.startswith("/")
-    pinned = source.sha256 or source.binary_sha256 or "@sha256:" in source.location or in_image
-    if require_checksum and not pinned:
+    if require_checksum and not source.is_pinned:
         message = (
             f"shim {wish.name!r}: {source.location} has no sha256, so nobody could tell if it was changed: give it "
             "one, or allow its absence (requireChecksum: false)"

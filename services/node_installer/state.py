@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from node_installer.actions import Reason, WriteFile
 from node_installer.errors import InstallError
 from trellis.install_results import FailureReason
 
@@ -115,6 +116,11 @@ class Journal:
             "cause": self.cause,
         }
         return (json.dumps(value, indent=1) + "\n").encode()
+
+
+def write_state(path: str, state: State, message: str) -> WriteFile:
+    """Return the action that writes a state: it holds former configurations, and those may hold credentials."""
+    return WriteFile(path, state.to_bytes(), Reason.STATE_CHANGED, message, private=True)
 
 
 def parse_state(content: bytes | None, path: str) -> State:

@@ -17,6 +17,7 @@ from node_installer.presets import Style
 
 K0S_MANAGED: Final = "# k0s_managed=true"
 BASE_TEMPLATE: Final = '{{ template "base" . }}\n'
+_IMPORTS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,8 @@ def _main_file(found: Inspection) -> Target:
         # containerd runs with what is built in; only its version tells what it reads.
         modern = found.live is not None and found.live.major >= 2
         # Without a main file containerd 2 imports this directory; a main file of ours must not end that.
-        imports = 'imports = ["/etc/containerd/conf.d/*.toml"]\n' if modern else ""
         version = 3 if modern else 2
-        return Target(found.config, Style.FILE, version, f"version = {version}\n{imports}")
+        return Target(found.config, Style.FILE, version, _header(version) + (_IMPORTS if modern else ""))
     document = config.parse(text, found.config)
     version = config.version_of(document)
     if version >= 3 or (found.live is not None and found.live.major >= 2):
@@ -142,3 +142,9 @@ def _dropin(imports: tuple[str, ...], version: int, initial: str) -> Target | No
 
 def _header(version: int) -> str:
     return f"version = {version}\n"
+
+
+BEGINNINGS: Final = frozenset(
+    {BASE_TEMPLATE} | {_header(version) + rest for version in range(1, 5) for rest in ("", _IMPORTS)}
+)
+"""All that a file of ours may begin with, by whichever version of containerd was found when it was made."""

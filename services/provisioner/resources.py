@@ -15,6 +15,7 @@ from typing import Any
 from provisioner.plan import Entry, Ledger
 from provisioner.surroundings import Surroundings, make_env, make_volumes, pull_secrets_of
 from trellis import names
+from trellis.install_results import EXIT_FINAL
 from trellis.installing import InstallSpec
 from trellis.provisioning import KWASM, PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests
 
@@ -122,6 +123,7 @@ def make_installer_job(
         },
         "spec": {
             "backoffLimit": installer.retries,
+            **_failure_policy(task),
             "activeDeadlineSeconds": installer.deadline,
             "template": {
                 "metadata": {"labels": labels, "annotations": annotations},
@@ -129,6 +131,17 @@ def make_installer_job(
             },
         },
     }
+
+
+def _failure_policy(task: Task) -> Manifest:
+    """Return when retries are over at once: our own installer ends with 2 where the same again is of no use.
+
+    Without it each pod of the Job would restart a container runtime that does not come up with the shim.
+    """
+    if task.spec is None:
+        return {}
+    codes = {"containerName": names.JOB_CONTAINER, "operator": "In", "values": [EXIT_FINAL]}
+    return {"podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": codes}]}}
 
 
 def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str | None) -> Manifest:

@@ -16,6 +16,9 @@ from typing import Any, Final
 TERMINATION_MESSAGE_BYTES: Final = 4096
 """Kubernetes cuts a container's termination message here."""
 
+EXIT_FINAL: Final = 2
+"""How the installer's process ends where the same at once again is of no use: its Job ends with it."""
+
 
 class Outcome(StrEnum):
     """How a run ended."""
@@ -57,6 +60,7 @@ class FailureReason(StrEnum):
     RUNTIME_DID_NOT_COME_UP = "RuntimeDidNotComeUp"
     INTERRUPTED = "Interrupted"
     NOT_VERIFIED = "NotVerified"
+    REFUSED_BEFORE = "RefusedBefore"
 
 
 PERMANENT: Final = frozenset(
@@ -70,9 +74,10 @@ PERMANENT: Final = frozenset(
         FailureReason.UNSAFE_ARCHIVE,
         FailureReason.SHIM_NOT_IN_ARCHIVE,
         FailureReason.WRONG_ARCHITECTURE,
+        FailureReason.REFUSED_BEFORE,
     }
 )
-"""Reasons that no second attempt with the same wish cures: the installer exits with 2, else with 1."""
+"""Reasons that no second attempt with the same wish cures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,16 @@ class InstallResult:
     def ok(self) -> bool:
         """Whether what was asked for holds now."""
         return self.outcome not in (Outcome.FAILED, Outcome.ROLLED_BACK)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same at once again would fail again, or disturb the node's pods for nothing.
+
+        The installer exits with :data:`EXIT_FINAL` then, else with 1. What was rolled back after a restart is final,
+        so that a Job restarts the runtime for it once; only a rollback that itself was cut off is not.
+        """
+        rolled_back = self.outcome is Outcome.ROLLED_BACK and self.reason is not FailureReason.INTERRUPTED
+        return not self.ok and (rolled_back or self.reason in PERMANENT)
 
     def to_line(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
         """Return one line of JSON of at most ``limit`` bytes; texts are cut, then shims left out, never the reason."""

@@ -23,6 +23,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.IGNORECASE)
 _DIGEST = re.compile(r"[A-Za-z0-9:._-]{1,128}")
 _OWNER = re.compile(r"[\x21-\x7e]{1,253}")
+_IN_IMAGE_OR_PINNED = re.compile(r"/.*|oci(\+http)?://[^@]+@sha256:[0-9a-f]{64}")
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}")
 _RESERVED: Final = frozenset({"runc"})
 
@@ -56,6 +57,11 @@ class Source:
     binary_sha256: str | None = None
     member: str | None = None
     pull_secret: str | None = None
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether another file in this place would be noticed. A path in the installer's image is as fixed as that."""
+        return bool(self.sha256 or self.binary_sha256 or _IN_IMAGE_OR_PINNED.fullmatch(self.location))
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,12 +256,16 @@ def test_a_runtime_that_does_not_start_with_it_gets_its_former_configuration_bac
     run_in(world.info.name, NODE, ["sh", "-ec", _FASTIDIOUS])
     before, restarts = world.jobs.tree(), world.jobs.restarts()
     ended = world.jobs.run("unwanted", "install", spec=world.spec("shim"))
-    assert (ended.result.outcome, ended.code) == (Outcome.ROLLED_BACK, 1), ended.log
+    assert (ended.result.outcome, ended.code) == (Outcome.ROLLED_BACK, 2), ended.log
     assert "put back, and the runtime runs as before" in ended.result.message
     assert world.jobs.tree() == before
     assert world.jobs.restarts() == restarts + 1
     world.kubectl.create(pod("after-rollback", "echo still here", NODE))
     assert world.kubectl.ended("after-rollback") == "still here\n"
+    again = world.jobs.run("unwanted-again", "install", spec=world.spec("shim"))
+    assert (again.result.reason, again.code) == (FailureReason.REFUSED_BEFORE, 2), again.log
+    assert world.jobs.restarts() == restarts + 1
+    assert world.jobs.tree() == before
     run_in(world.info.name, NODE, ["mv", "/usr/lib/containerd/containerd", "/usr/bin/containerd"])
 
 

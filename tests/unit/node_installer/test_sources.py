@@ -208,6 +208,25 @@ def test_a_missing_checksum_is_refused_before_anything_is_fetched(tls: Path, tmp
     assert result.reason is FailureReason.CHECKSUM_MISSING
 
 
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://example.com/shim.tgz?@sha256:",
+        f"https://example.com/shim.tgz?@sha256:{'a' * 64}",
+        "oci://registry.example/team/shim@sha256:abc",
+        f"oci://registry.example/team/shim@sha256:{'a' * 65}",
+        "oci://registry.example/team/shim:latest",
+    ],
+)
+def test_what_only_looks_like_a_digest_is_no_checksum(location: str, tmp_path: Path) -> None:
+    assert refused(tmp_path, {"location": location}).reason is FailureReason.CHECKSUM_MISSING
+
+
+def test_a_reference_with_its_whole_digest_needs_no_checksum(tmp_path: Path) -> None:
+    result = refused(tmp_path, {"location": f"oci://127.0.0.1:9/team/shim:1@sha256:{'a' * 64}"})
+    assert result.reason is FailureReason.DOWNLOAD_FAILED
+
+
 def test_a_missing_checksum_can_be_allowed(tls: Path, tmp_path: Path) -> None:
     with serving(lambda _: Answer(body=a_shim()), tls) as server:
         result = install_from(a_world(tmp_path), {"location": server.url + "/s"}, tls, requireChecksum=False)

@@ -25,6 +25,7 @@ from node_installer.gather import find_preset
 from node_installer.inspection import Inspection, Live
 from node_installer.operations import Node, Session, perform
 from node_installer.presets import Style
+from node_installer.refusal import PATH as REFUSED
 from node_installer.runtime import agrees
 from node_installer.settings import Settings
 from node_installer.spans import Tracer
@@ -228,12 +229,17 @@ def a_world(tmp_path: Path, fixture: str = "containerd-v2", *, version: str | No
 
 
 def snapshot(root: Path) -> dict[str, tuple[Any, ...]]:
-    """All of a tree that must come back: content, mode, owner, extended attributes, links and directories."""
+    """All of a tree that must come back: content, mode, owner, extended attributes, links and directories.
+
+    What the installer remembers below /run until the next boot is no part of it.
+    """
     found: dict[str, tuple[Any, ...]] = {}
     for folder, folders, files in os.walk(root):
         for name in [*folders, *files]:
             path = Path(folder) / name
             key = str(path.relative_to(root))
+            if f"/{key}" == REFUSED:
+                continue
             if path.is_symlink():
                 found[key] = ("link", str(path.readlink()))
             elif path.is_dir():

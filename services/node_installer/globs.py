@@ -1,0 +1,57 @@
+"""The patterns of containerd's imports, matched as containerd does.
+
+Pure: a pattern and a name in. Called by ``disk`` (which files), ``gather`` and ``target`` (which name of ours).
+Source: Go's ``path/filepath.Match``, by which containerd finds its imports: ``*`` and ``?`` match no slash, a class is
+negated by ``^`` (not by ``!``), a backslash quotes. A malformed pattern matches nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Final
+
+_META: Final = frozenset("*?[\\")
+_TOKEN = re.compile(
+    r"\*|\?|\[(?P<not>\^?)(?P<class>(?:\\.|[^\]\\])+)\]|\\(?P<quoted>.)|(?P<plain>[^*?\[\\])", re.DOTALL
+)
+
+
+def has_meta(pattern: str) -> bool:
+    """Whether a pattern is more than a plain path."""
+    return not _META.isdisjoint(pattern)
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether one name (no slash in it) matches one part of a pattern."""
+    expression = _expression(pattern)
+    return expression is not None and expression.fullmatch(name) is not None
+
+
+@cache
+def _expression(pattern: str) -> re.Pattern[str] | None:
+    parts: list[str] = []
+    position = 0
+    while position < len(pattern):
+        found = _TOKEN.match(pattern, position)
+        if found is None:
+            return None
+        parts.append(_translated(found))
+        position = found.end()
+    try:
+        return re.compile("".join(parts), re.DOTALL)
+    except re.error:  # a range that runs backwards
+        return None
+
+
+def _translated(found: re.Match[str]) -> str:
+    if found["class"] is not None:
+        return f"[{found['not']}{_class(found['class'])}]"
+    if found["quoted"] is not None:
+        return re.escape(found["quoted"])
+    return {"*": "[^/]*", "?": "[^/]"}.get(found[0]) or re.escape(found[0])
+
+
+def _class(text: str) -> str:
+    """Return a class's content with all quoted that means something else to Python; a dash between two is a range."""
+    return re.sub(r"\\(.)|([^\w-])", lambda found: re.escape(found[1] or found[2]), text, flags=re.DOTALL)
