@@ -163,6 +163,7 @@ def measure(options: argparse.Namespace) -> bool:
     total, slots = options.nodes, CountOrPercent.parse(options.max_update).resolve(options.nodes)
     stage = INSTALLER.format(milliseconds=round(options.seconds * 1000))
     with owned_cluster(nodes=total + ALONE, audit=True, kwok_stages=[stage]) as info:
+        define_kinds(info, Quiet())
         api, port = Api.of_kubeconfig(Path(info.kubeconfig)), free_port()
         define_kinds(info, Quiet())
         nodes = [f"node-{index:04d}" for index in range(total + ALONE)]

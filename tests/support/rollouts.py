@@ -222,6 +222,7 @@ def rollout_world(folder: Path, *, real_nodes: int, **settings: str) -> Iterator
         for node in info.real_nodes:
             for archive in archives:
                 load_image(info.name, node.name, archive)
+        define_kinds(info, Quiet())
         kubectl = Kubectl(info)
         define_kinds(info, Quiet())
         told = {name: value.format(machine=machine_address(info)) for name, value in settings.items()}
