@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from node_watcher.shims import proof_by_now, remove_taints, startup_taints_over
 from node_watcher.vanished import vanished
 from trellis import names
 from trellis.breaker import Destruction
@@ -23,6 +24,7 @@ from trellis.provisioning import (
     KWASM,
     FailedAttempt,
     JobView,
+    NodeTaint,
     NodeView,
     Proof,
     Target,
@@ -33,6 +35,7 @@ from trellis.provisioning import (
     proof_of,
     wish_of,
 )
+from trellis.shims import ShimView
 from trellis.unfinished import unwanted_left
 
 PatchOp = dict[str, Any]
@@ -52,6 +55,7 @@ class Reason(StrEnum):
     INVALID_ANNOTATION = "InvalidAnnotation"
     RUNTIME_LEFT = "RuntimeLeftInPlace"
     HANDLER_VANISHED = "HandlerVanished"
+    STARTUP_TAINT_REMOVED = "StartupTaintRemoved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class Snapshot:
     """Names of the Shims that the node is to have; ``kwasm`` is the legacy installer image."""
     handlers: Mapping[str, str] = field(default_factory=dict)
     """By name, the runtime handlers of the Shims that the node is marked with, as far as they are known."""
+    shims: tuple[ShimView, ...] = ()
+    """The Shims that the node is to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +171,13 @@ def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Act
         actions.append(SayFact(_opted_in_fact(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
     proof = proof_of(job, node) if job else None
     if job and proof and installed_on(node) != job.shims:
-        return [*actions, *_record(node, job, proof, wanted)]
+        return [*actions, *_record(node, job, proof, wanted, snapshot.shims)]
     if left := unwanted_left(job, node, wanted):
         return [*actions, *_record_left(node, left, wanted)]
     if lost := vanished(node, job, wanted, snapshot.handlers):
         return [*actions, *_withdraw(node, said, lost, snapshot)]
-    if node.marked_digest and node.proof:
-        if repair := _restore(node, _Marks(node.marked_digest, node.proof, installed_on(node)), wanted):
+    if node.marked_digest and (by_now := proof_by_now(node, snapshot.shims)):
+        if repair := _restore(node, _Marks(node.marked_digest, by_now, installed_on(node)), wanted, snapshot.shims):
             return [*actions, *repair]
         if said.ready != node.marked_digest:
             actions.append(_ready(node, said))
@@ -229,8 +235,15 @@ class _Marks:
     proof: Proof
     shims: Mapping[str, str]
 
+    @property
+    def ready(self) -> frozenset[str]:
+        """The Shims that pods may be started with: a Job alone is not enough to let them come."""
+        return frozenset() if self.proof is Proof.JOB else frozenset(self.shims)
 
-def _record(node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str]) -> list[Action]:
+
+def _record(
+    node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str], shims: tuple[ShimView, ...] = ()
+) -> list[Action]:
     """Write on the Node what is now proved, and take the record of failures away."""
     if not job.shims:
         return [PatchNode(node, _remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
@@ -242,7 +255,9 @@ def _record(node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str]) 
     }
     what = ", ".join(sorted(job.shims)) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
-    return [PatchNode(node, _ops(node, _proof_labels(node, marks, wanted), annotations), Reason.PROVED, message)]
+    gone = startup_taints_over(node, shims, marks.ready)
+    ops = _ops(node, _proof_labels(node, marks, wanted), annotations, gone)
+    return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
 
 
 def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]) -> list[Action]:
@@ -272,20 +287,33 @@ def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: fr
     return _ops(node, _proof_labels(node, marks, wanted), annotations)
 
 
-def _restore(node: NodeView, marks: _Marks, wanted: frozenset[str]) -> list[Action]:
+def _restore(node: NodeView, marks: _Marks, wanted: frozenset[str], shims: tuple[ShimView, ...] = ()) -> list[Action]:
     """Put back what someone took from a proved Node, and take the labels of what is to go; failures stay.
 
     A Shim that is to be removed loses its label first, so that no further pod comes to the node for it.
     """
-    ops = _ops(node, _proof_labels(node, marks, wanted), _proof_annotations(node, marks))
+    gone = startup_taints_over(node, shims, marks.ready)
+    labels, annotations = _proof_labels(node, marks, wanted), _proof_annotations(node, marks)
+    ops = _ops(node, labels, annotations, gone)
     if not ops:
         return []
     going = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
     if going:
         message = f"{', '.join(going)} no longer wanted: labels removed, the runtime is next"
         return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
-    message = f"labels of Wasm runtime {marks.digest} were changed by someone else: restored"
+    if marks.proof is not node.proof:
+        message = f"{', '.join(sorted(marks.shims))}: the kubelet lists the handlers (verified: {marks.proof.value})"
+        return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
+    if not _ops(node, labels, annotations):
+        message = f"Wasm runtime {marks.digest} is ready{_without(gone)}"
+        return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
+    message = f"labels of Wasm runtime {marks.digest} were changed by someone else: restored{_without(gone)}"
     return [PatchNode(node, ops, Reason.LABELS_RESTORED, message)]
+
+
+def _without(gone: tuple[NodeTaint, ...]) -> str:
+    taints = ", ".join(f"{taint.key}:{taint.effect}" for taint in gone)
+    return f", startup taint {taints} removed" if gone else ""
 
 
 def _proof_labels(node: NodeView, marks: _Marks, wanted: frozenset[str]) -> Changes:
@@ -428,9 +456,11 @@ def _remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
 Changes = Mapping[str, tuple[str | None, str | None]]
 
 
-def _ops(node: NodeView, labels: Changes, annotations: Changes) -> tuple[PatchOp, ...]:
+def _ops(
+    node: NodeView, labels: Changes, annotations: Changes, taints_gone: tuple[NodeTaint, ...] = ()
+) -> tuple[PatchOp, ...]:
     """Return the JSON patch from what is to what shall be, on nothing but what was read; () if nothing differs."""
-    ops: list[PatchOp] = []
+    ops: list[PatchOp] = list(remove_taints(node, taints_gone))
     for part, present, changes in (
         ("labels", node.has_labels, labels),
         ("annotations", node.has_annotations, annotations),

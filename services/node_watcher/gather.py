@@ -40,7 +40,8 @@ class World:
         wanted = wanted_on(node, self.shims.values(), auto_provision=self.auto_provision) if node else frozenset()
         marked = installed_on(node) if node else {}
         handlers = {shim: self.shims[shim].handler for shim in marked if shim in self.shims}
-        return Snapshot(name, node, job, self.said.get(name), wanted, handlers)
+        shims = tuple(shim for shim in self.shims.values() if shim.name in wanted)
+        return Snapshot(name, node, job, self.said.get(name), wanted, handlers, shims)
 
     def remember(self, name: str, said: Said | None) -> None:
         """Note what has been said of a node name; None forgets it, as node names come and go by the thousand."""

@@ -106,6 +106,21 @@ class FailedAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeTaint:
+    """A taint as it stands on a Node; what is None is not there."""
+
+    key: str
+    effect: str
+    value: str | None = None
+    time_added: str | None = None
+
+    def manifest(self) -> Manifest:
+        """Return it as the API server has it."""
+        fields = (("key", self.key), ("value", self.value), ("effect", self.effect), ("timeAdded", self.time_added))
+        return {name: value for name, value in fields if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """What matters of a Node. Two views are equal if nothing that matters changed (heartbeats do not)."""
 
@@ -127,6 +142,7 @@ class NodeView:
     failure: str | None = None
     failed_attempt: str | None = None
     shims: str | None = None
+    taints: tuple[NodeTaint, ...] = ()
     ready: bool = True
     has_annotations: bool = True
     has_labels: bool = True
@@ -231,6 +247,10 @@ def view_node(manifest: Manifest) -> NodeView:
         failure=annotations.get(names.ANNOTATION_FAILURE),
         failed_attempt=annotations.get(names.ANNOTATION_FAILED_ATTEMPT),
         shims=annotations.get(names.ANNOTATION_SHIMS),
+        taints=tuple(
+            NodeTaint(taint.get("key", ""), taint.get("effect", ""), taint.get("value"), taint.get("timeAdded"))
+            for taint in (manifest.get("spec") or {}).get("taints") or ()
+        ),
         ready=any(
             condition.get("type") == "Ready" and condition.get("status") == "True"
             for condition in status.get("conditions") or ()

@@ -212,9 +212,17 @@ async def test_shims_are_taken_over_and_can_be_taken_away_again(fleet: Fleet, fo
         assert names.LABEL_WASM_READY not in fleet.labels(unproved)
         assert found()["status"]["nodesReady"] == 2
 
+        former.show(unproved, former.shim)  # its kubelet was updated, and lists handlers now
+        await eventually(
+            lambda: fleet.labels(unproved).get(names.LABEL_WASM_READY) == names.WASM_READY, "proved by its handler"
+        )
+        assert fleet.annotations(unproved)[names.ANNOTATION_VERIFIED] == "handler"
+        assert former.jobs_made(mark) == []
+
         fleet.api.call("DELETE", f"{SHIMS}/{former.shim}")
         await eventually(lambda: fleet.job_of(proved), "a Job removes it", seconds=30)
         former.show(proved)
+        former.show(unproved)
         await eventually(lambda: not found().get("metadata", {}).get("uid"), "the Shim is gone", seconds=60)
     assert former.shim not in fleet.labels(proved)
 

@@ -112,6 +112,13 @@ def test_a_password_is_told_where_it_belongs(monkeypatch: pytest.MonkeyPatch) ->
         load(Settings)
 
 
+def test_a_removal_does_not_wait_for_the_secret_of_a_proxy() -> None:
+    for removes, optional in ((False, None), (True, True)):
+        env = pod(job(SPEC, removes=removes, installer_proxy_secret="proxy"))["containers"][0]["env"]
+        [reference] = [one["valueFrom"]["secretKeyRef"] for one in env if one["name"] == "HTTPS_PROXY"]
+        assert reference.get("optional") is optional
+
+
 def test_nothing_is_set_by_default() -> None:
     assert "imagePullSecrets" not in json.dumps(job(SPEC))
     names = [variable["name"] for variable in pod(job(InstallSpec(())))["containers"][0]["env"]]

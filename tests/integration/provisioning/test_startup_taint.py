@@ -1,0 +1,43 @@
+"""A node starts with a taint, is proved, and the taint goes: that one alone, and only once all its Shims are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.fleet import Fleet, eventually
+from support.shims import Shim, kubelets
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+KEY = "example.com/starting"
+STARTING = {"key": KEY, "value": "true", "effect": "NoSchedule"}
+LOOKS_ALIKE = {"key": KEY, "value": "true", "effect": "PreferNoSchedule"}
+
+
+def taints(fleet: Fleet, node: str) -> list[dict[str, Any]]:
+    found = fleet.node(node)["spec"].get("taints") or []
+    return [taint for taint in found if not taint["key"].startswith("node.kubernetes.io/")]
+
+
+async def test_the_startup_taint_goes_when_all_shims_that_name_it_are_proved(fleet: Fleet, shim: Shim) -> None:
+    [node] = shim.add_nodes(1)
+    fleet.patch(node, {"spec": {"taints": [STARTING, LOOKS_ALIKE]}})
+    second = Shim(fleet)
+    second.name = second.handler = f"slight-{fleet.id}"
+    asked = {"startupTaint": {"key": KEY, "effect": "NoSchedule"}}
+    async with fleet.services(), kubelets(fleet):
+        second.apply(sha256=None, **asked)  # so it is wanted there, and cannot be installed
+        shim.apply(**asked)
+        await eventually(lambda: shim.has(node), "the first Shim is proved", seconds=60)
+        await eventually(lambda: shim.condition("Available")[0] == "True", "and says so")
+        assert taints(fleet, node) == [STARTING, LOOKS_ALIKE]
+        second.apply(**asked)
+        await eventually(lambda: second.has(node), "the second Shim is proved", seconds=60)
+        await eventually(lambda: taints(fleet, node) == [LOOKS_ALIKE], "the taint is gone")
+        for one in (shim, second):
+            one.delete()
+        for one in (shim, second):
+            await eventually(lambda one=one: one.found() is None, f"{one.name} is gone", seconds=60)
+        assert taints(fleet, node) == [LOOKS_ALIKE]
