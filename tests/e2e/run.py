@@ -47,6 +47,7 @@ PARTS = (
     Part("a Shim on a real node, and off again", REAL / "test_rollout.py", _no_wasm_nodes, quick=True),
     Part("Shims on three real nodes", REAL / "test_rollout_three.py", _no_wasm_nodes),
     Part("pods and the removal of their Shim", REAL / "test_removal.py", _no_wasm_nodes),
+    Part("Shims that only a pod finds out, and containerd 1.6", REAL / "test_canary.py", _no_wasm_nodes),
     Part("one real node: installers and Wasm", REAL / "test_one_node.py", _no_wasm_nodes, quick=True),
     Part("the installer on real nodes", REAL / "test_installer.py", _no_wasm_nodes),
     Part("an image built from a Dockerfile, on a real node", REAL / "test_images.py", _no_wasm_nodes),

@@ -24,6 +24,8 @@ from support.https_files import HttpsFiles, http_files, machine_address
 from support.installer_image import INSTALLER, installer_image
 from support.installer_runs import NODE, InstallerJobs
 from support.real_nodes import Kubectl, RealNode
+from support.shim_archives import BROKEN
+from support.shim_archives import program as broken_program
 from trellis import names
 from trellis.localcluster import ClusterInfo, debian, owned_cluster
 from trellis.localcluster.building import How
@@ -94,6 +96,10 @@ class World:
     def labels(self, node: str = NODE) -> dict[str, str]:
         """Return a node's labels."""
         return dict(self.kubectl.get("node", node)["metadata"]["labels"])
+
+    def annotations(self, node: str = NODE) -> dict[str, str]:
+        """Return a node's annotations."""
+        return dict(self.kubectl.get("node", node)["metadata"].get("annotations") or {})
 
     def has(self, name: str, *nodes: str) -> bool:
         """Whether these nodes are labelled with a Shim."""
@@ -205,7 +211,7 @@ class Services:
 
 
 @contextmanager
-def rollout_world(folder: Path, *, real_nodes: int, **settings: str) -> Iterator[World]:
+def rollout_world(folder: Path, *, real_nodes: int, containerd: str = "2", **settings: str) -> Iterator[World]:
     """Have a cluster and the services for the time of a block; ``folder`` is an empty one for files and logs.
 
     ``{machine}`` in a setting stands for this machine's address on the nodes' network.
@@ -217,8 +223,10 @@ def rollout_world(folder: Path, *, real_nodes: int, **settings: str) -> Iterator
     (files / "v1").write_bytes(program)
     (files / "v2").write_bytes(program + b"behind its end a program may have anything")
     (files / "no-shim").write_bytes((debian.tree("node", how) / "bin/busybox").read_bytes())
+    for name in BROKEN:
+        (files / name).write_bytes(broken_program(name, how))
     archives = [installer_image(how), hello_wasm_image(hello_module(how), how), busy_image(images)]
-    with owned_cluster(real_nodes=real_nodes) as info, http_files(info, files) as served:
+    with owned_cluster(real_nodes=real_nodes, containerd=containerd) as info, http_files(info, files) as served:
         for node in info.real_nodes:
             for archive in archives:
                 load_image(info.name, node.name, archive)
