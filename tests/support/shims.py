@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import http
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,12 +18,13 @@ CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 
 
 class Shim:
-    """The Shim of one test, for the nodes that bear the test's label."""
+    """A Shim of one test, for the nodes that bear the test's label."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, kind: str = "spin") -> None:
         self.fleet = fleet
-        self.name = f"spin-{fleet.id}"
-        self.handler = f"spin-{fleet.id}"
+        self.name = f"{kind}-{fleet.id}"
+        self.handler = f"{kind}-{fleet.id}"
+        self.labels: dict[str, str] = {}
 
     def add_nodes(self, count: int, *others: str) -> list[str]:
         """Create nodes that the Shim selects; ``others`` are prefixes of nodes that go wrong (``flaky``, ``bad``)."""
@@ -43,7 +41,7 @@ class Shim:
         manifest = {
             "apiVersion": "runtime.spinkube.dev/v1alpha1",
             "kind": "Shim",
-            "metadata": {"name": self.name},
+            "metadata": {"name": self.name, "labels": self.labels},
             "spec": {
                 "nodeSelector": {"test": self.fleet.id},
                 "fetchStrategy": {"anonHttp": source},
@@ -76,6 +74,11 @@ class Shim:
         conditions = ((self.found() or {}).get("status") or {}).get("conditions") or []
         return next(((one["status"], one["reason"]) for one in conditions if one["type"] == kind), ("", ""))
 
+    def message(self, kind: str) -> str:
+        """Return what a condition says to people."""
+        conditions = ((self.found() or {}).get("status") or {}).get("conditions") or []
+        return next((str(one["message"]) for one in conditions if one["type"] == kind), "")
+
     def counts(self) -> tuple[int, ...]:
         """Return nodes, ready and updated ones."""
         status = (self.found() or {}).get("status") or {}
@@ -96,37 +99,3 @@ def shim(fleet: Fleet) -> Shim:
         assert time.monotonic() < deadline, "the kind Shim is not served"
         time.sleep(0.1)
     return Shim(fleet)
-
-
-@contextlib.asynccontextmanager
-async def kubelets(fleet: Fleet) -> AsyncIterator[None]:
-    """Show on each node the handlers that its finished Jobs installed or removed, as containerd and kubelet would."""
-
-    done: set[str] = set()
-
-    def show() -> None:
-        ended = [job for job in fleet.jobs() if (job.get("status") or {}).get("succeeded")]
-        for job in sorted(ended, key=lambda job: str(job["status"].get("completionTime"))):
-            if job["metadata"]["uid"] in done:
-                continue
-            annotations = job["metadata"]["annotations"]
-            node = annotations[names.ANNOTATION_NODE]
-            shown = {item["name"] for item in fleet.node(node)["status"].get("runtimeHandlers") or []}
-            wanted = shown | {"runc", *annotations.get(names.ANNOTATION_HANDLER, "").split(",")}
-            wanted -= {"", *annotations.get(names.ANNOTATION_REMOVED_HANDLERS, "").split(",")}
-            if shown != wanted:
-                handlers = [{"name": name} for name in sorted(wanted)]
-                fleet.patch(node, {"status": {"runtimeHandlers": handlers}}, "/status")
-            done.add(job["metadata"]["uid"])
-
-    async def run() -> None:
-        while True:
-            show()
-            await asyncio.sleep(0.2)
-
-    task = asyncio.create_task(run())
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()

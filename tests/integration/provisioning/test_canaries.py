@@ -9,7 +9,8 @@ import pytest
 
 from support.fleet import Fleet, eventually
 from support.installers import LAST_LOG_LINE
-from support.shims import CLASSES, Shim, kubelets
+from support.kubelets import kubelets
+from support.shims import CLASSES, Shim
 from trellis import names
 from trellis.provisioning import UNDO
 

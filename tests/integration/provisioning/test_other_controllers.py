@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from support.fleet import Fleet, eventually
+from support.kubelets import kubelets
 from support.leftovers import as_new, leftover
-from support.shims import Shim, kubelets
+from support.shims import Shim
 from trellis import names
 from trellis.provisioning import KWASM
 

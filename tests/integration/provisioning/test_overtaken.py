@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import http
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 from support.fleet import Fleet, eventually
-from support.shims import SHIMS, Shim, kubelets
+from support.kubelets import Disks, kubelets
+from support.shims import SHIMS, Shim
 from trellis import names
 from trellis.provisioning import REMOVE, Target
 
@@ -33,10 +34,11 @@ class Scene:
     nodes: list[str]
     before: dict[str, dict[str, str]]
     running: contextlib.AsyncExitStack
+    disks: Disks = field(default_factory=Disks)
 
     async def start(self, *, with_kubelets: bool = True) -> None:
         if with_kubelets:
-            await self.running.enter_async_context(kubelets(self.fleet))
+            await self.running.enter_async_context(kubelets(self.fleet, self.disks))
         await self.running.enter_async_context(self.fleet.services())
 
     async def stop(self) -> None:

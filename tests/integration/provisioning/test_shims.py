@@ -7,7 +7,8 @@ import http
 import pytest
 
 from support.fleet import Fleet, eventually
-from support.shims import SHIMS, Shim, kubelets
+from support.kubelets import kubelets
+from support.shims import SHIMS, Shim
 from trellis import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]

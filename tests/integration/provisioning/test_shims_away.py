@@ -9,7 +9,8 @@ import pytest
 
 from provisioner import shim_gather
 from support.fleet import KUBELET, Fleet, eventually
-from support.shims import SHIMS, Shim, kubelets
+from support.kubelets import kubelets
+from support.shims import SHIMS, Shim
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
