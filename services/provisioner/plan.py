@@ -153,9 +153,9 @@ def changes_of(node: NodeView, target: Target) -> tuple[str, ...]:
     return _difference(installed_on(node), dict(target.shims))
 
 
-def failing_on(node: NodeView, target: Target) -> tuple[str, ...]:
-    """Return the shims of which the last attempt failed on a node, if it was at what the node is to have now."""
-    return changes_of(node, target) if _failure(node, target.digest) else ()
+def failing_on(node: NodeView, *tried: Target) -> tuple[str, ...]:
+    """Return the shims of which the last attempt failed on a node, if it was at one of what the node is to have now."""
+    return next((changes_of(node, target) for target in tried if _failure(node, target.digest)), ())
 
 
 def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]) -> Target:
@@ -243,7 +243,7 @@ def _failing(world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, T
         name
         for uid, node in wanted.items()
         if node.failed
-        for name in failing_on(node, asked[uid])
+        for name in failing_on(node, world.targets[uid], asked[uid])
         if not _forgiven(world, name, node.failed)
     )
 

@@ -98,7 +98,7 @@ class Shims:
         if target is None:
             return ()
         limits = self.known.settings.limits(self.known.shims.values())
-        return failing_on(node, asked_of(node, target, limits, ledger.halted))
+        return failing_on(node, target, asked_of(node, target, limits, ledger.halted))
 
     def _other(self, shim: ShimView, nodes: tuple[NodeView, ...]) -> Controller | None:
         """Return the controller of somebody else that works on this Shim, or on nodes that have it or are to."""

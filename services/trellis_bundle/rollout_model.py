@@ -13,14 +13,14 @@ from enum import StrEnum
 from typing import Final
 
 from provisioner.hands_off import CONDITION
-from provisioner.plan import Entry, Ledger
+from provisioner.plan import Entry, Ledger, ShimLimits, asked_of, failing_on
 from provisioner.shim_snapshot import Condition, Status
 from provisioner.shim_status import Reason
 from trellis.installing import ShimWish
 from trellis.provisioning import KWASM, FailedAttempt, NodeView, installed_on
 from trellis.shim_history import Revision
-from trellis.shims import Refusal, ShimView, is_for, wish_for
-from trellis.targets import target_of
+from trellis.shims import Refusal, ShimView, is_for
+from trellis.targets import stays_on, target_of, wish_on
 
 _NAMED: Final = 5
 _BLOCKING: Final = frozenset(
@@ -161,13 +161,13 @@ def _auto_provisioned(world: World) -> bool:
 
 def _node(world: World, node: NodeView, auto: bool, halted: bool) -> ShimNode | None:
     shim = world.shim
-    wanted = is_for(shim, node, auto_provision=auto)
+    wanted = is_for(shim, node, auto_provision=auto) or stays_on(shim, node)
     has = installed_on(node).get(shim.name)
     entry = world.ledger.entries.get(node.uid)
     entry = entry if entry and shim.name in entry.shims else None
     if not wanted and has is None and entry is None:
         return None
-    wish = wish_for(shim, node.architecture, require_checksum=False)
+    wish = wish_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
     if wanted and isinstance(wish, ShimWish) and has == wish.digest:
         return ShimNode(node.name, NodeStage.UPDATED)
     failure = _failure(world, node, auto)
@@ -196,7 +196,10 @@ def _failure(world: World, node: NodeView, auto: bool) -> FailedAttempt | None:
         return None
     for require in (True, False):
         target = target_of(node, world.shims, "", auto_provision=auto, require_checksum=require)
-        if target is None or KWASM in dict(target.shims) or target.digest == failure.digest:
+        if target is None or KWASM in dict(target.shims):
+            return failure
+        limits = {shim.name: ShimLimits(None, paused=shim.paused) for shim in world.shims}
+        if failing_on(node, target, asked_of(node, target, limits, world.ledger.halted)):
             return failure
     return None
 

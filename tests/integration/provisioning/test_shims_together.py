@@ -220,8 +220,5 @@ async def test_what_keeps_a_shim_on_its_node_stands_on_the_shim(fleet: Fleet, sh
         assert f"{fleet.system}/wasm" in shim.message("Degraded")
         assert node in shim.message("Degraded")
         assert set(disks[node].shims) == {shim.handler}
-        assert (
-            fleet.api.call("PATCH", f"{SHIMS}/{shim.name}", {"spec": {"removalPolicy": "Drain"}})[0]
-            == http.HTTPStatus.OK
-        )
+        shim.apply(removalPolicy="Drain")
         await eventually(lambda: shim.found() is None, "drained and gone", seconds=90)

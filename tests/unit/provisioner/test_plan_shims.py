@@ -169,6 +169,15 @@ def test_a_failure_beside_a_paused_shim_is_the_others_and_waits_for_its_retry() 
     assert outcome.wake_in
 
 
+def test_a_failing_shim_that_is_paused_still_fails() -> None:
+    [node] = fleet(1)
+    wanted = target(spin="1")
+    node = failed(node, wanted.digest, at=int(NOW))
+    outcome = planning([(node, wanted)], {"spin": at_most("5", 1, paused=True)}, Ledger({}, ("spin",)))
+    assert outcome.failing == {"spin": 1}
+    assert outcome.ledger.halted == ("spin",)  # pausing must not be what resumes it
+
+
 def test_a_failure_beside_a_halted_shim_counts_too() -> None:
     broken, others, fresh = fleet(3)
     wanted = target(spin="1", slight="1")

@@ -251,3 +251,20 @@ def test_the_document_has_every_stage_and_the_revisions() -> None:
     assert shown["revision"] == 2
     assert shown["counts"] == {stage.value: int(stage is NodeStage.UPDATED) for stage in NodeStage}
     assert shown["revisions"] == [{"revision": 2, "created": "2026-01-31T08:00:00Z"}]
+
+
+def test_a_node_whose_handler_is_another_shims_is_held_and_says_so() -> None:
+    rival = a_shim("aaa", handler=SPIN.handler)
+    [node] = standing(a_node("shared"), shims=(SPIN, rival)).nodes
+    assert (node.stage, node.message) == (NodeStage.HELD, "HandlerConflict")
+
+
+def test_a_failure_beside_a_paused_shim_is_shown() -> None:
+    other = replace(a_shim("zzz"), paused=True)
+    [node] = standing(BROKEN, shims=(SPIN, other)).nodes
+    assert node.stage is NodeStage.FAILED
+
+
+def test_what_stays_of_a_shim_that_cannot_be_read_is_not_leaving() -> None:
+    [node] = standing(OLD, shim=replace(SPIN, invalid="spec: bad")).nodes
+    assert (node.stage, node.message) == (NodeStage.HELD, "InvalidShim")
