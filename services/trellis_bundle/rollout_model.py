@@ -17,7 +17,7 @@ from provisioner.plan import Entry, Ledger, ShimLimits, asked_of, failing_on
 from provisioner.shim_snapshot import Condition, Status
 from provisioner.shim_status import Reason
 from trellis.installing import ShimWish
-from trellis.provisioning import KWASM, FailedAttempt, NodeView, installed_on
+from trellis.provisioning import FailedAttempt, NodeView, installed_on
 from trellis.shim_history import Revision
 from trellis.shims import Refusal, ShimView, is_for
 from trellis.targets import stays_on, target_of, wish_on
@@ -187,16 +187,13 @@ def _ended(entry: Entry, failure: FailedAttempt | None) -> bool:
 
 
 def _failure(world: World, node: NodeView, auto: bool) -> FailedAttempt | None:
-    """Return the failure recorded for what the node is to have now.
-
-    Beside the legacy installer image the digest cannot be worked out here: then the failure counts.
-    """
+    """Return the failure recorded for what the node is to have now."""
     failure = node.failed
     if failure is None or failure.digest == node.marked_digest:
         return None
     for require in (True, False):
         target = target_of(node, world.shims, "", auto_provision=auto, require_checksum=require)
-        if target is None or KWASM in dict(target.shims):
+        if target is None:
             return failure
         limits = {shim.name: ShimLimits(None, paused=shim.paused) for shim in world.shims}
         if failing_on(node, target, asked_of(node, target, limits, world.ledger.halted)):

@@ -71,7 +71,8 @@ def target_of(
 
     A Shim that is refused for now (no checksum, nothing for this platform, its handler is another's) changes nothing:
     what the node has of it stays. What is to go goes first, in a run of its own. ``kwasm`` is the digest of the legacy
-    installer image, None if there is none; it has no uninstall and so never leads to a removal.
+    installer image, None if there is none; it runs only on nodes without Shims, and has no uninstall, so it never leads
+    to a removal.
     """
     shims = tuple(shims)
     installed = installed_on(node)
@@ -82,12 +83,14 @@ def target_of(
         forced = {shim.name for shim in shims if shim.removal_policy is RemovalPolicy.FORCE}
         now = (going & forced) or going
         return Target(tuple(sorted((name, digest) for name, digest in installed.items() if name not in now)))
-    wanted = {KWASM: kwasm} if kwasm is not None and KWASM in names_wanted else {}
+    wanted: dict[str, str] = {}
     for shim in shims:
         if shim.name in names_wanted:
             wish = wish_on(shim, node, shims, auto_provision=auto_provision, require_checksum=require_checksum)
             digest = wish.digest if isinstance(wish, ShimWish) else installed.get(shim.name)
             wanted |= {shim.name: digest} if digest else {}
-    if kwasm is None and wanted and KWASM in installed:
-        wanted[KWASM] = installed[KWASM]
+    # Beside Shims only what is there: a Job runs one installer, and a mark must not say what none of them did.
+    legacy = installed.get(KWASM) if wanted else kwasm
+    if legacy is not None and (kwasm is None or KWASM in names_wanted):
+        wanted[KWASM] = legacy
     return Target(tuple(sorted(wanted.items()))) if wanted else None

@@ -144,10 +144,20 @@ def test_a_failure_of_an_older_version_does_not_count() -> None:
     assert node.stage is NodeStage.WAITING
 
 
-def test_beside_the_legacy_image_a_failure_counts_because_its_digest_is_not_known() -> None:
-    labelled = replace(opted_in(failed(a_node("b"), "unknown")), labels=(("a", "b"),))
-    [node] = standing(labelled, shim=replace(SPIN, selector=(("a", "b"),))).nodes
-    assert node.stage is NodeStage.FAILED
+@pytest.mark.parametrize(
+    ("digest_of_failure", "stage"),
+    [
+        (Target((("kwasm", "legacy"), ("spin", digest()))).digest, NodeStage.FAILED),
+        ("another", NodeStage.WAITING),
+    ],
+)
+def test_beside_the_legacy_image_a_failure_counts_if_it_is_of_both(digest_of_failure: str, stage: NodeStage) -> None:
+    shims = {"kwasm": "legacy"}
+    node = replace(
+        proved(opted_in(a_node("b")), Target(tuple(shims.items())).digest, "job"), shims=encode_digests(shims)
+    )
+    [found] = standing(failed(node, digest_of_failure)).nodes
+    assert found.stage is stage
 
 
 def test_auto_provisioned_nodes_are_known_by_the_services_count() -> None:
