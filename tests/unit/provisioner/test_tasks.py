@@ -105,6 +105,8 @@ def test_force_is_for_the_shims_that_ask_for_it() -> None:
     refusing = replace(SLIGHT, deleting=True)
     first = task(having(spin="1", slight="1"), forced, refusing)
     assert (told(first), first.force) == ({"spin": ()}, True)
+    both = task_of(having(spin="1", slight="1"), Target(()), {"spin": forced, "slight": refusing}, RULES)
+    assert not both.force
     second = task(having(slight="1"), forced, refusing)
     assert (told(second), second.force) == ({"slight": ()}, False)
 
