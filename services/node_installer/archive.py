@@ -8,6 +8,7 @@ refused as a whole; only a regular file is taken, and never more than the limit.
 from __future__ import annotations
 
 import io
+import struct
 import sys
 import tarfile
 import zipfile
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO, Final
 
+from node_installer import archive_limits
 from node_installer.errors import InstallError
 from trellis.install_results import FailureReason
 
@@ -25,11 +27,19 @@ MAX_SHIM_BYTES: Final = 1 << 30
 _WINDOW_LOG: Final = 26
 """64 MiB, so that the installer keeps to the 128 MiB its Job allows; `zstd --ultra -22` may ask for twice that."""
 _MAX_MEMBERS: Final = 100_000
+_MAX_UNPACKED_BYTES: Final = 4 << 30
+"""Of all members: what is passed over is unpacked too, and takes its time."""
 _BLOCK: Final = 1 << 20
 _ZIP_COMPRESSIONS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _TARS: Final = {b"\x1f\x8b": "gz", b"\xfd7zXZ\x00": "xz", b"BZh": "bz2"}
 _PREFIX: Final = "containerd-shim-"
+
+
+_UNREADABLE: Final = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError),
+    RuntimeError,  # zipfile's, of an encrypted member; NotImplementedError is one too
+)
 
 
 def is_archive(path: Path) -> bool:
@@ -55,7 +65,7 @@ def extract_shim(path: Path, target: Path, *, member: str | None, names: tuple[s
             if _kind(path) == "zip"
             else _extract_tar(path, target, member, names)
         )
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+    except _UNREADABLE as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         message = f"the archive cannot be read: {error or type(error).__name__}"
@@ -106,7 +116,7 @@ def opened_tar(path: Path) -> Iterator[tarfile.TarFile]:
         path.open("rb") as raw,
         _decompressed(raw, _kind(path)) as stream,
         # As a stream: going back in a compressed file would unpack it twice.
-        tarfile.open(fileobj=stream, mode="r|") as tar,
+        tarfile.open(fileobj=stream, mode="r|", tarinfo=archive_limits.Header) as tar,
     ):
         yield tar
 
@@ -130,10 +140,13 @@ def copy_limited(origin: IO[bytes], target: Path) -> None:
 def _extract_tar(path: Path, target: Path, member: str | None, names: tuple[str, ...]) -> str:
     files: list[str] = []
     special: dict[str, str] = {}
+    unpacked = 0
     with opened_tar(path) as tar:
         for count, item in enumerate(tar):
             _check_count(count)
             check_path(item.name)
+            unpacked += item.size
+            _check_size(unpacked)
             if item.isfile() and not item.islnk():
                 files.append(item.name)
             elif not item.isdir():
@@ -149,12 +162,13 @@ def _extract_tar(path: Path, target: Path, member: str | None, names: tuple[str,
 
 
 def _extract_zip(path: Path, target: Path, member: str | None, names: tuple[str, ...]) -> str:
-    with zipfile.ZipFile(path) as archive:
+    with archive_limits.opened_zip(path) as file, zipfile.ZipFile(file) as archive:
         files: list[str] = []
         special: dict[str, str] = {}
         for count, item in enumerate(archive.infolist()):
             _check_count(count)
             check_path(item.filename)
+            _check_method(item)
             # The Unix mode is in the upper half; 0o100000 is a regular file, 0 no mode at all.
             if (item.external_attr >> 16) & 0o170000 not in (0, 0o100000, 0o040000):
                 special[item.filename] = "a link or a device"
@@ -187,6 +201,21 @@ def _check_compression(item: zipfile.ZipInfo) -> None:
 def _check_count(count: int) -> None:
     if count > _MAX_MEMBERS:
         raise InstallError(FailureReason.UNSAFE_ARCHIVE, f"the archive has more than {_MAX_MEMBERS} members")
+
+
+def _check_size(unpacked: int) -> None:
+    if unpacked > _MAX_UNPACKED_BYTES:
+        message = f"the archive unpacks to more than {_MAX_UNPACKED_BYTES >> 30} GiB"
+        raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
+
+
+def _check_method(item: zipfile.ZipInfo) -> None:
+    """Refuse what cannot be unpacked, and LZMA, whose memory zipfile does not limit."""
+    if item.flag_bits & 1:
+        raise InstallError(FailureReason.UNSAFE_ARCHIVE, f"{item.filename} in the archive is encrypted")
+    if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
+        message = f"{item.filename} in the archive is compressed by method {item.compress_type}: use deflate"
+        raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
 
 
 def _kind(path: Path) -> str | None:

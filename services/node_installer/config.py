@@ -9,38 +9,36 @@ Invariant: an edit is proved, not trusted: the new text, parsed, is the old mean
 from __future__ import annotations
 
 import copy
-import itertools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from node_installer import toml_text
+from node_installer import toml_tables, toml_text
 from node_installer.entries import Entry, render
 from node_installer.errors import InstallError
+from node_installer.toml_tables import BYTE_ORDER_MARK, CRI_V1, CRI_V2, CRI_V3, PLUGINS, Document
 from trellis.install_results import FailureReason
 
-CRI_V1: Final = "cri"
-CRI_V2: Final = "io.containerd.grpc.v1.cri"
-CRI_V3: Final = "io.containerd.cri.v1.runtime"
-_PLUGINS: Final = (CRI_V3, CRI_V2, CRI_V1)
 # runtime-class-manager writes this line above each of its tables.
 FOREIGN_COMMENT: Final = re.compile(r"# RCM runtime config for \S+")
-
-Document = dict[str, Any]
 
 
 def parse(text: str, path: str) -> Document:
     """Return what a configuration means.
 
     Raises:
-        InstallError: ``ConfigUnreadable``; containerd could not read it either.
+        InstallError: ``ConfigUnreadable``.
     """
     try:
-        return tomllib.loads(text)
+        return _loads(text)
     except tomllib.TOMLDecodeError as error:
         message = f"{path} is no valid TOML ({error}): mend it, or move it away, and try again"
         raise InstallError(FailureReason.CONFIG_UNREADABLE, message) from error
+
+
+def _loads(text: str) -> Document:
+    return tomllib.loads(text.removeprefix(BYTE_ORDER_MARK))
 
 
 def version_of(document: Mapping[str, Any]) -> int:
@@ -70,7 +68,7 @@ def plugin_for(version: int) -> str:
 def runtimes_of(document: Mapping[str, Any]) -> dict[str, str]:
     """Return the ``runtime_type`` of each handler a file defines, in whichever CRI plugin; "" where it has none."""
     found: dict[str, str] = {}
-    for plugin in reversed(_PLUGINS):
+    for plugin in reversed(PLUGINS):
         for handler, table in _runtimes(document, plugin).items():
             if isinstance(table, dict):
                 found[handler] = str(table.get("runtime_type", ""))
@@ -81,7 +79,7 @@ def runtimes_of_template(text: str) -> dict[str, str]:
     """Return the same of a Go template, which is no TOML: by its headers and the line that sets ``runtime_type``."""
     found: dict[str, str] = {}
     lines = text.splitlines(keepends=True)
-    for plugin in _PLUGINS:
+    for plugin in PLUGINS:
         prefix = ("plugins", plugin, "containerd", "runtimes")
         for start, end in toml_text.tables_under(text, prefix):
             header = re.match(r"\s*\[(.+?)\]\s*(?:#.*)?$", lines[start].rstrip("\r\n"))
@@ -92,7 +90,9 @@ def runtimes_of_template(text: str) -> dict[str, str]:
     return found
 
 
-def merged(text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[str] = ()) -> str:
+def merged(
+    text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[str] = (), original: str | None = None
+) -> str:
     """Return a configuration file's text with exactly these entries of ours.
 
     Args:
@@ -100,13 +100,18 @@ def merged(text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[
         entries: all we want in it; none removes the section.
         path: for messages.
         adopted: handlers another installer defined outside of our section: their tables are taken out.
+        original: the file before our first entry: a table that was there then stays, also if nothing is left in it.
 
     Raises:
         InstallError: ``ConfigUnreadable``, also where no edit leads to the meaning that is wanted.
     """
     wanted = sorted(entries, key=lambda entry: entry.handler)
-    parse(text, path)
-    base = _take_out(_without_ours(text), adopted, path)
+    bare = _without_stray_marks(text, parse(text, path))
+    former = set(adopted)
+    if bare == text and toml_text.section_of(text) is None and _has_exactly(parse(text, path), wanted, former):
+        return text
+    text = bare
+    base = _take_out(_without_ours(text), sorted(former), path, original)
     document = parse(base, path)
     plugin = plugin_of(document)
     if not wanted:
@@ -117,7 +122,7 @@ def merged(text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[
     new = toml_text.with_section(base, render(wanted, plugin), [entry.handler for entry in wanted])
     if _means(new, meaning):
         return new
-    new = _edited(base, {entry.handler: entry.value() for entry in wanted}, plugin)
+    new = toml_tables.edited(base, {entry.handler: entry.value() for entry in wanted}, plugin, {})
     if _means(new, meaning):
         return new
     raise InstallError(
@@ -128,7 +133,7 @@ def merged(text: str, entries: Iterable[Entry], *, path: str, adopted: Iterable[
 
 def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted: Iterable[str] = ()) -> str:
     """Return a Go template's text (k3s, RKE2) with exactly these entries of ours. Proved later, by the runtime."""
-    base = _without_ours(text)
+    base = _without_ours(toml_text.without_stray_marks(text))
     for handler in adopted:
         base = _cut_text(base, handler)
     wanted = sorted(entries, key=lambda entry: entry.handler)
@@ -138,7 +143,7 @@ def merged_template(text: str, entries: Iterable[Entry], *, plugin: str, adopted
 def same_meaning(one: str, other: str) -> bool:
     """Whether two texts mean the same; where one cannot be parsed, whether they are the same but for comments."""
     try:
-        return tomllib.loads(one) == tomllib.loads(other)
+        return _loads(one) == _loads(other)
     except tomllib.TOMLDecodeError:
         return _bare_lines(one) == _bare_lines(other)
 
@@ -149,89 +154,91 @@ def _bare_lines(text: str) -> list[str]:
 
 def _means(text: str, meaning: Document) -> bool:
     try:
-        return tomllib.loads(text) == meaning
+        return _loads(text) == meaning
     except tomllib.TOMLDecodeError:
         return False
 
 
+def _without_stray_marks(text: str, meaning: Document) -> str:
+    """Return the text without a mark that lost its counterpart; one inside of a string is none."""
+    bare = toml_text.without_stray_marks(text)
+    return bare if _means(bare, meaning) else text
+
+
+def _has_exactly(document: Document, wanted: list[Entry], former: set[str]) -> bool:
+    """Whether a file without a section of ours means what is wanted already: entries that were edited in."""
+    runtimes = _runtimes(document, plugin_of(document))
+    unwanted = former - {entry.handler for entry in wanted}
+    return (
+        bool(wanted)
+        and all(runtimes.get(entry.handler) == entry.value() for entry in wanted)
+        and unwanted.isdisjoint(runtimes_of(document))
+    )
+
+
 def _without_ours(text: str) -> str:
-    """Return the text without our section; what someone else wrote inside of it stays."""
-    body = toml_text.section_of(text)
-    if body is None:
-        return text
-    foreign = body
-    for handler in toml_text.names_in_section(text):
-        foreign = _cut_text(foreign, handler)
-    return toml_text.without_section(text, keep=foreign if _bare_lines(foreign) else "")
+    """Return the text without our section; what someone else wrote inside of it stays, comments too."""
+    while (body := toml_text.section_of(text)) is not None:
+        for handler in toml_text.names_in_section(text):
+            # We write no comments there.
+            body = _cut_text(body, handler, keep_comments=True)
+        text = toml_text.without_section(text, keep=body if body.strip() else "")
+    return text
 
 
-def _take_out(text: str, handlers: Iterable[str], path: str) -> str:
+def _take_out(text: str, handlers: Iterable[str], path: str, original: str | None) -> str:
+    before = _parsed(original)
     for handler in handlers:
         document = parse(text, path)
         if handler not in runtimes_of(document):
             continue
         expected = copy.deepcopy(document)
-        for plugin in _PLUGINS:
-            _forget(expected, plugin, handler)
+        for plugin in PLUGINS:
+            toml_tables.forget(expected, plugin, handler, before)
         cut = _cut_text(text, handler)
-        text = cut if _means(cut, expected) else _edited(text, {handler: None}, plugin_of(document))
-        if not _means(text, expected):
+        text = (
+            cut
+            if _means_but_empty(cut, expected)
+            else toml_tables.edited(text, {handler: None}, plugin_of(document), before)
+        )
+        if not _means_but_empty(text, expected):
             message = f"{path}: the entry of handler {handler!r} cannot be taken out: remove it by hand"
             raise InstallError(FailureReason.CONFIG_UNREADABLE, message)
     return text
 
 
-def _cut_text(text: str, handler: str) -> str:
-    for plugin in _PLUGINS:
+def _parsed(text: str | None) -> Document:
+    try:
+        return _loads(text or "")
+    except tomllib.TOMLDecodeError:
+        return {}
+
+
+def _means_but_empty(text: str, meaning: Document) -> bool:
+    """Whether a text means this, but for tables on the way to our entries that have nothing in them."""
+    try:
+        return _pruned(_loads(text)) == _pruned(meaning)
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _pruned(document: Document) -> Document:
+    pruned = copy.deepcopy(document)
+    for plugin in PLUGINS:
+        toml_tables.prune(pruned, plugin, {})
+    return pruned
+
+
+def _cut_text(text: str, handler: str, *, keep_comments: bool = False) -> str:
+    for plugin in PLUGINS:
         path = ("plugins", plugin, "containerd", "runtimes", handler)
-        text = toml_text.cut_tables(text, path, comment=FOREIGN_COMMENT)
+        text = toml_text.cut_tables(text, path, comment=FOREIGN_COMMENT, keep_comments=keep_comments)
     return text
 
 
-def _edited(text: str, changes: Mapping[str, Document | None], plugin: str) -> str:
-    """Return the text edited in place, for files written with inline tables or dotted keys."""
-    # Imported here: it costs a third of the start, and ordinary files do not need it.
-    import tomlkit  # noqa: PLC0415
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
-
-    try:
-        document: Any = tomlkit.parse(text)
-        for handler, value in changes.items():
-            if value is None:
-                for name in _PLUGINS:
-                    _forget(document, name, handler)
-            else:
-                _put_inline(document, ("plugins", plugin, "containerd", "runtimes", handler), value)
-        return tomlkit.dumps(document)
-    except (TOMLKitError, KeyError, TypeError, ValueError):
-        return text
-
-
-def _put_inline(document: Any, path: tuple[str, ...], value: Document) -> None:  # noqa: ANN401 (a dict or tomlkit's own)
-    """Set a value, as inline tables: they may stand inside of inline tables and of others alike."""
-    import tomlkit  # noqa: PLC0415
-
-    *parents, last = path
-    for key in parents:
-        if key not in document:
-            document[key] = tomlkit.inline_table()
-        document = document[key]
-    table = tomlkit.inline_table()
-    for key, item in value.items():
-        if isinstance(item, dict):
-            inner = tomlkit.inline_table()
-            inner.update(item)
-            table[key] = inner
-        else:
-            table[key] = item
-    document[last] = table
-
-
 def _runtimes(document: Mapping[str, Any], plugin: str) -> Mapping[str, Any]:
-    value: Any = document
-    for key in ("plugins", plugin, "containerd", "runtimes"):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
+    value: Mapping[str, Any] | None = toml_tables.at(document, ("plugins", plugin, "containerd", "runtimes"))
+    return {} if value is None else value
 
 
 def _runtimes_in(document: Any, plugin: str) -> Any:  # noqa: ANN401 (a dict or tomlkit's own)
@@ -240,20 +247,3 @@ def _runtimes_in(document: Any, plugin: str) -> Any:  # noqa: ANN401 (a dict or 
             document[key] = {}
         document = document[key]
     return document
-
-
-def _forget(document: Any, plugin: str, handler: str) -> None:  # noqa: ANN401 (a dict or tomlkit's own)
-    """Take a handler out, and the tables that only its header made."""
-    path = [("plugins", document)]
-    for key, following in (("plugins", plugin), (plugin, "containerd"), ("containerd", "runtimes"), ("runtimes", "")):
-        table = path[-1][1]
-        if not isinstance(table, Mapping) or key not in table:
-            return
-        path.append((following, table[key]))
-    if handler not in path[-1][1]:
-        return
-    del path[-1][1][handler]
-    for (key, table), (_, inner) in reversed(list(itertools.pairwise(path))):
-        if inner:
-            return
-        del table[key]

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from node_installer.errors import explained
+from node_installer import globs
+from node_installer.errors import explained, removed_on_failure
 from node_installer.facts import copy_facts
 
 _LINKS: Final = 40  # Linux gives up there too (path_resolution(7))
@@ -85,14 +86,18 @@ class Disk:
             return None
 
     def matches(self, pattern: str) -> tuple[str, ...]:
-        """Return the node's paths that match, where only the last part may have a ``*``; sorted."""
+        """Return the node's paths that match a pattern as ``globs`` has it, in any of its parts; sorted."""
         folder, _, name = pattern.rpartition("/")
-        real = self.real(folder)
-        if "*" not in name:
+        if not globs.has_meta(pattern):
             return (pattern,) if self.exists(pattern) else ()
-        with contextlib.suppress(OSError):
-            return tuple(sorted(f"{folder}/{found.name}" for found in real.glob(name) if found.exists()))
-        return ()
+        found: list[str] = []
+        for parent in self.matches(folder) if globs.has_meta(folder) else (folder,):
+            with contextlib.suppress(OSError):
+                names = (
+                    [name] if not globs.has_meta(name) else sorted(item.name for item in self.real(parent).iterdir())
+                )
+                found += [f"{parent}/{one}" for one in names if one == name or globs.matches(name, one)]
+        return tuple(path for path in found if self.exists(path))
 
     def nearest(self, path: str) -> str:
         """Return the path, or the nearest directory above it that exists."""
@@ -142,7 +147,7 @@ class Disk:
         """
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
-        with explained(path), _removed_on_failure(partial):
+        with explained(path), removed_on_failure(partial):
             with _create(partial, 0o600 if private else 0o644) as file:
                 file.write(content)
                 file.flush()
@@ -155,7 +160,7 @@ class Disk:
         """Copy a file from outside of the node into its place at once. Processes that run the former one go on."""
         real = self.real(path)
         partial = real.with_name(f".{real.name}{PARTIAL}")
-        with explained(path), _removed_on_failure(partial):
+        with explained(path), removed_on_failure(partial):
             with source.open("rb") as origin, _create(partial, mode) as file:
                 shutil.copyfileobj(origin, file, _BLOCK)
                 file.flush()
@@ -288,13 +293,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _removed_on_failure(partial: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from node_installer import config, target
+from node_installer import config, target, toml_tables
 from node_installer.entries import Entry
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout
@@ -95,7 +95,8 @@ def _extended(found: Inspection, aim: target.Target, shims: Mapping[str, ShimSta
     if aim.style is Style.TEMPLATE:
         new = config.merged_template(base, entries, plugin=aim.plugin, adopted=former)
     else:
-        new = config.merged(base, entries, path=aim.path, adopted=former)
+        known = found.state.configs.get(aim.path)
+        new = config.merged(base, entries, path=aim.path, adopted=former, original=_text(known))
     return _bytes(new)
 
 
@@ -107,7 +108,7 @@ def _cleared(found: Inspection, path: str, adopted: list[str]) -> bytes | None:
     known = found.state.configs.get(path)
     if known and not adopted and hashlib.sha256(found.files[path]).hexdigest() == known.written_sha256:
         return known.original
-    rest = _rest(path, text, [*adopted, *(found.state.shims if known else ())])
+    rest = _rest(path, text, [*adopted, *(found.state.shims if known else ())], known)
     only_ours = known is not None and known.original is None
     return None if only_ours and _says_nothing(rest) else _bytes(rest)
 
@@ -120,14 +121,14 @@ def _original(found: Inspection, aim: target.Target, adopted: list[str]) -> byte
         return None
     if known and not adopted and hashlib.sha256(found.files[aim.path]).hexdigest() == known.written_sha256:
         return known.original
-    rest = _rest(aim.path, text, [*adopted, *(found.state.shims if known else ())])
+    rest = _rest(aim.path, text, [*adopted, *(found.state.shims if known else ())], known)
     return None if known and known.original is None and _says_nothing(rest) else _bytes(rest)
 
 
-def _rest(path: str, text: str, handlers: list[str]) -> str:
+def _rest(path: str, text: str, handlers: list[str], known: ConfigState | None) -> str:
     if path.endswith(".tmpl"):
-        return config.merged_template(text, [], plugin=config.CRI_V2, adopted=handlers)
-    return config.merged(text, [], path=path, adopted=handlers)
+        return config.merged_template(text, [], plugin=toml_tables.CRI_V2, adopted=handlers)
+    return config.merged(text, [], path=path, adopted=handlers, original=_text(known))
 
 
 def _says_nothing(text: str) -> bool:
@@ -177,6 +178,11 @@ def _whose(
         f"handler {handler!r} is already defined in {path} (runtime_type {kind!r}), not by Trellis: "
         "remove it there, or choose another handler for the shim",
     )
+
+
+def _text(known: ConfigState | None) -> str | None:
+    content = known.original if known else None
+    return None if content is None else content.decode("utf-8", "surrogateescape")
 
 
 def _bytes(text: str) -> bytes:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from trellis.install_results import FailureReason, ShimResult
 
@@ -37,3 +38,14 @@ def explained(path: str) -> Iterator[None]:
             raise
         message = f"cannot write {path}: {os.strerror(error.errno)}; {advice}"
         raise InstallError(reason, message) from error
+
+
+@contextlib.contextmanager
+def removed_on_failure(partial: Path) -> Iterator[None]:
+    """Leave no unfinished file where it could not be finished."""
+    try:
+        yield
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise

@@ -17,6 +17,7 @@ from node_installer import config, refusal
 from node_installer.commands import Run
 from node_installer.disk import Disk
 from node_installer.errors import InstallError
+from node_installer.globs import has_meta
 from node_installer.inspection import Inspection, Layout, Live, RestartCommand
 from node_installer.presets import LEFTOVERS, OPENRC_BOOTED, PRESETS, SYSTEMD_BOOTED, Preset, Restart, Style
 from node_installer.refusal import parse_refusal
@@ -69,8 +70,8 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
     layout = Layout(base)
     state = parse_state(disk.read(layout.state), layout.state)
     live = runtime.live()
-    imports = _imports(disk, main, live)
-    files = _files(disk, preset, main, imports, state)
+    imports, imported = _imports(disk, main, live)
+    files = _files(disk, preset, (main, *imported), state)
     binaries = _binaries(disk, layout, state)
     free = _free_bytes(disk, base)
     return Inspection(
@@ -82,6 +83,7 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
         free_bytes=free,
         files=files,
         imports=imports,
+        imported=imported,
         binaries=binaries,
         running=_running(processes, binaries),
         directories=frozenset(path for path in _folders(layout, preset, imports, state, main) if disk.exists(path)),
@@ -162,22 +164,30 @@ def _free_bytes(disk: Disk, base: str) -> int:
     return facts.f_bavail * facts.f_frsize
 
 
-def _imports(disk: Disk, main: str, live: Live | None) -> tuple[str, ...]:
-    """Return the patterns this containerd follows, as absolute paths.
+def _imports(disk: Disk, main: str, live: Live | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the patterns this containerd follows, as absolute paths, and the files it finds by them, in its order.
 
-    Before 1.6.29 and 1.7.16 a relative pattern with a ``*`` matched nothing: only plain relative paths were joined.
+    Source: containerd's ``LoadConfig``: the files of a level, each by name, before those that they import themselves; a
+    file once. Before 1.6.29 and 1.7.16 a relative pattern matched nothing: only plain relative paths were joined.
     """
-    content = disk.read(main)
-    if content is None:
-        return ()
-    document = config.parse(content.decode("utf-8", "surrogateescape"), main)
-    listed = document.get("imports")
-    folder = main.rpartition("/")[0]
-    return tuple(
-        item if item.startswith("/") else f"{folder}/{item.removeprefix('./')}"
-        for item in (listed if isinstance(listed, list) else [])
-        if isinstance(item, str) and (item.startswith("/") or "*" not in item or _joins_patterns(live))
-    )
+    patterns: list[str] = []
+    loaded: list[str] = []
+    pending = [main]
+    for path in pending:
+        content = None if path in loaded else disk.read(path)
+        if content is None:
+            continue
+        loaded.append(path)
+        listed = config.parse(content.decode("utf-8", "surrogateescape"), path).get("imports")
+        folder = path.rpartition("/")[0]
+        found = [
+            item if item.startswith("/") else f"{folder}/{item.removeprefix('./')}"
+            for item in (listed if isinstance(listed, list) else [])
+            if isinstance(item, str) and (item.startswith("/") or not has_meta(item) or _joins_patterns(live))
+        ]
+        patterns += found
+        pending += [match for pattern in found for match in disk.matches(pattern)]
+    return tuple(dict.fromkeys(patterns)), tuple(path for path in loaded if path != main)
 
 
 def _joins_patterns(live: Live | None) -> bool:
@@ -187,14 +197,12 @@ def _joins_patterns(live: Live | None) -> bool:
     return numbers >= ((1, 7, 16) if numbers >= (1, 7) else (1, 6, 29))
 
 
-def _files(disk: Disk, preset: Preset, main: str, imports: tuple[str, ...], state: State) -> dict[str, bytes]:
-    paths = [main, *state.configs]
+def _files(disk: Disk, preset: Preset, read: tuple[str, ...], state: State) -> dict[str, bytes]:
+    paths = [*read, *state.configs]
     if preset.style is Style.TEMPLATE:
-        paths += [f"{main.rpartition('/')[0]}/{name}" for name in _TEMPLATES]
+        paths += [f"{read[0].rpartition('/')[0]}/{name}" for name in _TEMPLATES]
     if preset.dropins:
         paths += disk.matches(f"{preset.dropins}/*.toml")
-    for pattern in imports:
-        paths += disk.matches(pattern)
     for leftover in LEFTOVERS:
         paths += [path for path in (leftover.lock_file, leftover.marker) if path]
     contents = ((path, disk.read(path)) for path in dict.fromkeys(paths))

@@ -40,7 +40,8 @@ class Inspection:
     """One node at one moment.
 
     ``base``: our directory. ``base_problem``: why there is none to be had. ``files``: every file that is read, edited
-    or removed by name. ``imports``: patterns of files the main configuration imports. ``binaries``: digest of each shim
+    or removed by name. ``imports``: patterns of files the configuration imports. ``imported``: those files, in the
+    order in which containerd reads them, so that a later one wins. ``binaries``: digest of each shim
     that we or another installer put there. ``running``: processes by the path of what they run. ``directories``: which
     of the directories we would make exist. ``exposed``: others than root may read our state.
     ``refusal``: what the runtime did not come up with a short time ago.
@@ -54,6 +55,7 @@ class Inspection:
     free_bytes: int = 0
     files: Mapping[str, bytes] = field(default_factory=dict)
     imports: tuple[str, ...] = ()
+    imported: tuple[str, ...] = ()
     binaries: Mapping[str, str] = field(default_factory=dict)
     running: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     directories: frozenset[str] = frozenset()

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from node_installer import config
+from node_installer import config, globs, toml_tables
+from node_installer.errors import InstallError
 from node_installer.inspection import Inspection
 from node_installer.presets import Style
+from trellis.install_results import FailureReason
 
+_NAMES: Final = ("trellis.toml", "90-trellis.toml")
 K0S_MANAGED: Final = "# k0s_managed=true"
 BASE_TEMPLATE: Final = '{{ template "base" . }}\n'
 _IMPORTS: Final = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
@@ -41,6 +44,7 @@ def choose(found: Inspection) -> Target:
     Raises:
         InstallError: ``ConfigUnreadable``.
     """
+    _check_mark(found)
     match found.preset.style:
         case Style.TEMPLATE:
             return _template(found)
@@ -51,20 +55,22 @@ def choose(found: Inspection) -> Target:
 
 
 def imported_name(pattern: str) -> str | None:
-    """Return the path of a drop-in of ours that an import pattern matches, None if the pattern has no ``*`` for it."""
+    """Return the path of a drop-in of ours that an import pattern matches, None if it matches none of our names."""
     folder, _, name = pattern.rpartition("/")
-    if name.count("*") != 1 or not name.endswith(".toml") or "*" in folder:
+    if globs.has_meta(folder) or not globs.has_meta(name):
         return None
-    return f"{folder}/{'trellis' if name == '*.toml' else name.replace('*', 'trellis').removesuffix('.toml')}.toml"
+    candidates = (*_NAMES, name.replace("*", "trellis"))
+    fitting = (one for one in candidates if not globs.has_meta(one) and globs.matches(name, one))
+    return next((f"{folder}/{one}" for one in fitting if one.endswith(".toml")), None)
 
 
 def definitions(found: Inspection, target: Target) -> dict[str, dict[str, str]]:
     """Return ``runtime_type`` by handler of each configuration file that defines any."""
-    files = [found.config, target.path, *found.state.configs, *sorted(found.files)]
+    others = [path for path in sorted(found.files) if path.endswith((".toml", ".tmpl"))]
     result: dict[str, dict[str, str]] = {}
-    for path in dict.fromkeys(files):
+    for path in dict.fromkeys([found.config, target.path, *found.state.configs, *found.imported, *others]):
         text = found.text(path)
-        if text is None or not path.endswith((".toml", ".tmpl")):
+        if text is None:
             continue
         runtimes = _runtimes(text, path)
         if runtimes:
@@ -94,7 +100,7 @@ def _main_file(found: Inspection) -> Target:
             return dropin
     else:
         # The last imported file that has a CRI section is the one containerd 1 obeys.
-        for path in sorted(_imported(found) & set(found.files), reverse=True):
+        for path in reversed(found.imported):
             imported = config.parse(found.text(path) or "", path)
             plugins = imported.get("plugins")
             if isinstance(plugins, dict) and config.plugin_of(imported) in plugins:
@@ -102,11 +108,19 @@ def _main_file(found: Inspection) -> Target:
     return Target(found.config, Style.FILE, version)
 
 
-def _imported(found: Inspection) -> set[str]:
-    folders = {pattern.rpartition("/")[0] for pattern in found.imports}
-    return {path for path in found.files if path.rpartition("/")[0] in folders and path != found.config} | {
-        pattern for pattern in found.imports if "*" not in pattern
-    }
+def _check_mark(found: Inspection) -> None:
+    """Refuse what would keep containerd 2 from starting again: it may not have been restarted since it was written."""
+    for path in (found.config, *found.imported):
+        text = found.text(path)
+        if text is None or not text.startswith(toml_tables.BYTE_ORDER_MARK):
+            continue
+        modern = found.live.major >= 2 if found.live else config.version_of(config.parse(text, path)) >= 3
+        if modern:
+            message = (
+                f"{path} begins with a byte order mark, and containerd 2 would not start again with it: "
+                "remove the first three bytes of the file, or save it as UTF-8 without a mark"
+            )
+            raise InstallError(FailureReason.CONFIG_UNREADABLE, message)
 
 
 def _template(found: Inspection) -> Target:

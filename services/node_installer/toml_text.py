@@ -68,6 +68,20 @@ def without_section(text: str, *, keep: str = "") -> str:
     return text[: found.start()] + lead + keep + after
 
 
+def without_stray_marks(text: str) -> str:
+    """Return the text without lines that begin or end a section of ours while their counterpart is gone."""
+    parts: list[str] = []
+    position = 0
+    for found in _SECTION.finditer(text):
+        parts += [_unmarked(text[position : found.start()]), found[0]]
+        position = found.end()
+    return "".join([*parts, _unmarked(text[position:])])
+
+
+def _unmarked(text: str) -> str:
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith((_BEGIN, _END)))
+
+
 def _render(body: str, joined: str, names: Iterable[str]) -> str:
     listed = ", ".join(names)
     return f"{_BEGIN}{joined}\n{body}{_END}{': ' if listed else ''}{listed}\n"
@@ -90,15 +104,26 @@ def tables_under(text: str, path: Path) -> list[tuple[int, int]]:
     return spans
 
 
-def cut_tables(text: str, path: Path, *, comment: re.Pattern[str] | None = None) -> str:
-    """Return the text without the tables at and below ``path``; ``comment``: a line above a header that goes along."""
+def cut_tables(text: str, path: Path, *, comment: re.Pattern[str] | None = None, keep_comments: bool = False) -> str:
+    """Return the text without the tables at and below ``path``.
+
+    Args:
+        text: the file.
+        path: the keys of a header.
+        comment: a line above a header that goes along.
+        keep_comments: lines that are comments stay, also inside of the tables.
+    """
     lines = text.splitlines(keepends=True)
     gone: set[int] = set()
     for start, end in tables_under(text, path):
-        gone.update(range(start, end))
+        gone.update(line for line in range(start, end) if not (keep_comments and _is_comment(lines[line])))
         if comment and start > 0 and comment.fullmatch(lines[start - 1].rstrip("\r\n")):
             gone.add(start - 1)
     return "".join(line for number, line in enumerate(lines) if number not in gone)
+
+
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
 
 
 def _headers(lines: list[str]) -> list[tuple[int, Path]]:
@@ -122,7 +147,7 @@ def _headers(lines: list[str]) -> list[tuple[int, Path]]:
 
 
 def _without_comment(line: str) -> str:
-    return "" if line.lstrip().startswith("#") else line
+    return "" if _is_comment(line) else line
 
 
 def header_path(text: str) -> Path | None:
@@ -141,6 +166,6 @@ def header_path(text: str) -> Path | None:
 def _own_end(lines: list[str], start: int, end: int) -> int:
     """Return where a table's own lines end: what trails them, blank or comment, leads to what comes next."""
     last = end
-    while last > start + 1 and (not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#")):
+    while last > start + 1 and (not lines[last - 1].strip() or _is_comment(lines[last - 1])):
         last -= 1
     return last
