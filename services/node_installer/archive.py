@@ -29,6 +29,8 @@ _WINDOW_LOG: Final = 26
 _MAX_MEMBERS: Final = 100_000
 _MAX_UNPACKED_BYTES: Final = 4 << 30
 """Of all members: what is passed over is unpacked too, and takes its time."""
+_MAX_NAMES: Final = 8 << 20
+"""Characters in all names together: they are held in memory to choose one."""
 _BLOCK: Final = 1 << 20
 _ZIP_COMPRESSIONS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
@@ -59,17 +61,47 @@ def extract_shim(path: Path, target: Path, *, member: str | None, names: tuple[s
     Raises:
         InstallError: ``UnsafeArchive`` or ``ShimNotInArchive``.
     """
+    with readable():
+        if _kind(path) == "zip":
+            return _extract_zip(path, target, member, names)
+        return _extract_tar(path, target, member, names)
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Refuse an archive of which a reader says that it cannot be read.
+
+    Raises:
+        InstallError: ``UnsafeArchive``.
+    """
     try:
-        return (
-            _extract_zip(path, target, member, names)
-            if _kind(path) == "zip"
-            else _extract_tar(path, target, member, names)
-        )
+        yield
     except _UNREADABLE as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         message = f"the archive cannot be read: {error or type(error).__name__}"
         raise InstallError(FailureReason.UNSAFE_ARCHIVE, message) from error
+
+
+def members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an opened tar as long as they stay within what an archive may have.
+
+    Raises:
+        InstallError: ``UnsafeArchive``.
+    """
+    unpacked = named = 0
+    for count, item in enumerate(tar):
+        _check_count(count)
+        check_path(item.name)
+        unpacked, named = unpacked + item.size, named + len(item.name)
+        if unpacked > _MAX_UNPACKED_BYTES:
+            message = f"the archive unpacks to more than {_MAX_UNPACKED_BYTES >> 20} MiB"
+            raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
+        if named > _MAX_NAMES:
+            message = f"the names in the archive have more than {_MAX_NAMES >> 20} million characters"
+            raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
+        yield item
+        tar.members.clear()  # type: ignore[attr-defined]  # it keeps every header it has read
 
 
 def choose(files: list[str], member: str | None, names: tuple[str, ...]) -> str:
@@ -140,20 +172,15 @@ def copy_limited(origin: IO[bytes], target: Path) -> None:
 def _extract_tar(path: Path, target: Path, member: str | None, names: tuple[str, ...]) -> str:
     files: list[str] = []
     special: dict[str, str] = {}
-    unpacked = 0
     with opened_tar(path) as tar:
-        for count, item in enumerate(tar):
-            _check_count(count)
-            check_path(item.name)
-            unpacked += item.size
-            _check_size(unpacked)
+        for item in members(tar):
             if item.isfile() and not item.islnk():
                 files.append(item.name)
             elif not item.isdir():
                 special[item.name] = item.linkname or "a device"
     chosen = _chosen(files, special, member, names)
     with opened_tar(path) as tar:
-        for item in tar:
+        for item in members(tar):
             content = tar.extractfile(item) if item.name == chosen and item.isfile() else None
             if content is not None:
                 copy_limited(content, target)
@@ -168,7 +195,6 @@ def _extract_zip(path: Path, target: Path, member: str | None, names: tuple[str,
         for count, item in enumerate(archive.infolist()):
             _check_count(count)
             check_path(item.filename)
-            _check_method(item)
             # The Unix mode is in the upper half; 0o100000 is a regular file, 0 no mode at all.
             if (item.external_attr >> 16) & 0o170000 not in (0, 0o100000, 0o040000):
                 special[item.filename] = "a link or a device"
@@ -192,30 +218,20 @@ def _chosen(files: list[str], special: dict[str, str], member: str | None, names
 
 
 def _check_compression(item: zipfile.ZipInfo) -> None:
-    """Refuse what may ask for any amount of memory: zipfile knows no limit for LZMA."""
+    """Refuse what cannot be unpacked, or may ask for any amount of memory: zipfile knows no limit for LZMA."""
+    if item.flag_bits & 1:
+        raise InstallError(FailureReason.UNSAFE_ARCHIVE, f"{item.filename} in the archive is encrypted")
     if item.compress_type not in _ZIP_COMPRESSIONS:
-        message = f"{item.filename} in the archive is packed by a method that is not supported: use deflate"
+        message = (
+            f"{item.filename} in the archive is packed by method {item.compress_type}, which is not supported: "
+            "use deflate"
+        )
         raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
 
 
 def _check_count(count: int) -> None:
     if count > _MAX_MEMBERS:
         raise InstallError(FailureReason.UNSAFE_ARCHIVE, f"the archive has more than {_MAX_MEMBERS} members")
-
-
-def _check_size(unpacked: int) -> None:
-    if unpacked > _MAX_UNPACKED_BYTES:
-        message = f"the archive unpacks to more than {_MAX_UNPACKED_BYTES >> 30} GiB"
-        raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
-
-
-def _check_method(item: zipfile.ZipInfo) -> None:
-    """Refuse what cannot be unpacked, and LZMA, whose memory zipfile does not limit."""
-    if item.flag_bits & 1:
-        raise InstallError(FailureReason.UNSAFE_ARCHIVE, f"{item.filename} in the archive is encrypted")
-    if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2):
-        message = f"{item.filename} in the archive is compressed by method {item.compress_type}: use deflate"
-        raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
 
 
 def _kind(path: Path) -> str | None:

@@ -15,8 +15,8 @@ from node_installer.errors import InstallError
 from trellis.install_results import FailureReason
 
 _MAX_LIST_BYTES: Final = 4 << 20
-_MAX_NAME_BYTES: Final = 1 << 20
-"""Of a header that holds a long name or other attributes."""
+_MAX_NAME_BYTES: Final = 64 << 10
+"""Of a header that holds a long name or other attributes; Linux has paths of 4 KiB and attributes of 64 KiB."""
 _HELD_IN_MEMORY: Final = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
@@ -37,7 +37,7 @@ class Header(tarfile.TarInfo):
         if header.type == tarfile.GNUTYPE_SPARSE:
             raise _sparse(header.name)
         if header.type in _HELD_IN_MEMORY and header.size > _MAX_NAME_BYTES:
-            message = f"the archive has a name or attributes of {header.size >> 20} MiB"
+            message = f"the archive has a name or attributes of {header.size >> 10} KiB"
             raise InstallError(FailureReason.UNSAFE_ARCHIVE, message)
         return header
 

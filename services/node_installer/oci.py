@@ -252,9 +252,8 @@ def _contents(blob: Path) -> tuple[list[str], set[str]]:
     """Return a layer's files, and what it hides of the layers below."""
     files: list[str] = []
     hidden: set[str] = set()
-    with archive.opened_tar(blob) as tar:
-        for item in tar:
-            archive.check_path(item.name)
+    with archive.readable(), archive.opened_tar(blob) as tar:
+        for item in archive.members(tar):
             path = PurePosixPath(item.name)
             if path.name == ".wh..wh..opq":
                 hidden.add(str(path.parent))

@@ -71,6 +71,10 @@ def inspection_text(found: Inspection) -> str:
             lines.append(f"found         {path}, of {leftover.name}: taken over when its handler is installed")
     if found.journal is not None:
         lines.append(f"unfinished    a run of {found.journal.operation} was killed while {found.journal.phase}")
+    if found.refusal is not None:
+        lines.append(
+            f"left alone    what the runtime did not come up with within the last hour: {found.refusal.message}"
+        )
     if found.preset.lost_at_boot:
         lines.append("note          the configuration is written anew at each boot")
     return "\n".join(lines)

@@ -23,7 +23,7 @@ DEFAULT_TERMINATION: Final = "/dev/termination-log"
 OPERATIONS: Final = ("install", "uninstall", "verify", "inspect")
 _ENVIRONMENT: Final = """environment:
   NODE_ROOT                       --node-root
-  TRELLIS_INSTALLER_SPEC          the wish itself, as JSON
+  TRELLIS_INSTALLER_SPEC          the wish itself, as JSON (to uninstall, name and owner of a shim are enough)
   TRELLIS_INSTALLER_SPEC_FILE     a file with the wish (default: /etc/trellis/installer/spec.json)
   TRELLIS_INSTALLER_CA_FILE       --ca-file
   TRELLIS_INSTALLER_DOCKER_CONFIG --docker-config

@@ -15,6 +15,7 @@ import pytest
 
 from node_installer import archive
 from node_installer.errors import InstallError
+from node_installer.oci import _contents
 from trellis.install_results import FailureReason
 from unit.node_installer.world import a_shim, a_wish, a_world, snapshot
 
@@ -77,7 +78,7 @@ def test_an_encrypted_zip_is_a_result_and_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE])
 def test_a_name_that_would_fill_the_memory_is_refused_by_its_header(kind: bytes, tmp_path: Path) -> None:
     content = a_header(kind, 300 << 20) + EMPTY_BLOCKS
-    assert "300 MiB" in refused(tmp_path / "tar", gzip.compress(content))
+    assert "307200 KiB" in refused(tmp_path / "tar", gzip.compress(content))
 
 
 @pytest.mark.parametrize("version", ["old", "1.0"])
@@ -96,6 +97,34 @@ def test_what_is_passed_over_counts_too(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(archive, "_MAX_UNPACKED_BYTES", 1 << 20)
     content = b"".join(a_header(tarfile.REGTYPE, 1 << 19, f"{number}") + bytes(1 << 19) for number in range(3))
     assert "more than" in refused(tmp_path / "tar", gzip.compress(content + EMPTY_BLOCKS))
+
+
+def test_many_long_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_MAX_NAMES", 1 << 10)
+    content = b"".join(a_header(tarfile.REGTYPE, 0, f"{number}" + "x" * 90) for number in range(20))
+    assert "names" in refused(tmp_path / "tar", content + EMPTY_BLOCKS)
+
+
+def test_what_was_read_of_an_archive_is_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "tar"
+    path.write_bytes(b"".join(a_header(tarfile.REGTYPE, 0, f"{number}") for number in range(50)) + EMPTY_BLOCKS)
+    with archive.opened_tar(path) as tar:
+        seen = [(item.name, len(tar.members)) for item in archive.members(tar)]
+    assert [name for name, _ in seen] == [f"{number}" for number in range(50)]
+    assert max(kept for _, kept in seen) <= 2
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [gzip.compress(b"no tar at all" * 99)[:-30], a_header(tarfile.GNUTYPE_LONGNAME, 300 << 20) + EMPTY_BLOCKS],
+    ids=["cut", "large name"],
+)
+def test_a_layer_that_cannot_be_read_is_a_result_and_no_traceback(layer: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "layer"
+    path.write_bytes(layer)
+    with pytest.raises(InstallError) as refusal:
+        _contents(path)
+    assert refusal.value.reason is FailureReason.UNSAFE_ARCHIVE
 
 
 def test_a_zip_with_a_list_of_members_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:

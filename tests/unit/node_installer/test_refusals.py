@@ -74,6 +74,13 @@ def test_another_try_is_made_when_something_changed(change: str, tmp_path: Path)
     assert not remembered.exists()
 
 
+def test_what_is_left_alone_is_said_to_who_looks(tmp_path: Path) -> None:
+    world = refused(tmp_path)
+    world.said.clear()
+    world.perform("inspect")
+    assert "left alone    what the runtime did not come up with" in "\n".join(world.said)
+
+
 def test_who_reads_what_was_refused_is_root_alone(tmp_path: Path) -> None:
     world = refused(tmp_path)
     assert (world.root / refusal.PATH.lstrip("/")).stat().st_mode & 0o777 == 0o600

@@ -216,6 +216,17 @@ def test_a_directory_that_was_there_before_stays(tmp_path: Path) -> None:
     assert snapshot(world.root) == before
 
 
+def test_what_a_link_leads_to_stays_also_where_a_killed_run_left_it_empty(tmp_path: Path) -> None:
+    world = a_world(tmp_path)
+    (world.root / "opt").mkdir(exist_ok=True)
+    (world.root / "opt/trellis").symlink_to("/home/trellis")
+    (world.root / "home/trellis/installer/backup").mkdir(parents=True)
+    installed(world, "spin")
+    assert world.uninstall().ok
+    assert (world.root / "home/trellis").is_dir()
+    assert not any((world.root / "home/trellis").iterdir())
+
+
 def test_what_a_link_of_the_node_leads_to_stays(tmp_path: Path) -> None:
     world = a_world(tmp_path)
     (world.root / "home/trellis").mkdir(parents=True)
