@@ -54,8 +54,8 @@ class Server:
 
 
 @contextmanager
-def serving(respond: Respond, tls: Path | None = None) -> Iterator[Server]:
-    """Serve on a free port of 127.0.0.1. ``tls``: a directory made by :func:`certificates`."""
+def serving(respond: Respond, tls: Path | None = None, address: str = "127.0.0.1") -> Iterator[Server]:
+    """Serve on a free port of an address of this machine. ``tls``: a directory made by :func:`certificates`."""
     requests: list[Request] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -84,14 +84,14 @@ def serving(respond: Respond, tls: Path | None = None) -> Iterator[Server]:
         def log_message(self, *args: Any) -> None:
             del args
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = http.server.ThreadingHTTPServer((address, 0), Handler)
     if tls is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tls / "server.pem")
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
-    host = f"127.0.0.1:{server.server_address[1]}"
+    host = f"{address}:{server.server_address[1]}"
     try:
         yield Server(f"{'https' if tls else 'http'}://{host}", host, requests)
     finally:
@@ -108,8 +108,8 @@ def _pump(origin: socket.socket, target: socket.socket) -> None:
         pass
 
 
-def certificates(folder: Path) -> Path:
-    """Make a CA (``ca.pem``) and a server's key and certificate for 127.0.0.1 (``server.pem``)."""
+def certificates(folder: Path, address: str = "127.0.0.1") -> Path:
+    """Make a CA (``ca.pem``) and a server's key and certificate for an address (``server.pem``)."""
     folder.mkdir(parents=True, exist_ok=True)
     now = dt.datetime.now(dt.UTC)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -127,7 +127,7 @@ def certificates(folder: Path) -> Path:
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         )
         if not ca:
-            names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            names = [x509.IPAddress(ipaddress.ip_address(address))]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(ca_key, hashes.SHA256())
 
