@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,20 +32,21 @@ from machine import describe
 from support.fleet import eventually
 from support.installer_runs import NODE
 from support.real_nodes import RealNode, containerd_restarts
-from support.rollouts import World, rollout_world
+from support.rollouts import INSTALLERS, World, rollout_world
 from trellis import names
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import JOBS, NODES, PODS, Manifest
+from trellis.localcluster import requirements, wasmshim
 from trellis.provisioning import INSTALLER_JOBS, JobState, view_job
 from trellis.telemetry import setup
 
 SHIM = "wasmi"
 INSTALLER = "trellis-node-installer"
 WAIT_SECONDS = 180.0
-PODS_OF_JOBS = "batch.kubernetes.io/job-name"
+OF_A_JOB = "batch.kubernetes.io/job-name"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Seen:
             self.mark(change.new)
 
     def on_pod(self, change: Change[str]) -> None:
-        """Take how an installer's pod stands."""
+        """Take how a canary stands."""
         if change.new:
             self.mark(change.new)
 
@@ -158,10 +159,10 @@ def of_job(job: Manifest) -> str:
 
 
 def of_pod(pod: Manifest) -> str:
-    """Return how an installer's pod stands."""
-    statuses = pod["status"].get("containerStatuses") or [{}]
-    state = statuses[0].get("state", {})
-    return "pod running" if "running" in state else "pod ended" if "terminated" in state else ""
+    """Return how a canary stands; an installer's pod tells by its spans."""
+    if OF_A_JOB in (pod["metadata"].get("labels") or {}):
+        return ""
+    return "canary ended" if pod["status"].get("phase") == "Succeeded" else "canary"
 
 
 async def provision(kube: Kube, seen: Seen, collector: Collector) -> dict[str, float]:
@@ -188,7 +189,9 @@ async def provision(kube: Kube, seen: Seen, collector: Collector) -> dict[str, f
         "installer: between its steps": install.end - install.start - sum(steps.values()),
         "installer ended → Job done": at["Job done"] - install.end,
         "Job done → handler listed": max(0.0, at["handler listed"] - at["Job done"]),
-        "both → proof and label": at["label"] - max(at["handler listed"], at["Job done"]),
+        "both → canary pod made": max(0.0, at["canary"] - max(at["handler listed"], at["Job done"])),
+        "canary pod made → ended well": at["canary ended"] - at["canary"],
+        "canary ended → label": at["label"] - at["canary ended"],
         "in all": at["label"] - begin,
     }
 
@@ -221,7 +224,7 @@ async def rounds(
     informers: list[Informer[Any]] = [
         Informer(kube, NODES, of_node, seen.on_node),
         Informer(kube, JOBS, of_job, seen.on_job, label_selector=INSTALLER_JOBS),
-        Informer(kube, PODS, of_pod, seen.on_pod, label_selector=PODS_OF_JOBS),
+        Informer(kube, PODS, of_pod, seen.on_pod, namespace=INSTALLERS),
     ]
     tasks = [asyncio.create_task(informer.run()) for informer in informers]
     for informer in informers:
@@ -261,11 +264,14 @@ def main() -> int:
     print(
         f"machine: {describe()}\none real node, {options.rounds} rounds, the shim served from this machine", flush=True
     )
+    if (reason := requirements.missing() or wasmshim.missing()) is not None:
+        print(f"NOT RUN: {reason}")
+        return 0
     collector = Collector()
     with tempfile.TemporaryDirectory(prefix="trellis-bench-") as folder, collector.listening():
         own, theirs = f"http://127.0.0.1:{collector.port}", f"http://{{machine}}:{collector.port}"
         endpoints = {"otlp_endpoint": own, "installer_otlp_endpoint": theirs}
-        with rollout_world(Path(folder), real_nodes=1, **endpoints) as world:
+        with redirect_stdout(sys.stderr), rollout_world(Path(folder), real_nodes=1, **endpoints) as world:
             shim = world.shim(SHIM, "v1")
             shim["metadata"]["labels"] = {names.LABEL_KWASM_DEFAULT: "true"}
             world.apply(shim)
