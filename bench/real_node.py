@@ -32,6 +32,7 @@ from machine import describe
 from support.fleet import eventually
 from support.installer_runs import NODE
 from support.real_nodes import RealNode, containerd_restarts
+from support.real_nodes import eventually as until_true
 from support.rollouts import INSTALLERS, World, rollout_world
 from trellis import names
 from trellis.health import Health
@@ -275,6 +276,7 @@ def main() -> int:
             shim = world.shim(SHIM, "v1")
             shim["metadata"]["labels"] = {names.LABEL_KWASM_DEFAULT: "true"}
             world.apply(shim)
+            until_true(lambda: bool(world.condition(SHIM, "Available")), "the services know the Shim")
             parts, removals, restarts = asyncio.run(rounds(world, collector, options.rounds))
     report(parts, removals)
     print(f"restarts of containerd a change: {', '.join(map(str, sorted(restarts)))}")
