@@ -439,6 +439,8 @@ def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
         return []
     reason, _, message = job.undoes.partition(": ")
     match job.state:
+        case JobState.ACTIVE if job.given_up and not node.ready:
+            message = f"{message}; the node is not ready, so it is not known whether that was taken back"
         case JobState.ACTIVE:
             return _watch_start(snapshot, node, job)
         case JobState.COMPLETE:

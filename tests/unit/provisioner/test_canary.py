@@ -259,6 +259,17 @@ def test_the_verdict_comes_with_the_end_of_taking_back(state: JobState, words: s
     assert decide(replace(snapshot, jobs=(tried, failed))) == []
 
 
+def test_taking_back_on_a_node_that_went_away_is_given_up_when_its_time_is_up() -> None:
+    away = replace(LISTS, ready=False)
+    undo = a_shims_job(
+        away, JobState.ACTIVE, operation=UNDO, undoes="CanaryFailed: it broke", given_up="DeadlineExceeded"
+    )
+    judged = only(decide(a_snapshot(away, undo)), JudgeFailed)
+    assert judged.reason is Reason.CANARY_FAILED
+    assert judged.message == "it broke; the node is not ready, so it is not known whether that was taken back"
+    assert "JudgeFailed" not in [type(action).__name__ for action in decide(a_snapshot(LISTS, undo))]
+
+
 def test_the_job_that_takes_back_is_the_newest_even_within_one_second() -> None:
     tried = a_shims_job(LISTS, name="zzz")
     undo = replace(tried, name="aaa", uid="undo", operation=UNDO, undoes="CanaryFailed: x")
