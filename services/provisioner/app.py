@@ -5,6 +5,7 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -43,6 +44,8 @@ STATUS_DELAY_SECONDS: Final = 0.5
 """A status counts nodes: changes that come in a burst are counted once, at most twice a second."""
 PLAN_DELAY_SECONDS: Final = 0.05
 """A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""
+PLAN_REST: Final = 3.0
+"""Times a plan's own duration: however many nodes there are, plans take no more than a quarter of the event loop."""
 
 DELETING_SECONDS: Final = 30.0
 """Between two looks at a Shim that is being deleted: its patience with nodes that are away ends by the clock."""
@@ -105,7 +108,7 @@ def compose(settings: Settings, base: Base) -> Work:
     followed = KeyedQueue(follow.run, workers=SHIM_WORKERS, name="shims", telemetry=telemetry)
 
     def plan_soon() -> None:
-        plans.add_after(PLAN, PLAN_DELAY_SECONDS)
+        plans.add_after(PLAN, max(PLAN_DELAY_SECONDS, PLAN_REST * known.plan_seconds))
         for name in shims.objects:
             followed.add_after(name, STATUS_DELAY_SECONDS)
 
@@ -216,8 +219,11 @@ class Planner:
         """Plan once; raises KubeError when the ledger could not be written, for the queue to try again."""
         del trace
         just_read = self.known.ledger is None
+        begun = time.monotonic()
         world = await self.known.world()
         outcome = plan(world)
+        if not just_read:
+            self.known.plan_seconds = time.monotonic() - begun
         for node in (*outcome.claimed, *outcome.waiting):
             self.known.waiting_since.setdefault(node.uid, world.now)
         if outcome.ledger != world.ledger:

@@ -77,6 +77,11 @@ class Known:
     classes_refused: dict[str, str] = field(default_factory=dict)
     """By Shim, what the API server answered to its RuntimeClass."""
     created_ns: dict[str, int] = field(default_factory=dict)
+    targets: dict[str, tuple[NodeView, Target | None]] = field(default_factory=dict)
+    """By Node uid, for which view of the Node; by the Shims ``targets_by``."""
+    targets_by: tuple[ShimView, ...] = ()
+    plan_seconds: float = 0.0
+    """How long the last plan took to be made."""
     settled_at: float = 0.0
     """Monotonic: from then on nodes may be begun."""
     ledger: Ledger | None = None
@@ -120,10 +125,20 @@ class Known:
             self.settled_at = now + SETTLE_SECONDS
 
     def target(self, node: NodeView) -> Target | None:
-        """Return what a node is to have, by the Shims as they are now."""
+        """Return what a node is to have, by the Shims as they are now; worked out once while nothing of it changes."""
+        shims = tuple(self.shims.values())
+        if len(shims) != len(self.targets_by) or any(a is not b for a, b in zip(shims, self.targets_by, strict=True)):
+            self.targets.clear()
+            self.targets_by = shims
+        former = self.targets.get(node.uid)
+        if former is None or former[0] is not node:
+            former = self.targets[node.uid] = (node, self._target(node, shims))
+        return former[1]
+
+    def _target(self, node: NodeView, shims: tuple[ShimView, ...]) -> Target | None:
         return target_of(
             node,
-            self.shims.values(),
+            shims,
             self.kwasm,
             auto_provision=self.settings.auto_provision,
             require_checksum=self.settings.require_checksum,

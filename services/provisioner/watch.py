@@ -30,6 +30,7 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
             known.traces.pop(change.old.uid, None)
             known.waiting_since.pop(change.old.uid, None)
             known.seen_at.pop(change.old.uid, None)
+            known.targets.pop(change.old.uid, None)
             known.in_use.pop(change.old.uid, None)
             known.told_unserved.discard(change.old.uid)
         if change.new is not None and (change.old is None or change.new.opt_in != change.old.opt_in):

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from trellis import names
@@ -47,7 +48,7 @@ class Target:
         """16 hex digits; of a legacy installer image alone its own, as nodes have carried it."""
         if len(self.shims) == 1 and self.shims[0][0] == KWASM:
             return self.shims[0][1]
-        return spec_digest(dict(self.shims))
+        return _digest_of(self.shims)
 
 
 class Wish(StrEnum):
@@ -383,8 +384,13 @@ def encode_digests(digests: Mapping[str, str]) -> str:
 
 def decode_digests(value: str | None) -> dict[str, str]:
     """Read :func:`encode_digests`; what someone edited into something else is left out, and so installed again."""
-    pairs = (item.partition("=") for item in (value or "").split())
-    return {name: digest for name, _, digest in pairs if name and digest}
+    return dict(_decoded(value or ""))
+
+
+@lru_cache(maxsize=4096)  # few values for many nodes, asked many times a plan
+def _decoded(value: str) -> tuple[tuple[str, str], ...]:
+    pairs = (item.partition("=") for item in value.split())
+    return tuple((name, digest) for name, _, digest in pairs if name and digest)
 
 
 def newest(jobs: tuple[JobView, ...]) -> JobView | None:
@@ -396,3 +402,8 @@ def spec_digest(spec: Mapping[str, str | None]) -> str:
     """Return the digest of what is to be installed: 16 hex digits over its canonical JSON."""
     canonical = json.dumps(spec, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=4096)  # as above
+def _digest_of(shims: tuple[tuple[str, str], ...]) -> str:
+    return spec_digest(dict(shims))

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -233,9 +234,14 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Sh
         return Refusal.NO_SOURCE
     if require_checksum and not is_pinned(source):
         return Refusal.UNVERIFIED
-    content = [shim.handler, source.location, source.sha256, source.binary_sha256, source.member, list(shim.options)]
+    return _wish(shim, (source,), _version(shim.handler, source, shim.options))
+
+
+@lru_cache(maxsize=1024)  # asked for each node of a Shim, each time a plan is made
+def _version(handler: str, source: Source, options: tuple[tuple[str, str], ...]) -> str:
+    content = [handler, source.location, source.sha256, source.binary_sha256, source.member, list(options)]
     canonical = json.dumps(content, separators=(",", ":"))
-    return _wish(shim, (source,), hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH])
+    return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 def _wish(shim: ShimView, sources: tuple[Source, ...], digest: str) -> ShimWish:

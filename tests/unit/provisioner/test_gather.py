@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from provisioner.decide import InstallerState
-from provisioner.gather import installer_state, users_of
+from provisioner.gather import Known, installer_state, users_of
+from provisioner.settings import Settings
 from trellis import names
-from trellis.testing.builders import a_shim
+from trellis.bus.bus import Bus
+from trellis.kube.fake import FakeKube
+from trellis.provisioning import NodeView, Target
+from trellis.targets import target_of
+from trellis.testing.builders import a_node, a_shim
 
 
 def pod(**state: Any) -> dict[str, Any]:
@@ -70,3 +75,27 @@ def test_a_pod_that_uses_what_is_to_go_is_known_by(
     pods = [{"metadata": {"namespace": "apps", "name": "web", "uid": "u"}, "spec": spec, "status": {"phase": phase}}]
     expected = uses and (known or "nodeSelector" in spec)
     assert bool(users_of(pods, ("spin",), shims)) is expected
+
+
+def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def counting(node: NodeView, *args: Any, **kwargs: Any) -> Target | None:
+        asked.append(node.name)
+        return target_of(node, *args, **kwargs)
+
+    monkeypatch.setattr("provisioner.gather.target_of", counting)
+    nodes, shims = {"a": a_node("a"), "b": a_node("b")}, {"spin": a_shim()}
+    known = Known(FakeKube(), cast("Bus", None), Settings(), nodes, shims)
+    first = [known.target(node) for node in nodes.values()]
+    assert [known.target(node) for node in nodes.values()] == first
+    assert asked == ["a", "b"]
+    nodes["a"] = a_node("a", labels=(("zone", "1"),))
+    known.target(nodes["a"])
+    assert asked == ["a", "b", "a"]
+    shims["spin"] = a_shim(selector=(("zone", "1"),))
+    assert [known.target(node) is None for node in nodes.values()] == [False, True]
+    shims.clear()
+    assert known.target(nodes["a"]) is None
