@@ -58,10 +58,14 @@ spec:
 
 @dataclass(frozen=True)
 class Rollout:
-    """What the audit log tells of one rollout. Times in seconds; ``jobs``: from creation to label, by node."""
+    """What the audit log tells of one rollout. Times in seconds.
+
+    ``jobs``: from creation to label, by node; ``labels``: of that, from the end of the Job on, which is all ours.
+    """
 
     took: float
     jobs: dict[str, float]
+    labels: dict[str, float]
     most: int
     writes: int
 
@@ -128,17 +132,24 @@ def read(history: list[dict[str, Any]]) -> Rollout:
     accepted = [record for record in history if record["responseStatus"]["code"] < 300]
     begin = next(at(r) for r in accepted if r["objectRef"]["resource"] == "shims" and not is_ours(r))
     created: dict[str, float] = {}
+    ended: dict[str, float] = {}
     proved: dict[str, float] = {}
-    for record in filter(is_ours, accepted):
+    for record in accepted:
         reference, verb = record["objectRef"], record["verb"]
-        if reference["resource"] == "jobs" and verb == "create":
-            created[reference["name"].rsplit("-", 3)[0]] = at(record, "requestReceivedTimestamp")
+        node = reference.get("name", "").rsplit("-", 3)[0]
+        if reference["resource"] == "jobs" and reference.get("subresource") == "status" and node not in proved:
+            ended[node] = at(record)
+        elif not is_ours(record):
+            continue
+        elif reference["resource"] == "jobs" and verb == "create":
+            created[node] = at(record, "requestReceivedTimestamp")
         elif reference["resource"] == "nodes" and verb == "patch" and reference["name"] in created:
             proved.setdefault(reference["name"], at(record))
     assert proved.keys() == created.keys(), f"{len(created) - len(proved)} Jobs led to no label"
     return Rollout(
         took=max(proved.values()) - begin,
         jobs={node: proved[node] - begun for node, begun in created.items()},
+        labels={node: proved[node] - ended[node] for node in created},
         most=most_in_work(history),
         writes=sum(map(is_ours, history)),
     )
@@ -152,6 +163,9 @@ def report(title: str, rollout: Rollout, ideal: float, limit: int) -> bool:
     print(f"  nodes                          {len(times):8d}")
     print(f"  most in work at a time         {rollout.most:8d}   of {limit} allowed")
     print(f"  one Job, to the label, median  {statistics.median(times):8.2f} s   longest {times[-1]:.2f} s")
+    idle = (limit * rollout.took - sum(times)) / len(times)
+    print(f"  of it, from the Job's end on   {statistics.median(rollout.labels.values()):8.2f} s   median")
+    print(f"  a slot between two Jobs, mean  {idle:8.2f} s   waiting for the last ones included")
     print(f"  writes by Trellis              {rollout.writes:8d}   {rollout.writes / len(times):.1f} a node")
     print(f"  ideal                          {ideal:8.2f} s")
     print(f"  all nodes labelled after       {rollout.took:8.2f} s   {ratio:.3f} x the ideal", flush=True)
