@@ -179,7 +179,6 @@ def measure(options: argparse.Namespace) -> bool:
     with owned_cluster(nodes=total + ALONE, audit=True, kwok_stages=[stage]) as info:
         define_kinds(info, Quiet())
         api, port = Api.of_kubeconfig(Path(info.kubeconfig)), free_port()
-        define_kinds(info, Quiet())
         nodes = [f"node-{index:04d}" for index in range(total + ALONE)]
         labelled(api, nodes[:ALONE], "alone")
         labelled(api, nodes[ALONE:], "rolling")

@@ -31,7 +31,7 @@ from node_installer.actions import (
     WriteFile,
 )
 from node_installer.disk import Disk
-from node_installer.errors import InstallError
+from node_installer.errors import InstallError, about
 from node_installer.inspection import Inspection, Layout
 from node_installer.interruption import INTERRUPTED, Interruption
 from node_installer.refusal import Refusal
@@ -178,8 +178,9 @@ class Executor:
             case PutShim(path=path, staged=staged):
                 assert staged is not None
                 self.disk.put(path, staged)
-            case ProbeShim(path=path):
-                self.prove(path)
+            case ProbeShim(path=path, handler=handler):
+                with about(handler):
+                    self.prove(path)
             case WriteFile(path=path, content=content, private=private):
                 self.disk.write(path, content, private=private)
             case RemoveFile(path=path):

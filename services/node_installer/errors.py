@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trellis.install_results import FailureReason, ShimResult
@@ -22,6 +22,32 @@ class InstallError(Exception):
         self.reason = reason
         self.message = message
         self.shims = shims
+
+    def bare(self) -> InstallError:
+        """Return the same without where it was raised, which would keep open what was open there."""
+        return InstallError(self.reason, self.message, self.shims)
+
+
+@contextlib.contextmanager
+def about(handler: str, digest: str = "") -> Iterator[None]:
+    """Say of what goes wrong which shim it is about; not of being told to end."""
+    try:
+        yield
+    except InstallError as error:
+        if error.reason is FailureReason.INTERRUPTED or error.shims:
+            raise
+        shim = ShimResult(handler, digest, problem=error.message)
+        raise InstallError(error.reason, error.message, (shim,)) from error
+
+
+def together(errors: Sequence[InstallError]) -> InstallError:
+    """Return one error for several shims that each have one; its reason is that of the first."""
+    first, *more = errors
+    shims = tuple(shim for error in errors for shim in error.shims)
+    if not more:
+        return InstallError(first.reason, first.message, shims)
+    message = "; ".join(f"{shim.handler}: {shim.problem}" for shim in shims)
+    return InstallError(first.reason, message, shims)
 
 
 @contextlib.contextmanager

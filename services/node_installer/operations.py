@@ -19,7 +19,7 @@ from node_installer.actions import Plan
 from node_installer.apply import Executor, RolledBackError, as_install_error
 from node_installer.commands import Run, on_node
 from node_installer.disk import Disk
-from node_installer.errors import InstallError
+from node_installer.errors import InstallError, about, together
 from node_installer.gather import find_preset, inspect
 from node_installer.inspection import Inspection
 from node_installer.interruption import Interruption
@@ -84,14 +84,15 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
     """Do what the settings ask for. Never raises for what the node or the world may do."""
     started = time.monotonic()
     settings = session.settings
+    spec: InstallSpec | None = None
     try:
         with session.tracer.span(f"installer {settings.operation}", **{"trellis.node_root": str(settings.node_root)}):
             spec = _spec(settings)
             result = _dispatch(session, make_node(settings), spec)
     except RolledBackError as error:
-        result = _failed(settings.operation, Outcome.ROLLED_BACK, error)
+        result = _failed(Outcome.ROLLED_BACK, error, settings.operation, spec)
     except InstallError as error:
-        result = _failed(settings.operation, Outcome.FAILED, error)
+        result = _failed(Outcome.FAILED, error, settings.operation, spec)
     except OSError as error:
         disk = as_install_error(error)
         result = InstallResult(settings.operation, Outcome.FAILED, disk.reason, disk.message)
@@ -100,9 +101,12 @@ def perform(session: Session, make_node: Callable[[Settings], Node] = real_node)
     return replace(result, seconds=time.monotonic() - started)
 
 
-def _failed(operation: str, outcome: Outcome, error: InstallError) -> InstallResult:
+def _failed(outcome: Outcome, error: InstallError, operation: str, spec: InstallSpec | None) -> InstallResult:
+    """Return how a run ended; of each shim it failed because of it tells the version that was wanted."""
+    versions = {wish.handler: wish.digest for wish in spec.shims} if spec else {}
+    shims = tuple(replace(shim, digest=shim.digest or versions.get(shim.handler, "")) for shim in error.shims)
     restarted = outcome is Outcome.ROLLED_BACK
-    return InstallResult(operation, outcome, error.reason, error.message, restarted=restarted, shims=error.shims)
+    return InstallResult(operation, outcome, error.reason, error.message, restarted=restarted, shims=shims)
 
 
 def _spec(settings: Settings) -> InstallSpec | None:
@@ -236,8 +240,15 @@ def _planned(session: Session, found: Inspection, plan: Plan) -> InstallResult:
 
 
 def _unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
+    errors: list[InstallError] = []
     for wish, _ in needed(found, spec):
-        source_of(wish, found.arch, require_checksum=spec.require_checksum)
+        try:
+            with about(wish.handler):
+                source_of(wish, found.arch, require_checksum=spec.require_checksum)
+        except InstallError as error:
+            errors.append(error.bare())
+    if errors:
+        raise together(errors)
     return {wish.handler: Staged("", 0) for wish, _ in needed(found, spec)}
 
 
@@ -246,11 +257,20 @@ def _fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path)
     web = Web(allow_http=spec.allow_http, ca_file=settings.ca_file, seconds=settings.download_seconds)
     stage = Stage(work, web, spec.require_checksum, _docker_config(settings), settings.pull_secrets, session.image_root)
     staged: dict[str, Staged] = {}
+    errors: list[InstallError] = []
     for wish, reason in needed(found, spec):
         session.say(f"fetching the shim of {wish.handler} ({reason})")
-        with session.tracer.span("Fetch", **{"trellis.handler": wish.handler}) as span:
-            staged[wish.handler] = stage.fetch(wish, found.arch)
-            span.attributes["trellis.bytes"] = staged[wish.handler].size
+        try:
+            with session.tracer.span("Fetch", **{"trellis.handler": wish.handler}) as span, about(wish.handler):
+                staged[wish.handler] = stage.fetch(wish, found.arch)
+                span.attributes["trellis.bytes"] = staged[wish.handler].size
+        except InstallError as error:
+            if not error.shims:
+                raise
+            # The others are looked at all the same: who reads the result is to know of all that are wrong.
+            errors.append(error.bare())
+    if errors:
+        raise together(errors)
     return staged
 
 

@@ -99,7 +99,8 @@ def check_owners(found: Inspection, spec: InstallSpec) -> None:
                 f"handler {wish.handler!r} belongs to {', '.join(others)} in version {known.digest}, and {wish.owner} "
                 f"wants version {wish.digest}: a handler has one shim, so give one of them another handler"
             )
-            raise InstallError(FailureReason.HANDLER_CONFLICT, message)
+            shim = ShimResult(wish.handler, wish.digest, problem=message)
+            raise InstallError(FailureReason.HANDLER_CONFLICT, message, (shim,))
 
 
 def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Staged]) -> Plan:

@@ -248,11 +248,9 @@ def _record(
     if not job.shims:
         return [PatchNode(node, _remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
     marks = _Marks(job.digest, proof, job.shims)
-    annotations = {
-        **_proof_annotations(node, marks),
-        names.ANNOTATION_FAILURE: (node.failure, None),
-        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
-    }
+    # What was left out of this try, because an earlier one failed by it, goes on failing.
+    still = any(name in wanted and not _changes(node, job, name) for name in node.blamed)
+    annotations = {**_proof_annotations(node, marks), **({} if still else _no_failure(node))}
     what = ", ".join(sorted(job.shims)) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
     gone = startup_taints_over(node, shims, marks.ready)
@@ -279,11 +277,7 @@ def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: fr
     finds anything to do.
     """
     marks = _Marks(Target(tuple(sorted(shims.items()))).digest, proof, shims)
-    annotations = {
-        **_proof_annotations(node, marks),
-        names.ANNOTATION_FAILURE: (node.failure, None),
-        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
-    }
+    annotations = {**_proof_annotations(node, marks), **_no_failure(node)}
     return _ops(node, _proof_labels(node, marks, wanted), annotations)
 
 
@@ -347,13 +341,30 @@ def _proof_annotations(node: NodeView, marks: _Marks) -> Changes:
     }
 
 
+def _changes(node: NodeView, job: JobView, name: str) -> bool:
+    """Say whether a Job is about a Shim, rather than to leave what there is of it."""
+    return job.shims.get(name) != installed_on(node).get(name)
+
+
+def _no_failure(node: NodeView) -> Changes:
+    return {
+        names.ANNOTATION_FAILURE: (node.failure, None),
+        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
+        names.ANNOTATION_BLAMED: (node.failed_shims, None),
+    }
+
+
 def _failed(node: NodeView, job: JobView) -> list[Action]:
     """Record a failed attempt once: on the Node for people and for the count of attempts, and as an Event."""
     mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at, job.disruptive)
     if (former := node.failed) and (former.digest, former.attempt) == (mark.digest, mark.attempt):
         return []
     failure = f"attempt {job.attempt}: {job.failure}"
+    # Beside what it is blamed on stands what earlier ones were, unless it was tried again now and went well.
+    named = decode_digests(job.blamed)
+    blamed = {name: of for name, of in node.blamed.items() if not named or not _changes(node, job, name)} | named
     annotations = {
+        names.ANNOTATION_BLAMED: (node.failed_shims, encode_digests(blamed) or None),
         names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
         names.ANNOTATION_FAILURE: (node.failure, failure),
         names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark.encode()),
@@ -447,8 +458,7 @@ def _remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
         names.ANNOTATION_SHIMS: (node.shims, None),
         names.ANNOTATION_VERIFIED: (node.verified, None),
         names.ANNOTATION_NODE_UID: (node.marked_uid, None),
-        names.ANNOTATION_FAILURE: (node.failure, None),
-        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
+        **_no_failure(node),
     }
     return _ops(node, labels, annotations)
 

@@ -263,6 +263,8 @@ class Effects:
         annotations = {names.ANNOTATION_JOB_FAILURE: f"{action.reason.value}: {action.message}"}
         if action.disruptive:
             annotations[names.ANNOTATION_DISRUPTIVE] = "true"
+        if action.blamed:
+            annotations[names.ANNOTATION_BLAMED] = action.blamed
         read = {"uid": job.uid, "resourceVersion": job.resource_version}
         patch = {"metadata": read | {"annotations": annotations}}
         await self.kube.merge_patch(JOBS, job.name, patch, job.namespace, field_manager=names.FIELD_MANAGER_PROVISIONER)

@@ -7,12 +7,12 @@ Invariant: each write names what it was decided on; what is there already, from 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from provisioner.canary import Canary, class_of
 from provisioner.canary_resources import make_canary_class, make_canary_pod
-from provisioner.decide import CreateCanary, CreateUndo, DeleteCanary, ProveJob
+from provisioner.decide import CreateCanary, CreateUndo, DeleteCanary, ProveJob, blame
 from provisioner.gather import Known
 from provisioner.resources import make_installer_job
 from trellis import names
@@ -85,6 +85,7 @@ class ProofEffects:
         ):
             trace = current_trace()
             task = await self.known.undo(action.node, job, action.shims, why)
+            task = replace(task, blamed=blame(job, action.shims))
             manifest = make_installer_job(
                 self.known.installer, action.node, task, job.attempt, trace.traceparent if trace else None
             )

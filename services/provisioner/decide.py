@@ -9,6 +9,7 @@ no Job of our own installer goes while the Node does not name what it left there
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -31,6 +32,7 @@ from trellis.provisioning import (
     NodeView,
     Proof,
     Target,
+    encode_digests,
     installed_on,
     newest,
     proof_of,
@@ -166,6 +168,8 @@ class JudgeFailed:
     reason: Reason
     message: str
     disruptive: bool = False
+    blamed: str | None = None
+    """Of several shims those that it failed because of, as an annotation has them; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,8 +371,9 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         case JobState.FAILED:
             if job.failure is not None:
                 return []
-            why, disruptive = _why(job, snapshot.installer), _restarted(snapshot.installer)
-            return _judge(job, Reason.INSTALLER_FAILED, why, disruptive=disruptive)
+            why, result = _why(job, snapshot.installer), _result(snapshot.installer)
+            disruptive, blamed = result is not None and result.restarted, blamed_by(job, result)
+            return _judge(job, Reason.INSTALLER_FAILED, why, disruptive=disruptive, blamed=blamed)
         case JobState.COMPLETE:
             return _verify(snapshot, node, job)
 
@@ -429,8 +434,14 @@ def _take_back(node: NodeView, job: JobView, reason: Reason, message: str, shims
     if job.installs is None or job.operation != PROVISION:
         return _judge(job, reason, message)
     if not node.ready:
-        return _judge(job, reason, f"{message} (the node is not ready, so nothing was taken back)")
+        why = f"{message} (the node is not ready, so nothing was taken back)"
+        return _judge(job, reason, why, blamed=blame(job, shims))
     return [CreateUndo(node, job, shims, reason, message)]
+
+
+def blame(job: JobView, shims: Iterable[str]) -> str:
+    """Return Shims of a Job with their versions, as an annotation has what a failure is blamed on."""
+    return encode_digests({name: job.shims[name] for name in shims})
 
 
 def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
@@ -447,7 +458,7 @@ def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
             message = f"{message}; the node was brought back to what it had"
         case JobState.FAILED:
             message = f"{message}; bringing the node back to what it had failed: {_why(job, snapshot.installer)}"
-    return _judge(job, Reason(reason), message, disruptive=True)
+    return _judge(job, Reason(reason), message, disruptive=True, blamed=job.blamed)
 
 
 def _unlike(job: JobView, node: NodeView) -> str:
@@ -467,9 +478,11 @@ def _unlike(job: JobView, node: NodeView) -> str:
     )
 
 
-def _judge(job: JobView, reason: Reason, message: str, *, disruptive: bool = False) -> list[Action]:
+def _judge(
+    job: JobView, reason: Reason, message: str, *, disruptive: bool = False, blamed: str | None = None
+) -> list[Action]:
     fact = ProvisionFailed(**_about(job), reason=reason.value, message=message)
-    return [SayFact(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive)]
+    return [SayFact(fact, f"{job.uid}.failed", job), JudgeFailed(job, reason, message, disruptive, blamed)]
 
 
 def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
@@ -495,13 +508,27 @@ def _why(job: JobView, installer: InstallerState | None) -> str:
     return f"{text}; last log lines: {installer.log_tail.strip()}" if installer.log_tail.strip() else text
 
 
-def _restarted(installer: InstallerState | None) -> bool:
-    result = parse_result(installer.log_tail) if installer else None
-    return result is not None and result.restarted
+def _result(installer: InstallerState | None) -> InstallResult | None:
+    return parse_result(installer.log_tail) if installer else None
+
+
+def blamed_by(job: JobView, result: InstallResult | None) -> str | None:
+    """Return the shims that an installer's answer names as what it failed because of; None if it names none.
+
+    It names them by handler and version; a version is one Shim's, because the handler is a part of it.
+    """
+    if result is None or job.installs is None:
+        return None
+    broken = {shim.digest for shim in result.shims if shim.problem}
+    return encode_digests({name: digest for name, digest in job.shims.items() if digest in broken}) or None
 
 
 def _answer(result: InstallResult) -> str:
-    problems = [f"{shim.handler}: {shim.problem}" for shim in result.shims if shim.problem]
+    problems = [
+        f"{shim.handler}: {shim.problem}"
+        for shim in result.shims
+        if shim.problem and shim.problem not in result.message
+    ]
     told = "; ".join(dict.fromkeys([result.message, *problems]))
     text = f"{result.reason or result.outcome}: {told}"
     return f"{text} (the container runtime was restarted)" if result.restarted else text

@@ -14,8 +14,17 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from provisioner.attempts import (
+    Retries,
+    changes_of,
+    difference,
+    failing_on,
+    failure_of,
+    next_attempt,
+    retry_at,
+    spared_of,
+)
 from trellis.counts import CountOrPercent
-from trellis.names import short_hash
 from trellis.provisioning import (
     KWASM,
     FailedAttempt,
@@ -28,10 +37,6 @@ from trellis.provisioning import (
     newest,
 )
 from trellis.unfinished import fulfilled, left_by, overtaken
-
-DISRUPTION_FACTOR = 12
-"""A try that restarted a node's container runtime in vain is repeated after ``Retries.most``, and later after as many
-times that: by default every 5 minutes, then every hour."""
 
 HELD_SECONDS = 0.2
 """When to look again at a node that is held back."""
@@ -68,14 +73,6 @@ class ShimLimits:
     halt_after: int = 0
     paused: bool = False
     forgiven: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """Seconds between attempts: doubling from ``first`` to ``most``."""
-
-    first: float
-    most: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +134,7 @@ def plan(world: World) -> Plan:
         changes = changes_of(node, target)
         if slots.take(changes):
             claimed.append(node)
-            entries[node.uid] = Entry(target.digest, next_attempt(node, target.digest), int(world.now), changes)
+            entries[node.uid] = Entry(target.digest, next_attempt(node, target), int(world.now), changes)
     return Plan(
         Ledger(entries, halted, world.ledger.told),
         claimed=tuple(claimed),
@@ -148,25 +145,17 @@ def plan(world: World) -> Plan:
     )
 
 
-def changes_of(node: NodeView, target: Target) -> tuple[str, ...]:
-    """Return the shims that a node is to get, to get in another version, or to lose; by name."""
-    return _difference(installed_on(node), dict(target.shims))
-
-
-def failing_on(node: NodeView, *tried: Target) -> tuple[str, ...]:
-    """Return the shims of which the last attempt failed on a node, if it was at one of what the node is to have now."""
-    return next((changes_of(node, target) for target in tried if _failure(node, target.digest)), ())
-
-
 def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]) -> Target:
     """Return what a node may be given now: its target, but nothing of a shim that is paused or halted.
 
-    The other shims go on. Where the whole of it was tried in vain it is tried again, also while a shim is halted: that
-    is how a halt ends.
+    The other shims go on, and so do those beside one that failed. Where the whole of it was tried in vain it is tried
+    again, also while a shim is halted: that is how a halt ends.
     """
     paused = {name for name, _ in target.shims if name in limits and limits[name].paused}
     asked = held_back(target, node, paused) if paused else target
-    return asked if not halted or _failure(node, asked.digest) else held_back(asked, node, halted)
+    if spared := spared_of(node, asked):
+        asked = held_back(asked, node, spared)
+    return asked if not halted or failure_of(node, asked) else held_back(asked, node, halted)
 
 
 def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
@@ -174,27 +163,6 @@ def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Targ
     if target is None or entry is None:
         return target
     return held_back(target, node, {name for name, _ in target.shims} - {*entry.shims})
-
-
-def next_attempt(node: NodeView, digest: str) -> int:
-    """Return the number of the next try of a digest on a node: 1 for the first, or after the digest changed."""
-    failure = _failure(node, digest)
-    return failure.attempt + 1 if failure else 1
-
-
-def retry_at(node_uid: str, failure: FailedAttempt, retries: Retries) -> float:
-    """Return when a failed node may be tried again, in Unix seconds.
-
-    Doubles from ``first`` to ``most`` (from there on if it was disruptive) with jitter over the upper half; the jitter
-    comes from the node's uid and the attempt, so that every replica works out the same time and a restart changes
-    nothing.
-    """
-    first, most = retries.first, retries.most
-    if failure.disruptive:
-        first, most = most, most * DISRUPTION_FACTOR
-    full: float = min(most, first * 2 ** min(failure.attempt - 1, 30))
-    share = int(short_hash(node_uid, str(failure.attempt)), 16) / 16**10
-    return failure.at + full * (0.5 + 0.5 * share)
 
 
 def _asked(world: World, wanted: Mapping[str, NodeView], halted: Collection[str]) -> dict[str, Target]:
@@ -225,16 +193,6 @@ class _Slots:
         if limits is None or limits.max_update is None:
             return True
         return self._used[name] < limits.max_update.resolve(self._total[name])
-
-
-def _difference(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(sorted(name for name in {*have, *want} if have.get(name) != want.get(name)))
-
-
-def _failure(node: NodeView, digest: str) -> FailedAttempt | None:
-    """Return the failure recorded for this digest, unless the digest is proved by now."""
-    failure = node.failed
-    return failure if failure and failure.digest == digest and node.marked_digest != digest else None
 
 
 def _failing(world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:
@@ -298,7 +256,7 @@ def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
         if job is None:
             continue
         target = world.targets.get(node.uid)
-        shims = _difference(installed_on(node), job.shims) or tuple(sorted(job.shims))
+        shims = difference(installed_on(node), job.shims) or tuple(sorted(job.shims))
         entry = Entry(job.digest, job.attempt, job.created_at, shims)
         at_work = job.state is JobState.ACTIVE and job.failure is None
         waits = left_by(job, node) or (target is not None and not overtaken(job, node, target))
@@ -322,7 +280,7 @@ def _candidates(
         if node.uid in world.held or world.settles_in:
             later.append(world.settles_in or HELD_SECONDS)
             continue
-        failure = _failure(node, target.digest)
+        failure = failure_of(node, target)
         if failure is None:
             fresh.append(node)
             continue

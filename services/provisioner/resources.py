@@ -28,7 +28,8 @@ class Task:
 
     ``spec`` None: the legacy installer image, which is told nothing. Otherwise our own installer, which adds the shims
     of ``spec``, or with ``removes`` takes them away. ``canaries``: Shims that a pod is to try before the Job counts.
-    ``undoes``: the Job whose doing is taken back, and ``why``; ``target`` is then what the node's marks say.
+    ``undoes``: the Job whose doing is taken back, ``why``, and the shims ``blamed``; ``target`` is then what the node's
+    marks say.
     """
 
     target: Target
@@ -39,6 +40,7 @@ class Task:
     force: bool = False
     canaries: tuple[str, ...] = ()
     undoes: JobView | None = None
+    blamed: str = ""
     why: str = ""
 
     @property
@@ -108,6 +110,8 @@ def make_installer_job(
         annotations[names.ANNOTATION_SHIMS] = encode_digests(dict(task.target.shims))
     if task.undoes is not None:
         annotations[names.ANNOTATION_UNDOES] = task.why
+        if task.blamed:
+            annotations[names.ANNOTATION_BLAMED] = task.blamed
     if traceparent:
         annotations[names.ANNOTATION_TRACEPARENT] = traceparent
     return {

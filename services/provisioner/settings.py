@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from provisioner.plan import Retries, ShimLimits
+from provisioner.attempts import Retries
+from provisioner.plan import ShimLimits
 from provisioner.resources import Installer
 from provisioner.surroundings import PROXY_VARIABLES, Surroundings
 from trellis.counts import CountOrPercent

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from provisioner.attempts import failing_on
 from provisioner.gather import Known
 from provisioner.hands_off import working_on
-from provisioner.plan import Ledger, asked_of, failing_on
+from provisioner.plan import Ledger, asked_of
 from provisioner.shim_resources import read_status, view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView, Snapshot
 from trellis.kube.client import Kube

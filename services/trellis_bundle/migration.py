@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import node_watcher.decide
-from provisioner.plan import changes_of
+from provisioner.attempts import changes_of
 from provisioner.resources import Installer
 from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from provisioner.attempts import failing_on
 from provisioner.hands_off import CONDITION
-from provisioner.plan import Entry, Ledger, ShimLimits, asked_of, failing_on
+from provisioner.plan import Entry, Ledger, ShimLimits, asked_of
 from provisioner.shim_snapshot import Condition, Status
 from provisioner.shim_status import Reason
 from trellis.installing import ShimWish
@@ -187,7 +188,7 @@ def _ended(entry: Entry, failure: FailedAttempt | None) -> bool:
 
 
 def _failure(world: World, node: NodeView, auto: bool) -> FailedAttempt | None:
-    """Return the failure recorded for what the node is to have now."""
+    """Return the failure recorded for what the node is to have now, if it is one of this Shim."""
     failure = node.failed
     if failure is None or failure.digest == node.marked_digest:
         return None
@@ -196,7 +197,7 @@ def _failure(world: World, node: NodeView, auto: bool) -> FailedAttempt | None:
         if target is None:
             return failure
         limits = {shim.name: ShimLimits(None, paused=shim.paused) for shim in world.shims}
-        if failing_on(node, target, asked_of(node, target, limits, world.ledger.halted)):
+        if world.shim.name in failing_on(node, target, asked_of(node, target, limits, world.ledger.halted)):
             return failure
     return None
 

@@ -48,6 +48,9 @@ ANNOTATION_FAILURE: Final = "trellis.dev/provision-failure"
 ANNOTATION_FAILED_ATTEMPT: Final = "trellis.dev/provision-failed-attempt"
 """``<digest>/<attempt>/<unix seconds>`` of the last failure: counts attempts over restarts."""
 
+ANNOTATION_BLAMED: Final = "trellis.dev/failed-shims"
+"""Digests by Shim name, as in :data:`ANNOTATION_SHIMS`: what the last failures were blamed on. On a Job: its own."""
+
 # --- our own, on installer Jobs ---
 LABEL_NODE_UID: Final = "trellis.dev/node-uid"
 LABEL_DIGEST: Final = "trellis.dev/digest"

@@ -142,6 +142,7 @@ class NodeView:
     marked_uid: str | None = None
     failure: str | None = None
     failed_attempt: str | None = None
+    failed_shims: str | None = None
     shims: str | None = None
     taints: tuple[NodeTaint, ...] = ()
     ready: bool = True
@@ -162,6 +163,11 @@ class NodeView:
     def failed(self) -> FailedAttempt | None:
         """The last failure recorded for this very Node."""
         return FailedAttempt.decode(self.failed_attempt) if self.marked_uid == self.uid else None
+
+    @property
+    def blamed(self) -> dict[str, str]:
+        """What the last failures on this very Node were blamed on: digests by Shim name."""
+        return decode_digests(self.failed_shims) if self.marked_uid == self.uid else {}
 
     @property
     def bears_marks(self) -> bool:
@@ -198,6 +204,7 @@ class JobView:
     started_at: int | None = None
     finished_at: int | None = None
     failure: str | None = None
+    blamed: str | None = None
     succeeded: bool = False
     ends_now: bool = False
     disruptive: bool = False
@@ -247,6 +254,7 @@ def view_node(manifest: Manifest) -> NodeView:
         marked_uid=annotations.get(names.ANNOTATION_NODE_UID),
         failure=annotations.get(names.ANNOTATION_FAILURE),
         failed_attempt=annotations.get(names.ANNOTATION_FAILED_ATTEMPT),
+        failed_shims=annotations.get(names.ANNOTATION_BLAMED),
         shims=annotations.get(names.ANNOTATION_SHIMS),
         taints=tuple(
             NodeTaint(taint.get("key", ""), taint.get("effect", ""), taint.get("value"), taint.get("timeAdded"))
@@ -294,6 +302,7 @@ def view_job(manifest: Manifest) -> JobView:
         started_at=unix_seconds(status.get("startTime")),
         finished_at=finished,
         failure=annotations.get(names.ANNOTATION_JOB_FAILURE),
+        blamed=annotations.get(names.ANNOTATION_BLAMED),
         succeeded=bool(status.get("succeeded")),
         ends_now=(manifest.get("spec") or {}).get("activeDeadlineSeconds") == END_NOW_SECONDS,
         disruptive=annotations.get(names.ANNOTATION_DISRUPTIVE) == "true",

@@ -4,10 +4,15 @@
 ``nopull-…`` cannot pull its image; on ``sick-…`` installers succeed and canary pods fail. Every other node's Jobs and
 canaries succeed (kwok's own stages).
 So say a Shim's sources: an installation (no removal) from a location with ``hang-here`` never ends, with ``fail-here``
-it fails, with ``take-5s`` it takes so long.
+it fails, with ``take-5s`` it takes so long, with ``blame-here`` it names that Shim as what it failed because of.
 """
 
 from __future__ import annotations
+
+from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
+from trellis.installing import ShimWish, Source
+from trellis.shims import wish_for
+from trellis.testing.builders import a_shim
 
 LAST_LOG_LINE = "cp: cannot create /mnt/node-root/opt/kwasm: Read-only file system"
 
@@ -99,7 +104,28 @@ def _from(where: str) -> str:
 
 _INSTALLS = "provisiontrue"
 
+GUILTY = wish_for(
+    a_shim(handler="guilty", sources=(Source("https://example.com/blame-here", None, "ab" * 32),)),
+    "amd64",
+    require_checksum=True,
+)
+assert isinstance(GUILTY, ShimWish)
+"""What the installer blames where a source says ``blame-here``: of this handler the version from there."""
+_BLAMED = _FAILED.replace(
+    f'"{LAST_LOG_LINE}"',
+    "'"
+    + InstallResult(
+        "install",
+        Outcome.FAILED,
+        FailureReason.SHIM_DOES_NOT_RUN,
+        "it does not run",
+        shims=(ShimResult(GUILTY.handler, GUILTY.digest, problem="it says nothing"),),
+    ).to_line()
+    + "'",
+)
+
 INSTALLER_STAGES = (
+    _stage("blame-here", phase="Pending", key=_from("blame-here"), value=_INSTALLS, status=_BLAMED),
     _stage("fail-here", phase="Pending", key=_from("fail-here"), value=_INSTALLS, status=_FAILED),
     _stage("hang-here", phase="Running", key=_from("hang-here"), value=_INSTALLS, delay=_FOR_EVER, status="{}"),
     _stage(

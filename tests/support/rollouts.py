@@ -232,7 +232,6 @@ def rollout_world(folder: Path, *, real_nodes: int, containerd: str = "2", **set
                 load_image(info.name, node.name, archive)
         define_kinds(info, Quiet())
         kubectl = Kubectl(info)
-        define_kinds(info, Quiet())
         told = {name: value.format(machine=machine_address(info)) for name, value in settings.items()}
         with Services(info, folder / "log", **told):
             yield World(info, kubectl, served, folder / "log")

@@ -20,7 +20,7 @@ from node_installer.oci import credentials_for
 from node_installer.web import Web
 from trellis.install_results import PERMANENT, FailureReason, InstallResult
 from unit.node_installer.servers import Answer, Registry, certificates, serving
-from unit.node_installer.world import ARCH, World, a_shim, a_spec, a_world, sha256, snapshot
+from unit.node_installer.world import ARCH, World, a_shim, a_spec, a_wish, a_world, sha256, snapshot
 
 NAME = "containerd-shim-spin"
 OTHER_ARCH = "arm64" if ARCH == "amd64" else "amd64"
@@ -172,6 +172,26 @@ def test_every_bad_archive_is_refused(kind: str, tls: Path, tmp_path: Path) -> N
         result = refused(tmp_path, {"location": f"{server.url}/shim", "sha256": sha256(body)}, tls)
     assert result.reason is reason, result.message
     assert reason in PERMANENT
+
+
+def test_all_shims_that_cannot_be_had_are_named_and_no_other(tmp_path: Path) -> None:
+    world = a_world(tmp_path)
+    before = snapshot(world.root)
+    good = a_wish(world.image, handler="good", digest="d0")
+    bad = a_wish(world.image, handler="bad", content=b"<html>", digest="d1")
+    wrong = a_wish(world.image, handler="wrong", digest="d2")
+    wrong["sources"][0]["sha256"] = "0" * 64
+    result = world.install(bad, good, wrong)
+    assert result.reason is FailureReason.WRONG_ARCHITECTURE
+    assert [(shim.handler, shim.digest) for shim in result.shims if shim.problem] == [("bad", "d1"), ("wrong", "d2")]
+    assert "bad: " in result.message
+    assert "SHA-256" in result.message
+    assert snapshot(world.root) == before
+    broken = a_wish(world.image, handler="broken", content=a_shim("broken"), digest="d3")
+    result = world.install(good, broken)
+    assert result.reason is FailureReason.SHIM_DOES_NOT_RUN
+    assert [(shim.handler, shim.digest, bool(shim.problem)) for shim in result.shims] == [("broken", "d3", True)]
+    assert snapshot(world.root) == before
 
 
 def test_a_zip_with_a_link_in_the_shims_place_is_refused(tls: Path, tmp_path: Path) -> None:

@@ -383,6 +383,34 @@ def test_a_removal_that_failed_stands_on_the_node_once() -> None:
     assert deciding(noted, job, out) == []
 
 
+BLAMED = f"annotations/{names.ANNOTATION_BLAMED}"
+
+
+def test_what_a_failure_is_blamed_on_stands_on_the_node_until_it_goes_well() -> None:
+    job = shim_job(POOLED, {"spin": "d1", "slight": "d2"}, JobState.FAILED, failure="x: y", blamed="spin=d1")
+    assert written(deciding(POOLED, job, IN, shims=(SPIN, SLIGHT)))[BLAMED] == "spin=d1"
+    # The others alone failed next: it was not tried, so it stays.
+    node = replace(failed(POOLED, job.digest), failed_shims="spin=d1")
+    alone = shim_job(node, {"slight": "d2"}, JobState.FAILED, failure="x: y", attempt=2, blamed="slight=d2")
+    assert written(deciding(node, alone, IN, shims=(SPIN, SLIGHT)))[BLAMED] == "slight=d2 spin=d1"
+    # Both were tried next, and one is named: the other is not blamed any more.
+    both = replace(node, failed_shims="slight=d2 spin=d1")
+    again = replace(job, attempt=3)
+    assert written(deciding(both, again, IN, shims=(SPIN, SLIGHT)))[BLAMED] == "spin=d1"
+
+
+def test_the_proof_of_the_others_leaves_the_record_of_what_failed() -> None:
+    tried = Target((("slight", "d2"), ("spin", "d1")))
+    node = replace(failed(POOLED, tried.digest), failed_shims="spin=d1", handlers=frozenset({"runc", "slight"}))
+    actions = deciding(node, shim_job(node, {"slight": "d2"}), IN, shims=(SPIN, SLIGHT))
+    assert not {BLAMED, f"annotations/{names.ANNOTATION_FAILED_ATTEMPT}"} & written(actions).keys()
+    nobody_wants_it = deciding(node, shim_job(node, {"slight": "d2"}), IN, shims=(SLIGHT,))
+    assert written(nobody_wants_it)[BLAMED] is None
+    shown = replace(node, handlers=frozenset({"runc", "slight", "spin"}))
+    all_well = deciding(shown, shim_job(shown, {"slight": "d2", "spin": "d1"}), IN, shims=(SPIN, SLIGHT))
+    assert written(all_well)[BLAMED] is None
+
+
 def test_an_annotation_of_another_value_keeps_the_shims_off_and_is_answered() -> None:
     node = replace(POOLED, opt_in="maybe")
     [event] = deciding(node, shims=(SPIN,))

@@ -182,6 +182,22 @@ def test_what_our_own_installer_answers_is_all_there_is_to_say() -> None:
     assert verdict.message == "RolledBack: no shim (the container runtime was restarted)"
 
 
+def test_a_failure_is_blamed_on_the_shims_that_the_installer_names() -> None:
+    wanted = Target((("slight", "d2"), ("spin", "d1")))
+    job = a_job(NODE, JobState.FAILED, installs="slight=d2 spin=d1", digest=wanted.digest)
+
+    def blamed(*shims: ShimResult) -> str | None:
+        result = InstallResult("install", Outcome.FAILED, FailureReason.DOWNLOAD_FAILED, "no", shims=shims)
+        snapshot = Snapshot("node-1", NODE, (job,), None, wanted, frozenset(), None, 60.0, 20.0, 1020.0)
+        [_, verdict] = decide(replace(snapshot, installer=InstallerState(log_tail=result.to_line())))
+        assert isinstance(verdict, JudgeFailed)
+        return verdict.blamed
+
+    assert blamed(ShimResult("spin", "d1", problem="it says nothing"), ShimResult("slight", "d2")) == "spin=d1"
+    assert blamed() is None
+    assert blamed(ShimResult("another", "d9", problem="whose?")) is None
+
+
 def test_a_judged_job_stays_for_inspection_until_the_retry() -> None:
     job = a_job(NODE, JobState.FAILED, failure="InstallerFailed: it broke")
     assert deciding(failed(NODE), job) == []

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, next_attempt, plan, retry_at
+from provisioner.attempts import Retries, next_attempt, retry_at
+from provisioner.plan import Entry, Ledger, Plan, ShimLimits, World, plan
 from trellis.counts import CountOrPercent
 from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target
 from trellis.targets import target_of
@@ -168,7 +169,7 @@ def test_a_failure_recorded_far_in_the_future_does_not_wait_for_it() -> None:
 
 def test_a_new_digest_starts_with_the_first_attempt_at_once() -> None:
     node = failed(fleet(1)[0], OTHER_DIGEST, attempt=7, at=int(NOW))
-    assert next_attempt(node, DIGEST) == 1
+    assert next_attempt(node, Target(((KWASM, DIGEST),))) == 1
     assert claimed(planning([node])) == ["node-000"]
 
 

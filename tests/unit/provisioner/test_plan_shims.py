@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.plan import Entry, Ledger, Plan, Retries, ShimLimits, World, begun_of, changes_of, failing_on, plan
+from provisioner.attempts import Retries, changes_of, failing_on
+from provisioner.plan import Entry, Ledger, Plan, ShimLimits, World, begun_of, plan
 from trellis.counts import CountOrPercent
 from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
 from trellis.testing.builders import a_job, a_node, failed, proved
@@ -290,7 +291,8 @@ def test_a_failure_counts_only_for_what_the_node_is_to_have_now() -> None:
     [node] = fleet(1)
     node = having(node, spin="1", slight="1")
     wanted = target(spin="2", slight="1")
-    assert failing_on(failed(node, wanted.digest), wanted) == ("spin",)
-    assert failing_on(failed(node, target(spin="0", slight="1").digest), wanted) == ()
-    assert failing_on(failed(node, wanted.digest), target(spin="1")) == ()
-    assert failing_on(failed(node, target(spin="1").digest), target(spin="1")) == ("slight",)  # its removal
+    less = target(spin="1")
+    assert failing_on(failed(node, wanted.digest), wanted, wanted) == ("spin",)
+    assert failing_on(failed(node, target(spin="0", slight="1").digest), wanted, wanted) == ()
+    assert failing_on(failed(node, wanted.digest), less, less) == ()
+    assert failing_on(failed(node, less.digest), less, less) == ("slight",)  # its removal
