@@ -124,6 +124,8 @@ async def kubelets(fleet: Fleet, disks: Disks | None = None) -> AsyncIterator[Di
         task.cancel()
         await asyncio.wait([task])
         await kube.close()
+        # aiohttp closes TLS connections a moment after its session, and tells nobody when it has.
+        await asyncio.sleep(0.25)
         if refused:
             sys.stderr.write(f"installers would have refused: {refused}\n")
 
