@@ -12,6 +12,7 @@ from typing import Final
 
 from provisioner import decide as deciding
 from provisioner import shim_decide
+from provisioner.actions import Action, CreateJob, LookAgain, Snapshot
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.canary_resources import CANARY_PODS, view_canary
@@ -163,7 +164,7 @@ class Reconcile:
         """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
         snapshot = await self.known.snapshot(name)
         actions = deciding.decide(snapshot)
-        if all(isinstance(action, deciding.LookAgain) for action in actions):
+        if all(isinstance(action, LookAgain) for action in actions):
             return await self.effects.apply(actions)
         with self.telemetry.tracer.start_as_current_span(
             f"reconcile jobs {name}",
@@ -172,7 +173,7 @@ class Reconcile:
         ):
             return await self.effects.apply(actions)
 
-    def _trace_of(self, snapshot: deciding.Snapshot, actions: list[deciding.Action]) -> TraceContext | None:
+    def _trace_of(self, snapshot: Snapshot, actions: list[Action]) -> TraceContext | None:
         """Return the trace the work belongs to: a new Job's is the node's opting in, a judgement's is its Job."""
         node = snapshot.node
         if node is None:
@@ -180,7 +181,7 @@ class Reconcile:
         job = newest(tuple(job for job in snapshot.jobs if job.node_uid == node.uid))
         begun = self.known.traces.get(node.uid)
         of_job = trace_from(job.traceparent) if job else None
-        creates = any(isinstance(action, deciding.CreateJob) for action in actions)
+        creates = any(isinstance(action, CreateJob) for action in actions)
         return (begun or of_job) if creates else (of_job or begun)
 
 

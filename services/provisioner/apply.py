@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from provisioner.canary_apply import ProofEffects
-from provisioner.decide import (
+from provisioner.actions import (
     Action,
     CreateCanary,
     CreateJob,
@@ -33,6 +32,7 @@ from provisioner.decide import (
     SayFact,
     WarnNode,
 )
+from provisioner.canary_apply import ProofEffects
 from provisioner.gather import Known
 from provisioner.plan import Plan
 from provisioner.resources import make_installer_job, make_ledger

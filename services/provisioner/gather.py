@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from provisioner.actions import InstallerState, Snapshot, User
 from provisioner.attempts import changes_of
 from provisioner.canary import Canary, CanaryPod, canary_of
-from provisioner.decide import InstallerState, Snapshot, User, inspect, leaving
+from provisioner.decide import inspect, leaving
 from provisioner.plan import Ledger, World, begun_of
 from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings

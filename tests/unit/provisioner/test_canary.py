@@ -7,9 +7,7 @@ from typing import Any, TypeGuard
 
 import pytest
 
-from provisioner.canary import Canary, CanaryPod, canary_of, trial_of
-from provisioner.canary_resources import make_canary_class, make_canary_pod, view_canary
-from provisioner.decide import (
+from provisioner.actions import (
     Action,
     CreateCanary,
     CreateUndo,
@@ -22,8 +20,10 @@ from provisioner.decide import (
     Reason,
     SayFact,
     Snapshot,
-    decide,
 )
+from provisioner.canary import Canary, CanaryPod, canary_of, trial_of
+from provisioner.canary_resources import make_canary_class, make_canary_pod, view_canary
+from provisioner.decide import decide
 from provisioner.plan import Entry
 from provisioner.settings import Settings
 from trellis import names
@@ -147,9 +147,11 @@ def test_a_pod_is_made_once_the_installer_ended_well(node: NodeView) -> None:
     assert only(actions, LookAgain).seconds == 55
 
 
-def test_no_pod_is_made_before_the_node_lists_the_handler() -> None:
+def test_a_pod_does_not_wait_for_the_kubelets_list_and_does_not_stand_for_it() -> None:
     node = replace(LISTS, handlers=frozenset({"runc"}))
-    assert decide(a_snapshot(node, a_shims_job(node))) == [LookAgain(55)]
+    job = a_shims_job(node)
+    assert only(decide(a_snapshot(node, job)), CreateCanary)
+    assert decide(a_snapshot(node, replace(job, proved=Proof.CANARY))) == [LookAgain(55)]
 
 
 def test_a_pod_that_runs_is_waited_for() -> None:
@@ -220,7 +222,8 @@ def test_a_pod_that_does_not_end_in_time_has_failed(pod: dict[str, str], words: 
 
 def test_a_handler_that_never_shows_is_taken_back_too() -> None:
     node = replace(LISTS, handlers=frozenset({"runc"}))
-    undo = only(decide(a_snapshot(node, a_shims_job(node), now=1071)), CreateUndo)
+    job = a_shims_job(node, proved=Proof.CANARY)
+    undo = only(decide(a_snapshot(node, job, now=1071)), CreateUndo)
     assert undo.reason is Reason.HANDLER_MISSING
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.decide import (
+from provisioner.actions import (
     Action,
     CreateJob,
     DeleteJob,
@@ -23,9 +23,8 @@ from provisioner.decide import (
     Snapshot,
     User,
     WarnNode,
-    decide,
-    inspect,
 )
+from provisioner.decide import decide, inspect
 from provisioner.plan import Entry
 from trellis.crds.shim import RemovalPolicy
 from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult

@@ -9,10 +9,7 @@ from typing import cast
 
 import pytest
 
-from provisioner.app import PLAN, Planner
-from provisioner.apply import Effects
-from provisioner.canary_apply import ProofEffects
-from provisioner.decide import (
+from provisioner.actions import (
     Action,
     DeleteJob,
     EvictPod,
@@ -22,8 +19,11 @@ from provisioner.decide import (
     SayFact,
     Snapshot,
     User,
-    decide,
 )
+from provisioner.app import PLAN, Planner
+from provisioner.apply import Effects
+from provisioner.canary_apply import ProofEffects
+from provisioner.decide import decide
 from provisioner.gather import Known
 from provisioner.plan import Entry, Ledger, Plan
 from provisioner.resources import make_ledger

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.decide import InstallerState
+from provisioner.actions import InstallerState
 from provisioner.gather import Known, installer_state, users_of
 from provisioner.settings import Settings
 from trellis import names

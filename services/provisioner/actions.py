@@ -1,0 +1,236 @@
+"""What may be done about one node, each with its reason, and all that a decision about it may depend on.
+
+Pure data. Made by ``gather`` (snapshots) and ``decide`` (actions), carried out by ``apply``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from provisioner.canary import Canary, CanaryPod
+from provisioner.plan import Entry
+from trellis.breaker import Destruction
+from trellis.crds.shim import RemovalPolicy
+from trellis.events.envelope import FactData
+from trellis.peers import Controller
+from trellis.provisioning import (
+    JobView,
+    NodeView,
+    Proof,
+    Target,
+)
+
+
+class Reason(StrEnum):
+    """Why an action is taken; also the reason of Events and of a failure's verdict."""
+
+    CLAIMED = "SlotClaimed"
+    PROVED = "ProvisionSucceeded"
+    OPTED_OUT = "OptedOut"
+    NODE_REPLACED = "NodeReplaced"
+    SUPERSEDED = "JobSuperseded"
+    INSTALLER_FAILED = "InstallerFailed"
+    HANDLER_MISSING = "HandlerMissing"
+    CANARY_FAILED = "CanaryFailed"
+    UNPROVED = "Unproved"
+    NOT_STARTING = "InstallerNotStarting"
+    NODE_NOT_READY = "NodeNotReady"
+    IN_USE = "RuntimeInUse"
+    NOTHING_TO_INSTALL = "NothingToInstall"
+    OTHER_CONTROLLER = "OtherControllerActive"
+    DRAIN_BLOCKED = "DrainBlocked"
+
+
+@dataclass(frozen=True, slots=True)
+class InstallerState:
+    """What the Job's newest pod says: why it waits, how it ended, its last log lines. Empty strings if unknown."""
+
+    waiting: str = ""
+    terminated: str = ""
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A pod that still runs with a handler that is to go."""
+
+    namespace: str
+    name: str
+    uid: str
+    shim: str
+
+    def __str__(self) -> str:
+        """Return ``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a decision about one node may depend on. Times in seconds; ``now`` in Unix seconds."""
+
+    name: str
+    node: NodeView | None
+    jobs: tuple[JobView, ...]
+    entry: Entry | None
+    target: Target | None
+    said: frozenset[str]
+    installer: InstallerState | None
+    verify_timeout: float
+    inspect_after: float
+    now: float
+    users: tuple[User, ...] = ()
+    policies: tuple[tuple[str, RemovalPolicy], ...] = ()
+    """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
+    other: Controller | None = None
+    """The controller of somebody else that works on the node: nothing is begun beside it."""
+    canaries: tuple[Canary, ...] = ()
+    """What tries the Shims of the newest Job; not those that are no longer wanted."""
+    pods: tuple[CanaryPod, ...] = ()
+    """The canary pods on the node."""
+    unserved: bool = False
+    """Whether a person opted the node in, and is to be told that there is nothing to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateJob:
+    """Make the installer Job of one attempt."""
+
+    node: NodeView
+    target: Target
+    attempt: int
+    reason: Reason = Reason.CLAIMED
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete a Job if it still has this uid; ``foreground`` keeps it until its pods are gone."""
+
+    job: JobView
+    reason: Reason
+    foreground: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """Have a running Job end now; it stays, so that what it did is known."""
+
+    job: JobView
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SayFact:
+    """Publish a fact about a Job, in the Job's trace. ``mark``: remembered, so that it is said once."""
+
+    fact: FactData
+    mark: str
+    job: JobView
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFailed:
+    """Write the verdict on a Job that did not lead to proof; ``node_watcher`` shows it on the Node."""
+
+    job: JobView
+    reason: Reason
+    message: str
+    disruptive: bool = False
+    blamed: str | None = None
+    """Of several shims those that it failed because of, as an annotation has them; None if that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCanary:
+    """Make the pod that tries a Shim after its Job."""
+
+    job: JobView
+    canary: Canary
+    reason: Reason = Reason.UNPROVED
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCanary:
+    """Delete a canary pod."""
+
+    pod: CanaryPod
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ProveJob:
+    """Write on a Job what its canaries proved; ``node_watcher`` marks the Node by it."""
+
+    job: JobView
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUndo:
+    """Make the Job that takes back, of these Shims, what another Job did in vain."""
+
+    node: NodeView
+    job: JobView
+    shims: tuple[str, ...]
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarnNode:
+    """Put a warning Event on the Node."""
+
+    node: NodeView
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Ask a pod to leave, as its disruption budget allows; the Node's Events tell if it does not."""
+
+    node: NodeView
+    user: User
+    reason: Reason = Reason.IN_USE
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBackSlot:
+    """Let others be worked on: what is to go is in use, ``why`` says by whom. It is looked at again after a while."""
+
+    node: NodeView
+    seconds: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Nothing to do before so many seconds, unless something changes."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    """Take these steps only if the breaker lets this Job go; all of them or none."""
+
+    target: Destruction
+    steps: tuple[SayFact | DeleteJob | EndJob, ...]
+
+
+Action = (
+    CreateJob
+    | DeleteJob
+    | EndJob
+    | SayFact
+    | JudgeFailed
+    | WarnNode
+    | LookAgain
+    | Destroy
+    | EvictPod
+    | GiveBackSlot
+    | CreateCanary
+    | DeleteCanary
+    | ProveJob
+    | CreateUndo
+)
