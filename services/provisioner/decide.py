@@ -26,6 +26,7 @@ from provisioner.actions import (
     User,
     WarnNode,
 )
+from provisioner.attempts import changes_of
 from provisioner.proving import verify
 from provisioner.verdicts import about, blamed_by, judge, result_of, why
 from trellis import names
@@ -101,8 +102,8 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return []  # recorded: the planner frees the slot
     if any((job.digest, job.attempt) == (entry.digest, entry.attempt) and not job.deleting for job in jobs):
         return []
-    if entry.digest != target.digest:
-        return []  # what is wanted changed before the Job was made: the planner frees the slot
+    if entry.digest != target.digest or not changes_of(node, target):
+        return []  # what is wanted changed before the Job was made, or is done: the planner frees the slot
     if any(job.deleting or job.state is JobState.ACTIVE for job in jobs):
         return []  # two installers on one disk would be one too many; its end wakes us
     if blocked := _blocked(snapshot, node, target):

@@ -229,9 +229,9 @@ def _kept(world: World) -> dict[str, Entry]:
         under_way = any(job.state is JobState.ACTIVE or job.deleting for job in jobs)
         target, job = world.targets.get(uid), newest(jobs)
         begun = begun_of(node, target, entry)
-        current = begun is not None and (
-            entry.digest == begun.digest or (job is not None and not overtaken(job, node, begun))
-        )
+        # A removal leaves no mark behind, and its Job goes when it is done: nothing is left to change then.
+        to_do = begun is not None and entry.digest == begun.digest and bool(changes_of(node, begun))
+        current = to_do or (begun is not None and job is not None and not overtaken(job, node, begun))
         if current or under_way or left_by(job, node):
             kept[uid] = entry
     return kept

@@ -35,11 +35,11 @@ def judge(
 def unlike(job: JobView, node: NodeView) -> str:
     """Return how a node's runtime handlers differ from what its Job was to lead to, and what to look at."""
     if not node.handlers:
-        return (
-            f"lists no runtime handlers at all ({node.runtime_version or 'its container runtime'} or its kubelet is "
-            f"too old for that), and no pod tried {', '.join(sorted(job.handlers))}: set spec.verify.canaryImage of "
-            "the Shim"
+        silent = (
+            f"lists no runtime handlers at all, so not {', '.join(map(repr, sorted(job.handlers)))}: "
+            f"{node.runtime_version or 'its container runtime'} or its kubelet is too old for that"
         )
+        return silent if job.installs is None else f"{silent}, and no pod tried it: set spec.verify.canaryImage"
     missing, left = job.handlers - node.handlers, job.removed_handlers & node.handlers
     parts = [("does not list", missing), ("still lists", left)]
     said = " and ".join(f"{verb} the runtime handler {', '.join(map(repr, sorted(of)))}" for verb, of in parts if of)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from support.fleet import Fleet, eventually
-from support.shims import Shim, kubelets
+from support.kubelets import kubelets
+from support.shims import Shim
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

@@ -114,7 +114,9 @@ async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollou
 
         assert "goes back to the version of revision 1" in await rollout.well("undo")
         assert rollout.checksum() == FIRST
-        await eventually(lambda: rollout.revisions() == {2: SECOND, 3: FIRST}, "the first one again, as revision 3")
+        await eventually(
+            lambda: rollout.revisions() == {2: SECOND, 3: FIRST}, "the first one again, as revision 3", seconds=60
+        )
         last = await rollout.complete()
         assert (last["revision"], [one["revision"] for one in last["revisions"]]) == (3, [2, 3])
         found = rollout.shim.found()

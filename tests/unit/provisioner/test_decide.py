@@ -74,6 +74,23 @@ def test_a_slot_makes_the_job_of_its_attempt() -> None:
     assert deciding(NODE, entry=Entry(DIGEST, 3, 1000)) == [CreateJob(NODE, Target(((KWASM, DIGEST),)), 3)]
 
 
+def test_a_slot_with_nothing_left_to_change_makes_no_job() -> None:
+    nothing = Target(())
+    snapshot = Snapshot(
+        "node-1",
+        NODE,
+        (),
+        Entry(nothing.digest, 1, 1000, ("spin",)),
+        nothing,
+        frozenset(),
+        None,
+        verify_timeout=60.0,
+        inspect_after=20.0,
+        now=1020.0,
+    )
+    assert decide(snapshot) == []
+
+
 def test_a_slot_for_what_is_no_longer_wanted_makes_no_job() -> None:
     assert deciding(NODE, entry=Entry(OTHER_DIGEST, 1, 1000)) == []
 

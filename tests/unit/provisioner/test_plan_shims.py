@@ -296,3 +296,10 @@ def test_a_failure_counts_only_for_what_the_node_is_to_have_now() -> None:
     assert failing_on(failed(node, target(spin="0", slight="1").digest), wanted, wanted) == ()
     assert failing_on(failed(node, wanted.digest), less, less) == ()
     assert failing_on(failed(node, less.digest), less, less) == ("slight",)  # its removal
+
+
+def test_the_slot_of_a_removal_is_free_once_its_job_is_gone_whatever_else_is_wanted() -> None:
+    [node] = fleet(1)
+    removal = Ledger({node.uid: Entry(Target(()).digest, 1, 9_000, ("spin",))})
+    outcome = planning([(node, target(slight="v1"))], {"spin": at_most(None), "slight": at_most(None)}, removal)
+    assert outcome.ledger.entries[node.uid].shims == ("slight",)
