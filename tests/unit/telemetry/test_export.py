@@ -39,10 +39,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         assert isinstance(self.server, Collector)
+        self.server.received.put((self.path, body))  # before the answer: who was answered may look at once
         self.send_response(self.server.status)
         self.send_header("Content-Length", "0")
         self.end_headers()
-        self.server.received.put((self.path, body))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
