@@ -46,6 +46,11 @@ Quantities = Annotated[
 """Resource quantities by resource name: ``{"memory": "16Mi"}``."""
 
 
+Uint32 = Annotated[int, Field(ge=0, json_schema_extra={"format": "uint32"})]
+Uint16 = Annotated[int, Field(ge=0, json_schema_extra={"format": "uint16"})]
+"""Formats that the API server does not check, as kube-rs writes them."""
+
+
 class ApiModel(BaseModel):
     """Base of every object and sub-object."""
 
@@ -89,7 +94,7 @@ def never(*pairs: tuple[str, str]) -> dict[str, Any]:
     """
     found = [
         {
-            "rule": f"!({wrong}) || (oldSelf.hasValue() && {wrong.replace('self.', 'oldSelf.value().')})",
+            "rule": f"!({wrong}) || (oldSelf.hasValue() && ({wrong.replace('self.', 'oldSelf.value().')}))",
             "message": message,
             "optionalOldSelf": True,
         }

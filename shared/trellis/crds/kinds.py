@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.schema import structural
 from trellis.crds.shim import Shim
 
@@ -26,8 +27,20 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """Where ``kubectl scale`` and autoscalers find the number of replicas, and the selector of the pods."""
+
+    spec: str
+    status: str
+    selector: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kind:
-    """One row: what the API server needs to know of a kind besides its fields."""
+    """One row: what the API server needs to know of a kind besides its fields.
+
+    ``defaults_and_nulls``: its first owner's definition had defaults, and fields that may be null.
+    """
 
     model: type[BaseModel]
     group: str
@@ -36,6 +49,8 @@ class Kind:
     scope: str
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
+    scale: Scale | None = None
+    defaults_and_nulls: bool = False
 
     @property
     def name(self) -> str:
@@ -63,12 +78,33 @@ KINDS: Final[tuple[Kind, ...]] = (
             _AGE,
         ),
     ),
+    Kind(
+        WasmCloudHostConfig,
+        group="k8s.wasmcloud.dev",
+        version="v1alpha1",
+        plural="wasmcloudhostconfigs",
+        scope="Namespaced",
+        columns=(
+            Column("Lattice", "string", ".spec.lattice"),
+            Column("Version", "string", ".spec.version"),
+            Column("Desired", "integer", ".status.desiredReplicas"),
+            Column("Ready", "integer", ".status.readyReplicas"),
+            Column("Updated", "integer", ".status.updatedReplicas", wide=True),
+            Column("App Count", "integer", ".status.app_count"),
+            Column("Available", "string", ".status.conditions[?(@.type=='Ready')].status"),
+            Column("Message", "string", ".status.conditions[?(@.type=='Degraded')].message", wide=True),
+            _AGE,
+        ),
+        short_names=("whc",),
+        scale=Scale(".spec.hostReplicas", ".status.replicas", ".status.selector"),
+        defaults_and_nulls=True,
+    ),
 )
 
 
 def make_definition(kind: Kind) -> dict[str, Any]:
-    """Return the CustomResourceDefinition of a kind, with the status subresource."""
-    schema = structural(kind.model)
+    """Return the CustomResourceDefinition of a kind, with the status subresource, and scale where it has one."""
+    schema = structural(kind.model, defaults_and_nulls=kind.defaults_and_nulls)
     # Every object has these; the API server validates metadata itself.
     schema["properties"] = {
         "apiVersion": {"type": "string"},
@@ -97,11 +133,22 @@ def make_definition(kind: Kind) -> dict[str, Any]:
                     "storage": True,
                     "additionalPrinterColumns": [_column(column) for column in kind.columns],
                     "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}},
+                    "subresources": {"status": {}} | _scale(kind.scale),
                 }
             ],
         },
     }
+
+
+def _scale(scale: Scale | None) -> dict[str, Any]:
+    if scale is None:
+        return {}
+    paths = {
+        "specReplicasPath": scale.spec,
+        "statusReplicasPath": scale.status,
+        "labelSelectorPath": scale.selector,
+    }
+    return {"scale": paths}
 
 
 def _column(column: Column) -> dict[str, Any]:

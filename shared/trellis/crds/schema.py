@@ -27,18 +27,21 @@ class NotStructural(TypeError):  # noqa: N818 - says what the model is
     """A model says something that a structural schema cannot; the message names the place."""
 
 
-def structural(model: type[BaseModel]) -> Schema:
+def structural(model: type[BaseModel], *, defaults_and_nulls: bool = False) -> Schema:
     """Return the structural schema of a model, by its aliases.
 
     ``$ref`` is inlined, ``anyOf [T, null]`` becomes T (a field that may be absent is not required), ``const`` becomes
     an ``enum`` of one, sets become set lists, dictionaries of anything keep what they hold; titles and defaults are
     left out: defaults would be written into every object that is read.
 
+    ``defaults_and_nulls`` is for kinds whose first owner had both: ``anyOf [T, null]`` becomes a nullable T, and
+    defaults other than null are kept.
+
     Raises:
         NotStructural: for recursive models, and unions that are not int-or-string.
     """
     source = model.model_json_schema(by_alias=True, mode="validation")
-    return _Translation(source.get("$defs", {})).of(source, _Place((model.__name__,)))
+    return _Translation(source.get("$defs", {}), defaults_and_nulls).of(source, _Place((model.__name__,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,17 @@ class _Place:
 class _Translation:
     """One model's translation; ``definitions`` are the models it refers to."""
 
-    def __init__(self, definitions: dict[str, Schema]) -> None:
+    def __init__(self, definitions: dict[str, Schema], defaults_and_nulls: bool) -> None:
         self._definitions = definitions
+        self._defaults_and_nulls = defaults_and_nulls
 
     def of(self, node: Schema, place: _Place) -> Schema:
+        stored = self._stored(node)
         node, place = self._resolved(node, place)
         extensions = {key: value for key, value in node.items() if key.startswith(KUBERNETES)}
         if _INT_OR_STRING in node:
             plain = {key: node[key] for key in ("description", "anyOf", "minimum", "pattern") if key in node}
-            return plain | extensions
+            return plain | extensions | stored
         if "anyOf" in node or "oneOf" in node or "allOf" in node:
             raise NotStructural(f"{place}: a union of types has no structural schema")
         out: Schema = {key: node[key] for key in _KEPT if key in node}
@@ -80,7 +85,15 @@ class _Translation:
                 out |= self._array(node, place)
             case None:
                 raise NotStructural(f"{place}: no type")
-        return out | extensions
+        return out | extensions | stored
+
+    def _stored(self, node: Schema) -> Schema:
+        """Return what the API server fills in for a field that is left out, and whether it keeps a null."""
+        if not self._defaults_and_nulls:
+            return {}
+        default = {"default": node["default"]} if node.get("default") is not None else {}
+        nullable = _INT_OR_STRING not in node and any(option.get("type") == "null" for option in node.get("anyOf", ()))
+        return default | ({"nullable": True} if nullable else {})
 
     def _resolved(self, node: Schema, place: _Place) -> tuple[Schema, _Place]:
         """Return the node with its reference inlined and its null taken out; what stands beside them wins."""

@@ -50,6 +50,18 @@ def test_a_constant_is_an_enum_of_one_and_a_default_is_not_written() -> None:
     assert properties()["kindOf"] == {"type": "string", "enum": ["a"]}
 
 
+def test_a_kind_that_had_defaults_and_nulls_keeps_them() -> None:
+    found = structural(Outer, defaults_and_nulls=True)["properties"]
+    assert (found["kindOf"]["default"], found["positive"]["default"], found["share"]["default"]) == ("a", 1, 1)
+    assert {name for name, node in found.items() if node.get("nullable")} == {
+        "inner",
+        "anything",
+        "conditions",
+        "checked",
+    }
+    assert "default" not in found["inner"]
+
+
 def test_a_set_is_a_set_list() -> None:
     assert properties()["many"] == {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
 

@@ -1,0 +1,75 @@
+"""The status of a WasmCloudHostConfig: what wasmcloud-operator wrote there, and what Kubernetes and the lattice report.
+
+Written by ``host_manager`` alone. Two fields are wasmcloud-operator's, and required as there: ``apps``, ``app_count``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trellis.crds.api import ApiModel, Conditions, Uint32
+
+Count = Annotated[int, Field(ge=0, json_schema_extra={"format": "int32"})]
+
+
+class App(ApiModel):
+    """An application of the lattice."""
+
+    name: str
+    """Name of the application."""
+    version: str
+    """Its deployed version."""
+
+
+class Host(ApiModel):
+    """One pod, and the host in it as the lattice reports it."""
+
+    pod: str
+    """Name of the pod."""
+    node: str | None = None
+    """Node that it is on."""
+    ip: str | None = None
+    """Its address."""
+    ready: bool
+    """Whether Kubernetes counts it as ready."""
+    reported: Literal["Yes", "No", "Unknown"]
+    """Whether the host is heard in the lattice; Unknown while the lattice cannot be listened to."""
+    id: str | None = None
+    """Identity of the host in the lattice."""
+    version: str | None = None
+    """Version that the host reports."""
+    uptime_seconds: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
+    """How long it has run."""
+    labels: dict[str, str] | None = None
+    """Labels that it reports."""
+
+
+class WasmCloudHostConfigStatus(ApiModel):
+    """What hosts there are."""
+
+    conditions: Conditions | None = None
+    """Ready, Progressing and Degraded, and others while there is reason for them."""
+    observed_generation: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """The generation that this status is about."""
+    apps: list[App]
+    """Applications of the lattice."""
+    app_count: Uint32 = Field(alias="app_count")
+    """How many there are."""
+    workload: Literal["Deployment", "DaemonSet"] | None = None
+    """What runs the pods."""
+    replicas: Count | None = None
+    """Pods there are."""
+    desired_replicas: Count | None = None
+    """Pods there are to be."""
+    ready_replicas: Count | None = None
+    """Pods that are ready."""
+    updated_replicas: Count | None = None
+    """Pods made from the newest template."""
+    selector: str | None = None
+    """Label selector of the pods, for the scale subresource."""
+    template_revision: Count | None = None
+    """Which of our templates the pods are made from; 1 is wasmcloud-operator's."""
+    hosts: Annotated[list[Host], Field(max_length=2000)] | None = None
+    """Its pods, with what the lattice reports of each host."""
