@@ -17,7 +17,7 @@ from trellis.settings import ServiceSettings
 from trellis.shims import is_for, view_shim, wish_for
 from trellis.testing.builders import a_node
 from trellis_bundle.__main__ import app
-from trellis_bundle.local_commands import register
+from trellis_bundle.commands import register
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -1,0 +1,31 @@
+"""Registers every command but ``run`` and ``version``: those of people, which come and go.
+
+In: the application. Out: the commands. Called by ``__main__``, unless the process is to run services.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from trellis_bundle.breaker import app as breaker
+from trellis_bundle.bus_users import app as bus
+from trellis_bundle.dead import app as dead
+from trellis_bundle.events import app as events
+from trellis_bundle.local_commands import register as register_local_commands
+from trellis_bundle.migrate import app as migrate
+from trellis_bundle.nodes import nodes
+from trellis_bundle.rollout import app as rollout
+from trellis_bundle.status import status
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command()(nodes)
+    app.command()(status)
+    app.add_typer(rollout, name="rollout")
+    app.add_typer(events, name="events")
+    app.add_typer(dead, name="dead")
+    app.add_typer(breaker, name="breaker")
+    app.add_typer(bus, name="bus")
+    app.add_typer(migrate, name="migrate")
+    register_local_commands(app)
