@@ -33,10 +33,11 @@ from trellis.provisioning import (
     encode_digests,
     installed_on,
     proof_of,
+    proved_of,
     wish_of,
 )
 from trellis.shims import ShimView
-from trellis.unfinished import unwanted_left
+from trellis.unfinished import marks_after, unwanted_left
 
 PatchOp = dict[str, Any]
 NODES = "nodes"
@@ -82,6 +83,8 @@ class Snapshot:
     """By name, the runtime handlers of the Shims that the node is marked with, as far as they are known."""
     shims: tuple[ShimView, ...] = ()
     """The Shims that the node is to have."""
+    deleting: frozenset[str] = frozenset()
+    """Names of the Shims that a person deleted and that still exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         return [*actions, *_unmark(node, PatchNode(node, _remove_marks(node), Reason.REPLACED, message))]
     if snapshot.wanted:
         return [*actions, *_opted_in(node, said, snapshot)]
-    actions += _opted_out(node, said, snapshot.job)
+    actions += _opted_out(node, said, snapshot)
     if wish_of(node, auto_provision=False) is Wish.INVALID:
         actions += _invalid(node, said)
     return actions
@@ -177,12 +180,12 @@ def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Act
     if lost := vanished(node, job, wanted, snapshot.handlers):
         return [*actions, *_withdraw(node, said, lost, snapshot)]
     if node.marked_digest and (by_now := proof_by_now(node, snapshot.shims)):
-        if repair := _restore(node, _Marks(node.marked_digest, by_now, installed_on(node)), wanted, snapshot.shims):
+        if repair := _restore(node, _Marks(node.marked_digest, by_now, installed_on(node)), snapshot):
             return [*actions, *repair]
-        if said.ready != node.marked_digest:
+        if said.ready != node.marked_digest and proved_of(installed_on(node)):
             actions.append(_ready(node, said))
     if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
-        actions += _failed(node, job)
+        actions += _failed(node, job, wanted)
     return actions
 
 
@@ -196,7 +199,7 @@ def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snaps
     shims = {name: digest for name, digest in installed_on(node).items() if name not in lost}
     ops = _remove_marks(node)
     if shims:
-        marks = _Marks(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
+        marks = _marks_of(node, shims)
         ops = _ops(node, _proof_labels(node, marks, snapshot.wanted), _proof_annotations(node, marks))
     event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(said, ready=None))
     return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
@@ -238,7 +241,12 @@ class _Marks:
     @property
     def ready(self) -> frozenset[str]:
         """The Shims that pods may be started with: a Job alone is not enough to let them come."""
-        return frozenset() if self.proof is Proof.JOB else frozenset(self.shims)
+        return frozenset() if self.proof is Proof.JOB else frozenset(proved_of(self.shims))
+
+
+def _marks_of(node: NodeView, shims: Mapping[str, str]) -> _Marks:
+    """Return marks that name these Shims by what was proved before: nothing new is proved by them."""
+    return _Marks(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
 
 
 def _record(
@@ -251,7 +259,7 @@ def _record(
     # What was left out of this try, because an earlier one failed by it, goes on failing.
     still = any(name in wanted and not _changes(node, job, name) for name in node.blamed)
     annotations = {**_proof_annotations(node, marks), **({} if still else _no_failure(node))}
-    what = ", ".join(sorted(job.shims)) if job.installs is not None else "Wasm runtime"
+    what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
     gone = startup_taints_over(node, shims, marks.ready)
     ops = _ops(node, _proof_labels(node, marks, wanted), annotations, gone)
@@ -263,10 +271,9 @@ def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]
 
     Nothing is proved of it; a node that is marked already keeps its proof.
     """
-    shims = {**installed_on(node), **left}
-    marks = _Marks(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
+    marks = _marks_of(node, {**installed_on(node), **left})
     ops = _ops(node, _proof_labels(node, marks, wanted), _proof_annotations(node, marks))
-    message = f"{', '.join(sorted(left))} was installed and is not wanted any more: its removal is next"
+    message = f"{', '.join(sorted(left))} is on the node and is not wanted any more: its removal is next"
     return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
 
 
@@ -281,12 +288,14 @@ def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: fr
     return _ops(node, _proof_labels(node, marks, wanted), annotations)
 
 
-def _restore(node: NodeView, marks: _Marks, wanted: frozenset[str], shims: tuple[ShimView, ...] = ()) -> list[Action]:
+def _restore(node: NodeView, marks: _Marks, snapshot: Snapshot) -> list[Action]:
     """Put back what someone took from a proved Node, and take the labels of what is to go; failures stay.
 
-    A Shim that is to be removed loses its label first, so that no further pod comes to the node for it.
+    A Shim that is to be removed loses its label first, so that no further pod comes to the node for it. That a Shim was
+    deleted is a fact about all of its nodes, which no breaker holds (ADR 27).
     """
-    gone = startup_taints_over(node, shims, marks.ready)
+    wanted = snapshot.wanted
+    gone = startup_taints_over(node, snapshot.shims, marks.ready)
     labels, annotations = _proof_labels(node, marks, wanted), _proof_annotations(node, marks)
     ops = _ops(node, labels, annotations, gone)
     if not ops:
@@ -294,7 +303,9 @@ def _restore(node: NodeView, marks: _Marks, wanted: frozenset[str], shims: tuple
     going = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
     if going:
         message = f"{', '.join(going)} no longer wanted: labels removed, the runtime is next"
-        return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
+        patch = PatchNode(node, ops, Reason.OPTED_OUT, message)
+        leaves = {name for name in marks.shims if name not in wanted and (name != KWASM or not wanted)}
+        return [patch] if leaves <= snapshot.deleting else _unmark(node, patch)
     if marks.proof is not node.proof:
         message = f"{', '.join(sorted(marks.shims))}: the kubelet lists the handlers (verified: {marks.proof.value})"
         return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
@@ -314,10 +325,11 @@ def _proof_labels(node: NodeView, marks: _Marks, wanted: frozenset[str]) -> Chan
     """Return the labels of a proved Node.
 
     ``trellis.dev/wasm`` comes only with more proof than a Job: a RuntimeClass may select on it. KWasm's own label
-    comes with either, as its users expect, and each Shim's with the Shim (runtime-class-manager's).
+    comes with either, as its users expect, and each Shim's with the Shim (runtime-class-manager's). A Shim of which
+    nothing is proved any more has none.
     """
     has = dict(node.labels)
-    stays = {name for name in marks.shims if name in wanted or (name == KWASM and wanted)}
+    stays = {name for name in proved_of(marks.shims) if name in wanted or (name == KWASM and wanted)}
     ready = names.WASM_READY if stays and marks.proof is not Proof.JOB else None
     labels: dict[str, tuple[str | None, str | None]] = {
         names.LABEL_PROVISIONED: (node.provisioned, names.provisioned_label_value(node.name) if stays else None),
@@ -330,6 +342,8 @@ def _proof_labels(node: NodeView, marks: _Marks, wanted: frozenset[str]) -> Chan
 
 
 def _proof_annotations(node: NodeView, marks: _Marks) -> Changes:
+    if not marks.shims:
+        return _nothing_installed(node)
     shortened = names.provisioned_label_value(node.name) != node.name
     shims = None if tuple(marks.shims) == (KWASM,) else encode_digests(marks.shims)
     return {
@@ -354,8 +368,12 @@ def _no_failure(node: NodeView) -> Changes:
     }
 
 
-def _failed(node: NodeView, job: JobView) -> list[Action]:
-    """Record a failed attempt once: on the Node for people and for the count of attempts, and as an Event."""
+def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action]:
+    """Record a failed attempt once: on the Node for people and for the count of attempts, and as an Event.
+
+    With it what the attempt left there: no pod may come for a version that is not proved, and it is to be removed once
+    nobody wants it any more.
+    """
     mark = FailedAttempt(job.digest, job.attempt, job.finished_at or job.created_at, job.disruptive)
     if (former := node.failed) and (former.digest, former.attempt) == (mark.digest, mark.attempt):
         return []
@@ -369,12 +387,17 @@ def _failed(node: NodeView, job: JobView) -> list[Action]:
         names.ANNOTATION_FAILURE: (node.failure, failure),
         names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, mark.encode()),
     }
-    patch = PatchNode(node, _ops(node, {}, annotations), Reason.FAILED, failure)
+    labels: Changes = {}
+    if (left := marks_after(job, node)) != installed_on(node):
+        marks = _marks_of(node, left)
+        labels, annotations = _proof_labels(node, marks, wanted), {**_proof_annotations(node, marks), **annotations}
+    patch = PatchNode(node, _ops(node, labels, annotations), Reason.FAILED, failure)
     event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; tried again later)")
-    return [patch, event]
+    taken = any(before is not None and after is None for before, after in labels.values())
+    return _unmark(node, patch, event) if taken else [patch, event]
 
 
-def _opted_out(node: NodeView, said: Said | None, job: JobView | None) -> list[Action]:
+def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
     """The node is not, or no longer, to run Wasm: say so if it was otherwise, and take our marks away.
 
     Where Shims are installed the labels go at once, what names the Shims only when they are proved to be gone.
@@ -385,13 +408,13 @@ def _opted_out(node: NodeView, said: Said | None, job: JobView | None) -> list[A
         fact = NodeOptedOut(name=node.name, uid=node.uid, resource_version=node.resource_version)
         then = Said(node.uid, opted_in=False)
         actions.append(SayFact(fact, f"{node.uid}.{node.resource_version}.opted_out", then))
-    if left := unwanted_left(job, node, ()):
+    if left := unwanted_left(snapshot.job, node, ()):
         return [*actions, *_record_left(node, left, frozenset())]
     if not node.bears_marks:
         return actions
     shims = installed_on(node)
     if node.proof and node.marked_digest and shims.keys() - {KWASM}:
-        return [*actions, *_removing(node, job, _Marks(node.marked_digest, node.proof, shims))]
+        return [*actions, *_removing(node, _Marks(node.marked_digest, node.proof, shims), snapshot)]
     steps: list[PatchNode | RecordEvent] = []
     if node.marked_digest:
         steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
@@ -399,15 +422,15 @@ def _opted_out(node: NodeView, said: Said | None, job: JobView | None) -> list[A
     return [*actions, *_unmark(node, *steps)]
 
 
-def _removing(node: NodeView, job: JobView | None, marks: _Marks) -> list[Action]:
+def _removing(node: NodeView, marks: _Marks, snapshot: Snapshot) -> list[Action]:
     """Shims of ours are on a node that is to have none: labels first, then the removal's outcome."""
-    nothing: frozenset[str] = frozenset()
+    nothing, job = frozenset[str](), snapshot.job
     proof = proof_of(job, node) if job else None
     if job and proof and marks.shims != job.shims and set(job.shims) < set(marks.shims):
         return _record(node, job, proof, nothing)
-    if unlabel := _restore(node, marks, nothing):
+    if unlabel := _restore(node, marks, snapshot):
         return unlabel
-    return _failed(node, job) if job and job.failure and job.node_uid == node.uid else []
+    return _failed(node, job, nothing) if job and job.failure and job.node_uid == node.uid else []
 
 
 def labelled_ready(node: NodeView) -> bool:
@@ -452,15 +475,17 @@ def _remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
         names.LABEL_WASM_READY: (node.wasm, None),
         **{label: (has.get(label), None) for label in of_shims},
     }
-    annotations = {
+    uid = {names.ANNOTATION_NODE_UID: (node.marked_uid, None)}
+    return _ops(node, labels, {**_nothing_installed(node), **uid, **_no_failure(node)})
+
+
+def _nothing_installed(node: NodeView) -> Changes:
+    return {
         names.LABEL_PROVISIONED: (node.provisioned_name, None),
         names.ANNOTATION_DIGEST: (node.digest, None),
         names.ANNOTATION_SHIMS: (node.shims, None),
         names.ANNOTATION_VERIFIED: (node.verified, None),
-        names.ANNOTATION_NODE_UID: (node.marked_uid, None),
-        **_no_failure(node),
     }
-    return _ops(node, labels, annotations)
 
 
 Changes = Mapping[str, tuple[str | None, str | None]]

@@ -41,7 +41,8 @@ class World:
         marked = installed_on(node) if node else {}
         handlers = {shim: self.shims[shim].handler for shim in marked if shim in self.shims}
         shims = tuple(shim for shim in self.shims.values() if shim.name in wanted)
-        return Snapshot(name, node, job, self.said.get(name), wanted, handlers, shims)
+        deleting = frozenset(shim.name for shim in self.shims.values() if shim.deleting)
+        return Snapshot(name, node, job, self.said.get(name), wanted, handlers, shims, deleting)
 
     def remember(self, name: str, said: Said | None) -> None:
         """Note what has been said of a node name; None forgets it, as node names come and go by the thousand."""

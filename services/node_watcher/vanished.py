@@ -1,7 +1,7 @@
 """What was proved on a node and is not so any more: its kubelet no longer lists the runtime handler.
 
 Pure. Called by ``decide``. Why it happens: distributions that make /etc anew at each boot (GKE's COS, Bottlerocket's
-kin) lose containerd's configuration, and people edit it.
+kin) lose containerd's configuration, and people edit it. What was never proved cannot be lost.
 Invariants: silence is no proof (a node that lists no handlers at all says nothing); nothing is concluded while a Job is
 at work, because its restart of containerd makes handlers come and go.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from trellis.provisioning import JobState, JobView, NodeView, installed_on
+from trellis.provisioning import JobState, JobView, NodeView, installed_on, proved_of
 
 
 def vanished(
@@ -22,5 +22,5 @@ def vanished(
     """
     if not node.handlers or (job is not None and (job.deleting or job.state is not JobState.FAILED)):
         return ()
-    marked = sorted(name for name in installed_on(node) if name in wanted and name in handlers)
+    marked = sorted(name for name in proved_of(installed_on(node)) if name in wanted and name in handlers)
     return tuple(name for name in marked if handlers[name] not in node.handlers)

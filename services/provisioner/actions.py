@@ -80,6 +80,8 @@ class Snapshot:
     inspect_after: float
     now: float
     users: tuple[User, ...] = ()
+    deleting: frozenset[str] = frozenset()
+    """Names of the Shims that a person deleted and that still exist."""
     policies: tuple[tuple[str, RemovalPolicy], ...] = ()
     """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
     other: Controller | None = None

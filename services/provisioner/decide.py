@@ -26,7 +26,7 @@ from provisioner.actions import (
     User,
     WarnNode,
 )
-from provisioner.attempts import changes_of
+from provisioner.attempts import changes_of, difference
 from provisioner.proving import verify
 from provisioner.verdicts import about, blamed_by, judge, result_of, why
 from trellis import names
@@ -72,11 +72,12 @@ def decide(snapshot: Snapshot) -> list[Action]:
     jobs = tuple(job for job in snapshot.jobs if job.node_uid == node.uid)
     job = newest(jobs)
     if snapshot.target is None and not left_by(job, node):
-        return [*former, *_opted_out(jobs)]
+        return [*former, *_opted_out(jobs, node, snapshot.deleting)]
     current: list[Action] = []
     if job is not None and not job.deleting:
         unwanted = overtaken(job, node, snapshot.target)
-        current = _end(job, Reason.SUPERSEDED) if unwanted else _follow(snapshot, node, job)
+        end = _end(job, node, Reason.SUPERSEDED, snapshot.deleting)
+        current = end if unwanted else _follow(snapshot, node, job)
     return [*former, *current, *_begin(snapshot, node, jobs)]
 
 
@@ -204,7 +205,7 @@ def _watch_start(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
     return [WarnNode(node, Reason.NOT_STARTING, message), again]
 
 
-def _opted_out(jobs: tuple[JobView, ...]) -> list[Action]:
+def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[str]) -> list[Action]:
     """The node no longer wants a runtime: nothing of ours works on it any more, but what takes a try back."""
     actions: list[Action] = []
     for job in jobs:
@@ -212,7 +213,7 @@ def _opted_out(jobs: tuple[JobView, ...]) -> list[Action]:
             continue
         running = job.state is JobState.ACTIVE
         if running and job.installs is not None:
-            actions += _end(job, Reason.OPTED_OUT)
+            actions += _end(job, node, Reason.OPTED_OUT, deleting)
             continue
         said = SayFact(ProvisionRemoved(**about(job)), f"{job.uid}.removed", job)
         steps = (said, DeleteJob(job, Reason.OPTED_OUT, foreground=running))
@@ -221,11 +222,16 @@ def _opted_out(jobs: tuple[JobView, ...]) -> list[Action]:
     return actions
 
 
-def _end(job: JobView, reason: Reason) -> list[Action]:
-    """End what our installer does for nobody: it takes its changes back, or is past that and ends well."""
+def _end(job: JobView, node: NodeView, reason: Reason, deleting: frozenset[str]) -> list[Action]:
+    """End what our installer does for nobody: it takes its changes back, or is past that and ends well.
+
+    That a Shim was deleted is a fact about all of its nodes, which no breaker holds (ADR 27).
+    """
     if job.state is not JobState.ACTIVE or job.ends_now:
         return []
-    return [Destroy(_interruption(job), (EndJob(job, reason),))]
+    step, changes = EndJob(job, reason), difference(installed_on(node), job.shims)
+    deleted = bool(changes) and deleting.issuperset(changes)
+    return [step] if deleted else [Destroy(_interruption(job), (step,))]
 
 
 def _interruption(job: JobView) -> Destruction:

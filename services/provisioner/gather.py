@@ -18,7 +18,7 @@ from provisioner.decide import inspect, leaving
 from provisioner.plan import Ledger, World, begun_of
 from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings
-from provisioner.tasks import Rules, removals_of, task_of, undo_of
+from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.installing import ShimWish
@@ -34,11 +34,12 @@ from trellis.provisioning import (
     Target,
     Wish,
     installed_on,
+    last_proved,
     newest,
     spec_digest,
     wish_of,
 )
-from trellis.shim_history import label_selector, revisions_of
+from trellis.shim_history import label_selector, restored, revisions_of
 from trellis.shims import ShimView, view_shim, wish_for
 from trellis.targets import target_of
 from trellis.telemetry import TraceContext
@@ -172,18 +173,16 @@ class Known:
     async def undo(self, node: NodeView, job: JobView, shims: tuple[str, ...], why: str) -> Task:
         """Return what the Job that takes back another's doing is to do: of these Shims, nothing more.
 
-        Those that the node did not have are removed; where all of them are only other versions, the former ones are
-        installed again, of which the versions are kept.
+        What was never proved on the node is removed, of the rest the former versions are installed again that are kept.
         """
-        had = installed_on(node)
-        new = [name for name in shims if name not in had]
-        if new:
-            return undo_of(node, job, why, removals_of(new, self.shims), self.rules)
-        found = [await self._former(name, node, had[name]) for name in shims]
+        had = {name: last_proved(digest) for name, digest in installed_on(node).items()}
+        new = removals_of([name for name in shims if not had.get(name)], self.shims)
+        found = [await self._former(name, node, had[name]) for name in shims if had.get(name)]
         former = tuple(wish for wish in found if wish is not None)
-        if len(former) < len(shims):
-            why += "; of what it had before, not every version is kept"
-        return undo_of(node, job, why, former, self.rules)
+        lost = {name for name in shims if had.get(name)} - {wish.name for wish in former}
+        if lost:
+            why += f"; the former version of {', '.join(sorted(lost))} is not kept, so this one stays without its label"
+        return undo_of(node, job, why, Undoing(new, former, frozenset(lost)), self.rules)
 
     async def _former(self, name: str, node: NodeView, digest: str) -> ShimWish | None:
         """Return what installs a version of a Shim that a node had, None if that version is not kept."""
@@ -194,7 +193,7 @@ class Known:
             CONTROLLER_REVISIONS, self.settings.namespace, label_selector=label_selector(name)
         )
         for revision in reversed(revisions_of(manifest["metadata"]["uid"], listing.items)):
-            former = view_shim(manifest | {"spec": manifest["spec"] | revision.version})
+            former = view_shim(restored(revision, manifest))
             wish = wish_for(former, node.architecture, require_checksum=False)
             if isinstance(wish, ShimWish) and wish.digest == digest:
                 return wish
@@ -247,6 +246,7 @@ class Known:
             unserved=node is not None and self.unserved(node),
             users=await self._users(name, going) if going else (),
             other=self.other(node, target) if node and target else None,
+            deleting=frozenset(shim.name for shim in self.shims.values() if shim.deleting),
             policies=tuple((shim.name, shim.removal_policy) for shim in self.shims.values() if shim.name in going),
         )
 
@@ -388,7 +388,7 @@ def installer_state(pod: Manifest) -> InstallerState:
     A container's termination message is, by the Job's ``FallbackToLogsOnError``, the end of its log (2 KiB at most).
     """
     status: Mapping[str, Any] = pod.get("status") or {}
-    for container in status.get("containerStatuses") or ():
+    for container in (*_unfinished_first(status), *(status.get("containerStatuses") or ())):
         state: Mapping[str, Any] = container.get("state") or {}
         last: Mapping[str, Any] = container.get("lastState") or {}
         waits: Mapping[str, Any] = state.get("waiting") or {}
@@ -397,6 +397,12 @@ def installer_state(pod: Manifest) -> InstallerState:
         terminated = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})" if ended else ""
         return InstallerState(waiting, terminated, str(ended.get("message") or ""))
     return InstallerState(terminated=_words(status))
+
+
+def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the containers that run before the installer's own and did not end well: it waits for them."""
+    before: list[Mapping[str, Any]] = list(status.get("initContainerStatuses") or ())
+    return [one for one in before if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
 
 
 def _words(state: Mapping[str, Any]) -> str:

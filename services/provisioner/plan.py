@@ -36,7 +36,7 @@ from trellis.provisioning import (
     installed_on,
     newest,
 )
-from trellis.unfinished import fulfilled, left_by, overtaken
+from trellis.unfinished import concerned_by, fulfilled, left_by, overtaken
 
 HELD_SECONDS = 0.2
 """When to look again at a node that is held back."""
@@ -256,7 +256,7 @@ def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
         if job is None:
             continue
         target = world.targets.get(node.uid)
-        shims = difference(installed_on(node), job.shims) or tuple(sorted(job.shims))
+        shims = difference(installed_on(node), job.shims) or tuple(sorted(concerned_by(job)))
         entry = Entry(job.digest, job.attempt, job.created_at, shims)
         at_work = job.state is JobState.ACTIVE and job.failure is None
         waits = left_by(job, node) or (target is not None and not overtaken(job, node, target))

@@ -29,7 +29,7 @@ class Task:
     ``spec`` None: the legacy installer image, which is told nothing. Otherwise our own installer, which adds the shims
     of ``spec``, or with ``removes`` takes them away. ``canaries``: Shims that a pod is to try before the Job counts.
     ``undoes``: the Job whose doing is taken back, ``why``, and the shims ``blamed``; ``target`` is then what the node's
-    marks say.
+    marks are to say after it. ``first``: what is removed by force before the shims of ``spec`` are installed.
     """
 
     target: Target
@@ -38,6 +38,7 @@ class Task:
     spec: InstallSpec | None = None
     removes: bool = False
     force: bool = False
+    first: InstallSpec | None = None
     canaries: tuple[str, ...] = ()
     undoes: JobView | None = None
     blamed: str = ""
@@ -156,6 +157,18 @@ def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str
         volumes += make_volumes(installer.surroundings, task.fetched)
     image_pull_secrets = [{"name": name} for name in installer.surroundings.image_pull_secrets]
     resources = {"cpu": installer.cpu, "memory": installer.memory}
+    container = {
+        "name": names.JOB_CONTAINER,
+        "image": installer.image if task.spec is None else installer.own_image,
+        **_command(task),
+        "imagePullPolicy": installer.pull_policy,
+        "env": _env(installer, task, traceparent),
+        "securityContext": {"privileged": True},
+        "resources": {"requests": resources, "limits": {"memory": installer.memory}},
+        # So that an installer that writes no termination message still leaves its last log lines.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [_mount(volume["name"], path) for volume, path in volumes],
+    }
     return {
         "nodeName": node.name,
         "hostPID": True,
@@ -166,21 +179,21 @@ def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str
         # nodeName passes by the scheduler, but a NoExecute taint would still evict the installer half-way.
         "tolerations": [{"operator": "Exists"}],
         "volumes": [volume for volume, _ in volumes],
-        "containers": [
-            {
-                "name": names.JOB_CONTAINER,
-                "image": installer.image if task.spec is None else installer.own_image,
-                **_command(task),
-                "imagePullPolicy": installer.pull_policy,
-                "env": _env(installer, task, traceparent),
-                "securityContext": {"privileged": True},
-                "resources": {"requests": resources, "limits": {"memory": installer.memory}},
-                # So that an installer that writes no termination message still leaves its last log lines.
-                "terminationMessagePolicy": "FallbackToLogsOnError",
-                "volumeMounts": [_mount(volume["name"], path) for volume, path in volumes],
-            }
-        ],
+        **({"initContainers": [_removal_first(container, task.first)]} if task.first else {}),
+        "containers": [container],
     }
+
+
+def _removal_first(container: Manifest, removals: InstallSpec) -> Manifest:
+    """Return the container that removes what was added, before the installer's own installs what was there before.
+
+    Two runs of one pod: the installer knows one operation a run, and the Job is to have one outcome.
+    """
+    env = [
+        item if item["name"] != names.INSTALLER_SPEC else item | {"value": removals.to_json()}
+        for item in container["env"]
+    ]
+    return container | {"name": names.JOB_REMOVAL_CONTAINER, "args": ["uninstall", "--force"], "env": env}
 
 
 def _env(installer: Installer, task: Task, traceparent: str | None) -> list[Manifest]:

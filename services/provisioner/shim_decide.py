@@ -95,13 +95,13 @@ def decide(snapshot: Snapshot) -> list[Action]:
 
 
 def _history(snapshot: Snapshot) -> list[Action]:
-    """Keep the version of the spec as the newest revision, and no more revisions than the limit."""
+    """Keep the version of the spec as the newest revision; beyond the limit only those that nodes still have."""
     shim, version, revisions = snapshot.shim, snapshot.version, snapshot.revisions
     if shim.invalid or revisions is None:
         return []
     number = next_number(revisions, version)
     keep = [] if number is None else [KeepRevision(shim, version, number, same_as(revisions, version))]
-    return [*keep, *(DropRevision(former) for former in surplus(revisions, version))]
+    return [*keep, *(DropRevision(former) for former in surplus(revisions, version, snapshot.in_use_revisions))]
 
 
 def _deleting(snapshot: Snapshot) -> list[Action]:

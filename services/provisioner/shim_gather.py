@@ -17,15 +17,16 @@ from provisioner.hands_off import working_on
 from provisioner.plan import Ledger, asked_of
 from provisioner.shim_resources import read_status, view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView, Snapshot
+from trellis.installing import ShimWish
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
 from trellis.peers import Controller
-from trellis.provisioning import KWASM, JobState, NodeView, installed_on, unix_seconds
-from trellis.shim_history import Manifest, Revision, label_selector, revisions_of, version_of
-from trellis.shims import ShimView, is_for, view_shim
+from trellis.provisioning import KWASM, JobState, NodeView, installed_on, last_proved, newest, unix_seconds
+from trellis.shim_history import Manifest, Revision, label_selector, restored, revisions_of, version_of
+from trellis.shims import ShimView, is_for, view_shim, wish_for
 from trellis.targets import rival_of, stays_on, wish_on
-from trellis.unfinished import left_by
+from trellis.unfinished import concerned_by, left_by
 
 UNREACHABLE_SECONDS: Final = 600.0
 """How long a Shim that is being deleted waits for nodes that are not ready."""
@@ -54,6 +55,7 @@ class Shims:
         rivals = {rival_of(shim, node, shims, auto_provision=auto) for node in staying}
         deleted_at = unix_seconds(manifest["metadata"].get("deletionTimestamp"))
         ledger = await self.known.ledger_now()
+        revisions = await self._revisions(shim, version_of(manifest))
         return Snapshot(
             shim=shim,
             status=read_status(manifest),
@@ -77,7 +79,8 @@ class Shims:
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             other=self._other(shim, nodes),
             version=version_of(manifest),
-            revisions=await self._revisions(shim, version_of(manifest)),
+            revisions=revisions,
+            in_use_revisions=_in_use(manifest, revisions or (), holders),
         )
 
     def _in_work(self, name: str, ledger: Ledger, nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
@@ -87,10 +90,11 @@ class Shims:
 
         def works(node: NodeView) -> bool:
             entry = ledger.entries.get(node.uid)
-            jobs = self.known.jobs.of_uid(node.uid)
-            return (entry is not None and name in entry.shims) or any(
-                name in job.shims and (job.state is JobState.ACTIVE or name in left_by(job, node)) for job in jobs
-            )
+            # An older Job was followed by one that took back what it did, or did it over.
+            job = newest(self.known.jobs.of_uid(node.uid))
+            changes = job is not None and name in concerned_by(job)
+            at_work = changes and job is not None and (job.state is JobState.ACTIVE or name in left_by(job, node))
+            return at_work or (entry is not None and name in entry.shims)
 
         return tuple(filter(works, nodes))
 
@@ -115,6 +119,8 @@ class Shims:
         """Return the kept versions; None if the newest is this one, so that a rollout does not list at each step."""
         if shim.deleting or shim.invalid or self.kept.get(shim.name) == (shim.uid, version):
             return None
+        # From here until it is read back another version may be the newest: what comes back then is to be kept anew.
+        self.kept.pop(shim.name, None)
         listing = await self.kube.list(
             CONTROLLER_REVISIONS, self.known.settings.namespace, label_selector=label_selector(shim.name)
         )
@@ -130,3 +136,17 @@ class Shims:
             return view_runtime_class(await self.kube.get(RUNTIME_CLASSES, shim.runtime_class))
         except NotFound:
             return None
+
+
+def _in_use(manifest: Manifest, revisions: Iterable[Revision], holders: Iterable[NodeView]) -> frozenset[str]:
+    """Return the names of the revisions whose versions nodes have, or had before what is not proved there."""
+    name = manifest["metadata"]["name"]
+    carried = {(node.architecture, last_proved(installed_on(node)[name])) for node in holders}
+    used = set()
+    for revision in revisions:
+        shim = view_shim(restored(revision, manifest))
+        for architecture, digest in carried:
+            wish = wish_for(shim, architecture, require_checksum=False)
+            if isinstance(wish, ShimWish) and wish.digest == digest:
+                used.add(revision.name)
+    return frozenset(used)

@@ -81,6 +81,8 @@ class Snapshot:
     now: str
     version: Manifest = field(default_factory=dict, hash=False)
     revisions: tuple[Revision, ...] | None = None
+    in_use_revisions: frozenset[str] = frozenset()
+    """Names of the revisions whose versions nodes have."""
     other: Controller | None = None
     """The controller of somebody else that works on it."""
     rivals: tuple[str, ...] = ()

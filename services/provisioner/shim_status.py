@@ -14,7 +14,7 @@ from typing import Final
 from provisioner.hands_off import CONDITION, keeps_off_all, verdict
 from provisioner.shim_snapshot import Condition, Counts, Snapshot, Status
 from trellis.installing import ShimWish
-from trellis.provisioning import NodeView, installed_on
+from trellis.provisioning import NodeView, installed_on, proved_of
 from trellis.shims import Refusal, ShimView
 
 BAD_NEWS: Final = frozenset({"Degraded", CONDITION})
@@ -67,7 +67,7 @@ def _counts(snapshot: Snapshot) -> Counts:
     name = snapshot.shim.name
     ready = updated = 0
     for node, wish in snapshot.wishes:
-        has = installed_on(node).get(name)
+        has = proved_of(installed_on(node)).get(name)
         ready += has is not None
         updated += isinstance(wish, ShimWish) and has == wish.digest
     return Counts(len(snapshot.wishes), ready, updated, len(snapshot.failing))

@@ -15,7 +15,7 @@ from provisioner.canary import canary_of
 from provisioner.resources import Task
 from trellis.crds.shim import RemovalPolicy
 from trellis.installing import InstallSpec, ShimWish, removal_of, shim_owner
-from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on
+from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on, unproved
 from trellis.shims import ShimView, wish_for
 
 
@@ -65,19 +65,39 @@ def removals_of(going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[Sh
     return tuple(removal_of(name, shim_owner(name), shims[name].handler if name in shims else "") for name in going)
 
 
-def undo_of(node: NodeView, job: JobView, why: str, wishes: tuple[ShimWish, ...], rules: Rules) -> Task:
-    """Return what takes back a Job's doing and makes the node again what its marks say.
+@dataclass(frozen=True, slots=True)
+class Undoing:
+    """What becomes of the shims that a Job put onto a node in vain.
 
-    ``wishes``: what it added, without sources, and goes, whatever runs with it; or the former versions of what it
-    changed, which are installed again (ADR 20).
+    ``new`` go, whatever runs with them; of ``former`` the versions of before are installed again (ADR 20); of ``lost``
+    no such version is kept: they stay, and nothing is proved of them.
     """
-    removes = any(not wish.sources for wish in wishes)
+
+    new: tuple[ShimWish, ...]
+    former: tuple[ShimWish, ...] = ()
+    lost: frozenset[str] = frozenset()
+
+
+def undo_of(node: NodeView, job: JobView, why: str, undoing: Undoing, rules: Rules) -> Task:
+    """Return what takes back a Job's doing of some shims and makes the node again what its marks say of them.
+
+    What the Job added besides stays as it is, and the Job's outcome says so (ADR 29).
+    """
+    had, gone = installed_on(node), {wish.name for wish in undoing.new}
+    after = {name: digest for name, digest in had.items() if name not in gone}
+    after |= {name: unproved(had.get(name)) for name in undoing.lost}
+    after |= {wish.name: wish.digest for wish in undoing.former}
+    after |= {name: unproved(None) for name in job.shims if name not in had and name not in gone}
+    removes = bool(undoing.new) and not undoing.former
+    removals = InstallSpec(undoing.new, require_checksum=False, allow_http=rules.allow_http)
+    installs = InstallSpec(undoing.former, require_checksum=False, allow_http=rules.allow_http)
     return Task(
-        Target(tuple(sorted(installed_on(node).items()))),
-        removed_handlers=tuple(wish.handler for wish in wishes if wish.handler) if removes else (),
-        spec=InstallSpec(wishes, require_checksum=False, allow_http=rules.allow_http),
+        Target(tuple(sorted(after.items()))),
+        removed_handlers=tuple(wish.handler for wish in undoing.new if wish.handler),
+        spec=removals if removes else installs,
         removes=removes,
         force=removes,
+        first=removals if undoing.new and undoing.former else None,
         undoes=job,
         why=why,
     )

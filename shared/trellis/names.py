@@ -21,6 +21,7 @@ LABEL_PROVISIONED: Final = "kwasm.sh/kwasm-provisioned"
 same key then carries the whole name."""
 LABEL_JOB: Final = "kwasm.sh/job"
 JOB_CONTAINER: Final = "kwasm-provision"
+JOB_REMOVAL_CONTAINER: Final = "remove-first"
 JOB_SUFFIX: Final = "provision-kwasm"
 
 LABEL_KWASM_DEFAULT: Final = "trellis.dev/kwasm-default"

@@ -28,6 +28,9 @@ END_NOW_SECONDS: Final = 1
 """``activeDeadlineSeconds`` of a Job that was told to end: the only way to stop its pods and keep what they said."""
 UNDO: Final = "undo"
 """Operation of a Job that brings a node back to what its marks say: what was tried there did not prove itself."""
+UNPROVED: Final = "?"
+"""Begins the version of a Shim that is on a node and of which nothing is proved; behind it stands the last version that
+was proved there, if there was one. It is no version that a node is ever to have."""
 KWASM: Final = "kwasm"
 """What a legacy installer image installs, as if it were a Shim of this name."""
 INSTALLER_JOBS: Final = f"{names.LABEL_JOB}=true,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
@@ -373,10 +376,25 @@ def shows(job: JobView, node: NodeView) -> bool:
 
 
 def installed_on(node: NodeView) -> dict[str, str]:
-    """Return what is proved to be on a node: digests by Shim name."""
+    """Return what is on a node by its marks: digests by Shim name; :data:`UNPROVED` begins those that prove nothing."""
     if node.marked_digest is None:
         return {}
     return {KWASM: node.marked_digest} if node.shims is None else decode_digests(node.shims)
+
+
+def proved_of(digests: Mapping[str, str]) -> dict[str, str]:
+    """Return of digests by Shim name those of versions that were proved."""
+    return {name: digest for name, digest in digests.items() if not digest.startswith(UNPROVED)}
+
+
+def unproved(digest: str | None) -> str:
+    """Return what stands for a Shim of which nothing is proved any more, from its digest in a node's marks, if any."""
+    return UNPROVED + last_proved(digest)
+
+
+def last_proved(digest: str | None) -> str:
+    """Return the last version that was proved, from a digest in a node's marks; "" if there was none."""
+    return (digest or "").removeprefix(UNPROVED)
 
 
 def held_back(target: Target, node: NodeView, held: Collection[str]) -> Target:

@@ -9,7 +9,7 @@ seen; the revisions of a former Shim of the same name are none of this one's.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -83,10 +83,15 @@ def next_number(revisions: Sequence[Revision], version: Manifest) -> int | None:
     return None if newest.version == version else newest.number + 1
 
 
-def surplus(revisions: Sequence[Revision], version: Manifest) -> tuple[Revision, ...]:
-    """Return the oldest revisions beyond the limit, were this version the newest."""
+def surplus(
+    revisions: Sequence[Revision], version: Manifest, in_use: Collection[str] = frozenset()
+) -> tuple[Revision, ...]:
+    """Return the oldest revisions beyond the limit, were this version the newest.
+
+    ``in_use``: names of revisions that nodes still have. They stay, as a node goes back to its own if the next fails.
+    """
     former = [revision for revision in revisions if revision.version != version]
-    return tuple(former[: max(0, len(former) + 1 - KEPT)])
+    return tuple(one for one in former[: max(0, len(former) + 1 - KEPT)] if one.name not in in_use)
 
 
 def former_of(revisions: Sequence[Revision], version: Manifest) -> Revision | None:
@@ -120,6 +125,12 @@ def make_revision(shim: str, shim_uid: str, version: Manifest, number: int, name
         "data": {"spec": version},
         "revision": number,
     }
+
+
+def restored(revision: Revision, manifest: Mapping[str, Any]) -> Manifest:
+    """Return a Shim as it would be with the version of a revision: what nodes get by it can be read from that."""
+    spec = {name: value for name, value in (manifest.get("spec") or {}).items() if name not in VERSION_FIELDS}
+    return {**manifest, "spec": spec | revision.version}
 
 
 def restoring(revision: Revision, manifest: Mapping[str, Any]) -> list[Manifest]:

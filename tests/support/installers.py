@@ -1,8 +1,8 @@
 """Simulated installers: kwok stages by which the first part of a node's name says how its installer Jobs end.
 
 ``bad-…`` fails with a last log line; ``flaky-…`` fails on the first attempt only; ``hangs-…`` never ends;
-``nopull-…`` cannot pull its image; on ``sick-…`` installers succeed and canary pods fail. Every other node's Jobs and
-canaries succeed (kwok's own stages).
+``nopull-…`` cannot pull its image; on ``sick-…`` installers succeed and canary pods fail, on ``sick-stuck-…`` so do
+Jobs that take something back. Every other node's Jobs and canaries succeed (kwok's own stages).
 So say a Shim's sources: an installation (no removal) from a location with ``hang-here`` never ends, with ``fail-here``
 it fails, with ``take-5s`` it takes so long, with ``blame-here`` it names that Shim as what it failed because of.
 """
@@ -94,6 +94,7 @@ def _stage(
     return _STAGE.format(name=name, phase=phase, key=key, value=value, delay=delay, status=status, label=label)
 
 
+_STUCK = '(.spec.nodeName | startswith("sick-stuck-") | tostring) + .metadata.labels["trellis.dev/operation"]'
 _FLAKY = '(.spec.nodeName | startswith("flaky-") | tostring) + .metadata.labels["trellis.dev/attempt"]'
 
 
@@ -140,5 +141,6 @@ INSTALLER_STAGES = (
     _stage("flaky", phase="Pending", key=_FLAKY, value="true1", status=_FAILED),
     _stage("hangs", phase="Running", key=_on("hangs"), delay=_FOR_EVER, status="phase: Running"),
     _stage("sick", phase="Pending", key=_on("sick"), status=_FAILED, label="trellis.dev/canary"),
+    _stage("stuck", phase="Pending", key=_STUCK, value="trueundo", status=_FAILED),
     _stage("nopull", phase="Pending", key=_on("nopull"), delay="", status=_NOT_PULLED),
 )

@@ -39,8 +39,11 @@ class Disk:
         Raises:
             SpecError: a real installer would refuse it.
         """
-        [container] = job["spec"]["template"]["spec"]["containers"]
-        annotations: Mapping[str, str] = job["metadata"]["annotations"]
+        pod = job["spec"]["template"]["spec"]
+        for container in (*pod.get("initContainers", ()), *pod["containers"]):
+            self._run(container, job["metadata"]["annotations"])
+
+    def _run(self, container: Manifest, annotations: Mapping[str, str]) -> None:
         told = {item["name"]: item.get("value", "") for item in container["env"]}
         if names.INSTALLER_SPEC not in told:
             handlers = filter(None, annotations.get(names.ANNOTATION_HANDLER, "").split(","))

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.plan import Entry, begun_of
 from provisioner.resources import Task
-from provisioner.tasks import Rules, task_of, undo_of
+from provisioner.tasks import Rules, Undoing, task_of, undo_of
 from trellis.crds.shim import RemovalPolicy
 from trellis.installing import Source, parse_spec
 from trellis.provisioning import KWASM, NodeView, Target, encode_digests
@@ -118,12 +118,14 @@ def test_the_legacy_image_is_told_nothing() -> None:
 
 def test_what_a_job_added_is_taken_back_by_name() -> None:
     [wish] = task(having(spin="1"), replace(SPIN, deleting=True)).spec.shims  # type: ignore[union-attr]
-    of = undo_of(a_node(), a_job(a_node()), "why", (wish,), RULES)
+    tried = a_job(a_node(), installs="spin=2")
+    of = undo_of(a_node(), tried, "why", Undoing((wish,)), RULES)
     assert (of.removes, of.force, told(of), of.removed_handlers) == (True, True, {"spin": ()}, ("spin",))
 
 
 def test_a_former_version_is_installed_again() -> None:
     spec = task(a_node(), SPIN).spec
     assert spec is not None
-    of = undo_of(having(spin="1"), a_job(a_node()), "why", spec.shims, RULES)
+    tried = a_job(a_node(), installs="spin=2")
+    of = undo_of(having(spin="1"), tried, "why", Undoing((), spec.shims), RULES)
     assert (of.removes, of.force, told(of)) == (False, False, {"spin": ("https://example.com/spin",)})

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from trellis.shim_history import (
+    KEPT,
     Revision,
     former_of,
     label_selector,
     make_revision,
+    restored,
     restoring,
     revisions_of,
     same_as,
+    surplus,
     version_of,
 )
 from trellis.shims import view_shim
@@ -65,6 +68,20 @@ def test_back_is_to_the_newest_version_that_is_another() -> None:
     assert former_of(revisions, VERSION) == revisions[0]
     assert same_as(revisions, VERSION) == revisions[1]
     assert former_of(revisions[1:], VERSION) is None
+
+
+def test_what_nodes_still_have_is_kept_beyond_the_limit() -> None:
+    revisions = revisions_of("uid-1", [stored(number, {"runtimeClass": number}) for number in range(1, KEPT + 4)])
+    assert [one.number for one in surplus(revisions, VERSION)] == [1, 2, 3, 4]
+    assert [one.number for one in surplus(revisions, VERSION, {revisions[1].name})] == [1, 3, 4]
+
+
+def test_a_shim_with_a_former_version_has_nothing_of_a_later_one() -> None:
+    spec = SPEC | {"containerdRuntimeOptions": {"x": "y"}, "fetchStrategy": {}}
+    assert restored(Revision("r", "u", "1", 1, VERSION), {"kind": "Shim", "spec": spec}) == {
+        "kind": "Shim",
+        "spec": SPEC,
+    }
 
 
 def test_going_back_gives_the_version_whole_and_leaves_the_rest() -> None:

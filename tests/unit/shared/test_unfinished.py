@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
+from trellis.provisioning import UNDO, JobState, JobView, NodeView, Target, encode_digests
 from trellis.testing.builders import a_job, a_node, proved
-from trellis.unfinished import fulfilled, left_by, overtaken, unwanted_left
+from trellis.unfinished import fulfilled, left_by, marks_after, overtaken, unwanted_left
 
 NODE = a_node()
 
@@ -22,6 +22,11 @@ def job(state: JobState = JobState.COMPLETE, operation: str = "provision", **dig
     return a_job(NODE, state, installs=encode_digests(digests), operation=operation)
 
 
+def undo(state: JobState = JobState.COMPLETE, **after: str) -> JobView:
+    """Return a Job that was to take spin back from the node."""
+    return replace(job(state, UNDO, **after), blamed="spin=1")
+
+
 def target(**digests: str) -> Target:
     return Target(tuple(sorted(digests.items())))
 
@@ -29,9 +34,9 @@ def target(**digests: str) -> Target:
 @pytest.mark.parametrize(
     ("of", "left"),
     [
-        pytest.param(job(spin="1"), {"spin": "1"}, id="it ended well"),
+        pytest.param(job(spin="1"), {"spin": "?"}, id="it ended well"),
         pytest.param(
-            replace(job(JobState.FAILED, spin="1"), succeeded=True), {"spin": "1"}, id="ended as it succeeded"
+            replace(job(JobState.FAILED, spin="1"), succeeded=True), {"spin": "?"}, id="ended as it succeeded"
         ),
         pytest.param(job(JobState.FAILED, spin="1"), {}, id="it failed, so it took its changes back"),
         pytest.param(job(JobState.ACTIVE, spin="1"), {}, id="it runs"),
@@ -39,18 +44,53 @@ def target(**digests: str) -> Target:
         pytest.param(a_job(NODE, JobState.COMPLETE), {}, id="a legacy image, which has no uninstall"),
         pytest.param(replace(job(spin="1"), node_uid="former"), {}, id="of a former node"),
         pytest.param(None, {}, id="no Job"),
+        pytest.param(undo(JobState.ACTIVE), {}, id="what takes it back runs"),
+        pytest.param(undo(), {}, id="it was taken back"),
+        pytest.param(undo(slight="?"), {"slight": "?"}, id="another was taken back"),
+        pytest.param(undo(JobState.FAILED), {"spin": "?"}, id="it could not be taken back"),
+        pytest.param(
+            replace(undo(JobState.ACTIVE), failure="NodeNotReady: x"),
+            {"spin": "?"},
+            id="nobody knows whether it was",
+        ),
     ],
 )
 def test_what_a_job_left_that_no_mark_names(of: JobView | None, left: dict[str, str]) -> None:
     assert left_by(of, NODE) == left
 
 
+@pytest.mark.parametrize(
+    ("node", "of", "named"),
+    [
+        pytest.param(NODE, job(JobState.FAILED, spin="1"), {}, id="a failed installer leaves nothing"),
+        pytest.param(NODE, job(spin="1"), {"spin": "?"}, id="it ended well and is not taken back"),
+        pytest.param(having(spin="1"), job(spin="2"), {"spin": "1"}, id="nor is another version, if it is away"),
+        pytest.param(NODE, undo(), {}, id="taken back"),
+        pytest.param(NODE, undo(JobState.FAILED), {"spin": "?"}, id="not taken back"),
+        pytest.param(having(spin="?"), undo(), {}, id="taken back at last"),
+        pytest.param(having(spin="1"), undo(spin="1"), {"spin": "1"}, id="the version before is back"),
+        pytest.param(having(spin="1"), undo(spin="?1"), {"spin": "?1"}, id="the version before is not kept"),
+        pytest.param(having(spin="1"), undo(JobState.FAILED, spin="1"), {"spin": "?1"}, id="it does not come back"),
+        pytest.param(having(spin="?1"), undo(JobState.FAILED, spin="1"), {"spin": "?1"}, id="nor the second time"),
+        pytest.param(
+            having(fog="3"), undo(fog="3", slight="?"), {"fog": "3", "slight": "?"}, id="another one was added as well"
+        ),
+    ],
+)
+def test_what_the_marks_name_after_a_failure(node: NodeView, of: JobView, named: dict[str, str]) -> None:
+    assert marks_after(of, node) == named
+
+
+def test_a_failed_legacy_image_changes_no_mark() -> None:
+    assert marks_after(a_job(NODE, JobState.FAILED), having(spin="1")) == {"spin": "1"}
+
+
 def test_what_the_marks_name_is_not_left_in_whatever_version() -> None:
-    assert left_by(job(spin="2", slight="1"), having(spin="1")) == {"slight": "1"}
+    assert left_by(job(spin="2", slight="1"), having(spin="1")) == {"slight": "?"}
 
 
 def test_what_is_wanted_waits_for_its_proof() -> None:
-    assert unwanted_left(job(spin="1", slight="1"), NODE, {"spin"}) == {"slight": "1"}
+    assert unwanted_left(job(spin="1", slight="1"), NODE, {"spin"}) == {"slight": "?"}
 
 
 @pytest.mark.parametrize(

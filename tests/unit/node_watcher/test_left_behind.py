@@ -1,0 +1,160 @@
+"""What stands on a Node of what could not be taken back, and what a deleted Shim takes away from many at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from node_watcher.decide import Action, Destroy, PatchNode, Reason, RecordEvent, Said, Snapshot, decide
+from trellis import names
+from trellis.events.node import NodeReady
+from trellis.provisioning import KWASM, UNDO, JobState, JobView, NodeView, Target, encode_digests
+from trellis.shims import ShimView
+from trellis.targets import wanted_on
+from trellis.testing.builders import a_job, a_node, a_shim, opted_in, proved
+
+SPIN, SLIGHT = a_shim(), a_shim("slight")
+IN = Said("uid-node-1", opted_in=True)
+
+
+def having(**digests: str) -> NodeView:
+    """Return a node with the marks of these Shims, and the labels of those that are proved."""
+    digest = Target(tuple(sorted(digests.items()))).digest
+    node = replace(proved(a_node(), digest, "handler"), shims=encode_digests(digests))
+    ready = [name for name, of in digests.items() if not of.startswith("?")]
+    labels = tuple((names.shim_label(name), names.SHIM_PROVISIONED) for name in ready)
+    node = node if ready else replace(node, provisioned=None, wasm=None)
+    return replace(node, labels=labels, handlers=frozenset({"runc", *digests}))
+
+
+def undo(node: NodeView, blamed: str, state: JobState = JobState.FAILED, **after: str) -> JobView:
+    """Return a Job that was to take back what is blamed, judged."""
+    return a_job(
+        node, state, digest="tried", operation=UNDO, installs=encode_digests(after), blamed=blamed, failure="it broke"
+    )
+
+
+def deciding(node: NodeView, job: JobView | None, *shims: ShimView) -> list[Action]:
+    wanted = wanted_on(node, shims, auto_provision=False)
+    said = replace(IN, opted_in=bool(wanted), ready=node.marked_digest)
+    handlers = {shim.name: shim.handler for shim in shims}
+    deleting = frozenset(shim.name for shim in shims if shim.deleting)
+    of_node = tuple(shim for shim in shims if shim.name in wanted)
+    return decide(Snapshot(node.name, node, job, said, wanted, handlers, of_node, deleting))
+
+
+def written(actions: list[Action]) -> dict[str, Any]:
+    """Return what the one patch writes, by the key's last path element; None for what it removes."""
+    steps = [step for action in actions for step in (action.steps if isinstance(action, Destroy) else (action,))]
+    [patch] = [step for step in steps if isinstance(step, PatchNode)]
+    return {op["path"].rsplit("/", 1)[1].replace("~1", "/"): op.get("value") for op in patch.ops[2:]}
+
+
+# --- what could not be taken back ---
+
+
+def test_what_is_still_there_stands_on_the_node_with_the_failure_and_without_a_label() -> None:
+    actions = deciding(a_node(handlers=frozenset({"spin"})), undo(a_node(), "spin=1"), SPIN)
+    assert [type(action) for action in actions] == [PatchNode, RecordEvent]
+    patch = written(actions)
+    assert patch[names.ANNOTATION_SHIMS] == "spin=?"
+    assert patch[names.ANNOTATION_FAILURE] == "attempt 1: it broke"
+    assert patch[names.ANNOTATION_VERIFIED] == "job"
+    assert not {"spin", names.LABEL_PROVISIONED, names.LABEL_WASM_READY} & patch.keys()
+
+
+def test_so_it_does_when_nobody_wants_it_any_more_and_its_failure_comes_next() -> None:
+    node, job = a_node(), undo(a_node(), "spin=1")
+    assert written(deciding(node, job))[names.ANNOTATION_SHIMS] == "spin=?"
+    named = having(spin="?")
+    assert written(deciding(named, job))[names.ANNOTATION_FAILURE] == "attempt 1: it broke"
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(undo(a_node(), "spin=2", JobState.COMPLETE, spin="?1", slight="1"), id="no version to go back to"),
+        pytest.param(undo(a_node(), "spin=2", spin="1", slight="1"), id="the way back failed"),
+    ],
+)
+def test_a_version_that_replaced_another_in_vain_costs_the_label_and_the_breaker_is_asked(job: JobView) -> None:
+    node = having(spin="1", slight="1")
+    [held] = deciding(node, job, SPIN, SLIGHT)
+    assert isinstance(held, Destroy)
+    patch = written([held])
+    assert patch["spin"] is None
+    assert patch[names.ANNOTATION_SHIMS] == "slight=1 spin=?1"
+    assert not {"slight", names.LABEL_PROVISIONED, names.LABEL_WASM_READY} & patch.keys()
+
+
+def test_what_was_brought_back_keeps_its_label() -> None:
+    node = having(spin="1")
+    actions = deciding(node, undo(node, "spin=2", JobState.COMPLETE, spin="1"), SPIN)
+    assert [type(action) for action in actions] == [PatchNode, RecordEvent]
+    assert not {"spin", names.ANNOTATION_SHIMS} & written(actions).keys()
+
+
+def test_what_was_taken_back_at_last_leaves_nothing_but_the_failure() -> None:
+    node = having(spin="?")
+    patch = written(deciding(node, undo(node, "spin=2", JobState.COMPLETE), SPIN))
+    for gone in (names.ANNOTATION_SHIMS, names.ANNOTATION_DIGEST, names.ANNOTATION_VERIFIED):
+        assert patch[gone] is None
+    assert patch[names.ANNOTATION_FAILURE]
+    assert names.ANNOTATION_NODE_UID not in patch
+
+
+def test_a_node_with_nothing_proved_is_not_ready_and_nothing_more_is_written() -> None:
+    node = replace(having(spin="?1"), failure="x", failed_attempt="tried/1/1010")
+    said = replace(IN, ready=None)
+    wanted = frozenset({"spin"})
+    assert decide(Snapshot(node.name, node, None, said, wanted, {"spin": "spin"}, (SPIN,))) == []
+    ready = having(spin="1")
+    facts = decide(Snapshot(ready.name, ready, None, said, wanted, {"spin": "spin"}, (SPIN,)))
+    assert [type(getattr(fact, "fact", None)) for fact in facts] == [NodeReady]
+
+
+def test_what_was_never_proved_is_not_missed_when_its_handler_goes() -> None:
+    node = replace(having(spin="?1", slight="1"), handlers=frozenset({"runc", "slight"}))
+    assert deciding(node, None, SPIN, SLIGHT) == []
+
+
+def test_a_label_by_hand_does_not_stay_on_what_is_not_proved() -> None:
+    node = replace(having(spin="?1", slight="1"), labels=(("spin", "provisioned"), ("slight", "provisioned")))
+    assert written(deciding(node, None, SPIN, SLIGHT)) == {"spin": None}
+
+
+# --- a deleted Shim ---
+
+
+def test_a_deleted_shim_loses_its_labels_without_the_breaker() -> None:
+    [patch] = deciding(having(spin="1", slight="1"), None, replace(SPIN, deleting=True), SLIGHT)
+    assert isinstance(patch, PatchNode)
+    assert patch.reason is Reason.OPTED_OUT
+    assert written([patch]) == {"spin": None}
+    actions = deciding(having(spin="1"), None, replace(SPIN, deleting=True))
+    assert not any(isinstance(action, Destroy) for action in actions)
+    assert written(actions)[names.LABEL_WASM_READY] is None
+
+
+@pytest.mark.parametrize(
+    ("node", "shims"),
+    [
+        pytest.param(replace(having(spin="1"), opt_in="false"), (SPIN,), id="annotated false"),
+        pytest.param(having(spin="1"), (replace(SPIN, selector=(("pool", "wasm"),)),), id="its selector was narrowed"),
+        pytest.param(having(spin="1"), (), id="its object is gone and nobody saw it being deleted"),
+        pytest.param(
+            having(spin="1", slight="1"),
+            (replace(SPIN, deleting=True), replace(SLIGHT, selector=(("pool", "wasm"),))),
+            id="one is deleted and the other is not for the node any more",
+        ),
+        pytest.param(
+            replace(opted_in(having(spin="1", kwasm="1")), opt_in=None),
+            (replace(SPIN, deleting=True, default=True),),
+            id=f"what {KWASM} brought goes too, as the node is opted out",
+        ),
+    ],
+)
+def test_a_node_that_loses_its_opt_in_is_counted_by_the_breaker(node: NodeView, shims: tuple[ShimView, ...]) -> None:
+    assert any(isinstance(action, Destroy) for action in deciding(node, None, *shims))

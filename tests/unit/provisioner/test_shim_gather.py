@@ -1,0 +1,99 @@
+"""Which versions of a Shim are kept, run after run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from provisioner import shim_decide
+from provisioner.gather import Known
+from provisioner.settings import Settings
+from provisioner.shim_apply import ShimEffects
+from provisioner.shim_gather import Shims
+from trellis.bus.bus import Bus
+from trellis.installing import ShimWish
+from trellis.kube.fake import FakeKube
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
+from trellis.provisioning import NodeView, Target, encode_digests
+from trellis.shim_history import KEPT
+from trellis.shims import view_shim, wish_for
+from trellis.testing.builders import a_node, proved
+
+SETTINGS = Settings()
+
+
+class Provisioner:
+    """Its part that follows a Shim, over an API server in memory and nodes as given."""
+
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.kube.put(NAMESPACES, {"metadata": {"name": SETTINGS.namespace}})
+        self.nodes: dict[str, NodeView] = {}
+        known = Known(self.kube, cast("Bus", None), SETTINGS, self.nodes, {})
+        self.shims = Shims(self.kube, known)
+        self.effects = ShimEffects(self.kube, EventRecorder(self.kube, component="test"), SETTINGS.namespace)
+
+    def change(self, number: int) -> str:
+        """Give the Shim a version, as a person would, and return its digest."""
+        spec: dict[str, Any] = {
+            "fetchStrategy": {"anonHttp": {"location": "https://example.com/x", "sha256": f"{number:064x}"}},
+            "runtimeClass": {"name": "spin", "handler": "spin"},
+            "rolloutStrategy": {"type": "recreate"},
+        }
+        shim = view_shim(self.kube.put(SHIMS, {"metadata": {"name": "spin"}, "spec": spec}))
+        wish = wish_for(shim, "amd64", require_checksum=True)
+        assert isinstance(wish, ShimWish)
+        return wish.digest
+
+    async def run(self) -> None:
+        """Follow the Shim once."""
+        snapshot = await self.shims.snapshot("spin")
+        assert snapshot is not None
+        await self.effects.apply(shim_decide.decide(snapshot))
+
+    def kept(self) -> dict[int, int]:
+        """Return the versions that are kept, by revision."""
+        return {
+            found["revision"]: int(found["data"]["spec"]["fetchStrategy"]["anonHttp"]["sha256"], 16)
+            for found in self.kube.objects(CONTROLLER_REVISIONS)
+        }
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+async def test_a_version_that_comes_back_at_once_is_kept_anew(runs: int) -> None:
+    provisioner = Provisioner()
+    for number in (1, 2, 1):
+        provisioner.change(number)
+        for _ in range(runs if number == 2 else 2):
+            await provisioner.run()
+    assert provisioner.kept() == {2: 2, 3: 1}
+
+
+async def test_while_nothing_changes_the_versions_are_not_listed() -> None:
+    provisioner = Provisioner()
+    provisioner.change(1)
+    for _ in range(2):
+        await provisioner.run()
+    before = len(provisioner.kube.api.requests)
+    await provisioner.run()
+    asked = [request.path for request in provisioner.kube.api.requests[before:]]
+    assert asked
+    assert not [path for path in asked if "controllerrevisions" in path]
+
+
+async def test_a_version_that_a_node_has_outlives_ten_others() -> None:
+    provisioner = Provisioner()
+    digests = {"spin": provisioner.change(1)}
+    node = proved(a_node(), Target(tuple(digests.items())).digest, "handler")
+    provisioner.nodes[node.name] = replace(node, shims=encode_digests(digests))
+    for number in range(1, KEPT + 4):
+        provisioner.change(number)
+        await provisioner.run()
+    assert set(provisioner.kept().values()) == {1, *range(4, KEPT + 4)}
+    provisioner.nodes.clear()
+    provisioner.change(99)
+    await provisioner.run()
+    assert set(provisioner.kept().values()) == {*range(5, KEPT + 4), 99}

@@ -1,0 +1,232 @@
+"""What the Job does that takes another's doing back, and that it is tried until it is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from provisioner.actions import CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Reason, Snapshot
+from provisioner.attempts import Retries
+from provisioner.decide import decide
+from provisioner.gather import Known, installer_state
+from provisioner.plan import Entry, Ledger, World, plan
+from provisioner.resources import Task, make_installer_job
+from provisioner.settings import Settings
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.installing import ShimWish, parse_spec
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
+from trellis.provisioning import UNDO, JobState, JobView, NodeView, Target, decode_digests, encode_digests
+from trellis.shim_history import make_revision, version_of
+from trellis.shims import ShimView, view_shim, wish_for
+from trellis.targets import target_of
+from trellis.testing.builders import a_job, a_node, a_shim, proved
+from trellis.unfinished import left_by
+
+SETTINGS = Settings(node_installer_image="trellis.example/node-installer:1")
+
+
+def having(**digests: str) -> NodeView:
+    digest = Target(tuple(sorted(digests.items()))).digest
+    return replace(proved(a_node(), digest, "handler"), shims=encode_digests(digests)) if digests else a_node()
+
+
+def manifest(name: str, sha256: str, **spec: Any) -> dict[str, Any]:
+    given = {
+        "fetchStrategy": {"anonHttp": {"location": "https://example.com/x", "sha256": sha256}},
+        "runtimeClass": {"name": name, "handler": name},
+        "rolloutStrategy": {"type": "recreate"},
+    }
+    return {"metadata": {"name": name}, "spec": given | spec}
+
+
+class History:
+    """Shims of an API server, and the versions of them that are kept."""
+
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.kube.put(NAMESPACES, {"metadata": {"name": SETTINGS.namespace}})
+        self.shims: dict[str, ShimView] = {}
+
+    def keep(self, name: str, sha256: str, **spec: Any) -> str:
+        """Make a version the Shim's present one and keep it; return its digest."""
+        found = self.kube.put(SHIMS, manifest(name, sha256, **spec))
+        number = len(self.kube.objects(CONTROLLER_REVISIONS)) + 1
+        kept = make_revision(name, found["metadata"]["uid"], version_of(found), number, SETTINGS.namespace)
+        self.kube.put(CONTROLLER_REVISIONS, kept)
+        self.shims[name] = view_shim(found)
+        wish = wish_for(self.shims[name], "amd64", require_checksum=True)
+        assert isinstance(wish, ShimWish)
+        return wish.digest
+
+    async def undo(self, node: NodeView, job: JobView, *shims: str) -> Task:
+        known = Known(self.kube, cast("Bus", None), SETTINGS, {node.name: node}, self.shims)
+        return await known.undo(node, job, shims, "CanaryFailed: it broke")
+
+
+def tried(node: NodeView, **digests: str) -> JobView:
+    return a_job(node, JobState.COMPLETE, installs=encode_digests(digests))
+
+
+def runs(task: Task) -> list[tuple[list[str], list[str]]]:
+    """Return what the containers of the Job do, one after the other: the operation, and of which shims."""
+    pod = make_installer_job(SETTINGS.installer(), a_node(), task, 1, None)["spec"]["template"]["spec"]
+    found = []
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        told = next(item["value"] for item in container["env"] if item["name"] == names.INSTALLER_SPEC)
+        removal = container["args"][0] == "uninstall"
+        found.append((container["args"], [shim.name for shim in parse_spec(told, removal=removal).shims]))
+    return found
+
+
+def after(task: Task) -> dict[str, str]:
+    """Return what the Job says that the node has after it."""
+    job = make_installer_job(SETTINGS.installer(), a_node(), task, 1, None)
+    return decode_digests(job["metadata"]["annotations"][names.ANNOTATION_SHIMS])
+
+
+async def test_one_that_was_added_and_one_that_was_changed_both_go_back() -> None:
+    history = History()
+    old = history.keep("spin", "ab" * 32)
+    new, slight = history.keep("spin", "cd" * 32), history.keep("slight", "ef" * 32)
+    node = having(spin=old)
+    task = await history.undo(node, tried(node, spin=new, slight=slight), "slight", "spin")
+    assert runs(task) == [(["uninstall", "--force"], ["slight"]), (["install"], ["spin"])]
+    assert task.spec is not None
+    assert [shim.digest for shim in task.spec.shims] == [old]
+    assert after(task) == {"spin": old}
+    assert task.removed_handlers == ("slight",)
+
+
+async def test_what_an_option_made_another_version_goes_back_to_the_one_without_it() -> None:
+    history = History()
+    old = history.keep("spin", "ab" * 32)
+    new = history.keep("spin", "ab" * 32, containerdRuntimeOptions={"SystemdCgroup": "true"})
+    assert old != new
+    task = await history.undo(having(spin=old), tried(having(spin=old), spin=new), "spin")
+    assert after(task) == {"spin": old}
+    assert "not kept" not in task.why
+
+
+async def test_a_version_that_is_not_kept_is_not_said_to_be_there() -> None:
+    history = History()
+    new = history.keep("spin", "cd" * 32)
+    task = await history.undo(having(spin="0"), tried(having(spin="0"), spin=new), "spin")
+    assert runs(task) == [(["install"], [])]
+    assert after(task) == {"spin": "?0"}
+    assert "the former version of spin is not kept" in task.why
+
+
+async def test_what_was_added_beside_what_failed_is_not_forgotten() -> None:
+    history = History()
+    spin, slight = history.keep("spin", "ab" * 32), history.keep("slight", "ef" * 32)
+    task = await history.undo(a_node(), tried(a_node(), spin=spin, slight=slight), "slight")
+    assert runs(task) == [(["uninstall", "--force"], ["slight"])]
+    assert after(task) == {"spin": "?"}
+
+
+@pytest.mark.parametrize(("had", "operation"), [("?", "uninstall"), ("?{old}", "install")])
+async def test_what_was_not_taken_back_before_is_tried_again(had: str, operation: str) -> None:
+    history = History()
+    old, new = history.keep("spin", "ab" * 32), history.keep("spin", "cd" * 32)
+    node = having(spin=had.format(old=old))
+    [(args, shims)] = runs(await history.undo(node, tried(node, spin=new), "spin"))
+    assert (args[0], shims) == (operation, ["spin"])
+
+
+# --- until it is done ---
+
+SPIN = a_shim(deleting=True)
+WISH = wish_for(a_shim(), "amd64", require_checksum=True)
+assert isinstance(WISH, ShimWish)
+
+
+def failed_undo(**changes: Any) -> JobView:
+    """Return the Job that was to take spin back from a node that has nothing else, and failed."""
+    job = a_job(
+        a_node(),
+        JobState.FAILED,
+        digest=Target((("spin", WISH.digest),)).digest,
+        operation=UNDO,
+        installs="",
+        blamed=f"spin={WISH.digest}",
+        undoes="CanaryFailed: it broke",
+    )
+    return replace(job, **changes)
+
+
+def a_snapshot(node: NodeView, *jobs: JobView, shim: ShimView = SPIN, entry: Entry | None = None) -> Snapshot:
+    target = target_of(node, [shim], None, auto_provision=False, require_checksum=True)
+    return Snapshot("node-1", node, jobs, entry, target, frozenset(), None, 60.0, 20.0, now=1020.0)
+
+
+def test_a_job_that_could_not_take_back_is_judged_and_stays_until_the_node_names_what_is_left() -> None:
+    [_, verdict] = decide(a_snapshot(a_node(), failed_undo()))
+    assert isinstance(verdict, JudgeFailed)
+    assert "bringing the node back to what it had failed" in verdict.message
+    assert decide(a_snapshot(a_node(), failed_undo(failure="CanaryFailed: it broke"))) == []
+
+
+def test_its_slot_stays_too_and_then_the_shim_is_removed() -> None:
+    node, job = a_node(), failed_undo(failure="CanaryFailed: it broke")
+    entry = Entry(job.digest, 1, 1000, ("spin",))
+
+    def planned(node: NodeView) -> dict[str, Entry]:
+        target = target_of(node, [SPIN], None, auto_provision=False, require_checksum=True)
+        targets = {node.uid: target} if target else {}
+        world = World((node,), targets, {node.uid: (job,)}, Ledger({node.uid: entry}), {}, Retries(1, 2), 2000.0)
+        return dict(plan(world).ledger.entries)
+
+    assert planned(node) == {node.uid: entry}
+    named = having(spin="?")
+    assert left_by(job, named) == {}
+    recorded = replace(named, failure="x", failed_attempt=f"{job.digest}/1/1010", failed_shims=job.blamed)
+    [removal] = planned(recorded).values()
+    assert (removal.digest, removal.attempt, removal.shims) == (Target(()).digest, 1, ("spin",))
+    actions = decide(a_snapshot(recorded, job, entry=removal))
+    assert [type(action) for action in actions] == [DeleteJob, CreateJob]
+
+
+def test_a_version_of_which_nothing_is_proved_is_installed_again() -> None:
+    wanted = a_shim()
+    target = target_of(having(spin=f"?{WISH.digest}"), [wanted], None, auto_provision=False, require_checksum=True)
+    assert target == Target((("spin", WISH.digest),))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "terminated"),
+    [
+        pytest.param(
+            [{"state": {"terminated": {"exitCode": 1, "reason": "Error"}}}], "exit code 1 (Error)", id="failed"
+        ),
+        pytest.param(
+            [{"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}], "exit code 3 (Error)", id="done"
+        ),
+    ],
+)
+def test_the_first_run_that_failed_is_the_one_that_tells(statuses: list[dict[str, Any]], terminated: str) -> None:
+    own = [{"state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]
+    pod = {"status": {"initContainerStatuses": statuses, "containerStatuses": own}}
+    assert installer_state(pod).terminated == terminated
+
+
+# --- the breaker ---
+
+
+@pytest.mark.parametrize(
+    ("deleting", "kind"), [(frozenset({"spin"}), EndJob), (frozenset[str](), Destroy)], ids=["deleted", "opted out"]
+)
+def test_an_installer_that_a_deleted_shim_stops_is_not_counted_by_the_breaker(
+    deleting: frozenset[str], kind: type[EndJob | Destroy]
+) -> None:
+    job = a_job(a_node(), installs="spin=1")
+    snapshot = Snapshot(
+        "node-1", a_node(), (job,), None, None, frozenset(), None, 60.0, 20.0, now=1020.0, deleting=deleting
+    )
+    [action] = decide(snapshot)
+    assert isinstance(action, kind)
+    if isinstance(action, EndJob):
+        assert action.reason is Reason.OPTED_OUT
