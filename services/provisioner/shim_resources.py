@@ -68,6 +68,7 @@ def make_status(status: Status) -> Manifest:
         "nodesReady": status.counts.ready,
         "nodesUpdated": status.counts.updated,
         "nodesFailed": status.counts.failed,
+        "digest": status.digest or None,  # a merge patch: none takes away what stood there
         "conditions": [
             {
                 "type": condition.type,
@@ -97,4 +98,5 @@ def read_status(manifest: Manifest) -> Status:
         )
         for item in status.get("conditions") or ()
     )
-    return Status(Counts(*numbers), conditions, int(status.get("observedGeneration") or 0))
+    generation = int(status.get("observedGeneration") or 0)
+    return Status(Counts(*numbers), conditions, generation, str(status.get("digest") or ""))

@@ -52,11 +52,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A Shim's status as it stands, or is to stand."""
+    """A Shim's status as it stands, or is to stand. ``digest``: what nodes are brought to, "" if no node is."""
 
     counts: Counts = Counts()
     conditions: tuple[Condition, ...] = ()
     observed_generation: int = 0
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,13 +54,18 @@ def status_of(snapshot: Snapshot) -> Status:
     conditions = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
     former = {condition.type: condition for condition in snapshot.status.conditions}
     dated = tuple(_dated(condition, former.get(condition.type), snapshot) for condition in conditions)
-    return Status(counts, (*dated, *_other_controller(snapshot)), snapshot.shim.generation)
+    return Status(counts, (*dated, *_other_controller(snapshot)), snapshot.shim.generation, _digest(snapshot))
 
 
 def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
     former = next((condition for condition in snapshot.status.conditions if condition.type == CONDITION), None)
     said = verdict(snapshot.other, told_before=former is not None)
     return (_dated(Condition(CONDITION, *said), former, snapshot),) if said else ()
+
+
+def _digest(snapshot: Snapshot) -> str:
+    """Return the version that nodes are brought to; where platforms have their own archives there are several."""
+    return ",".join(sorted({wish.digest for _, wish in snapshot.wishes if isinstance(wish, ShimWish)}))
 
 
 def _counts(snapshot: Snapshot) -> Counts:

@@ -74,6 +74,7 @@ KINDS: Final[tuple[Kind, ...]] = (
             Column("Updated", "integer", ".status.nodesUpdated", wide=True),
             Column("Failed", "integer", ".status.nodesFailed", wide=True),
             Column("Available", "string", ".status.conditions[?(@.type=='Available')].status"),
+            Column("Digest", "string", ".status.digest", wide=True),
             Column("Message", "string", ".status.conditions[?(@.type=='Progressing')].message", wide=True),
             _AGE,
         ),

@@ -227,7 +227,8 @@ class ShimStatus(ApiModel):
     nodes_failed: int | None = None
     """Nodes whose last attempt at this version failed."""
     digest: str | None = None
-    """Digest of what this generation installs, as nodes carry it."""
+    """The version that nodes are brought to, as they name it in the annotation trellis.dev/shims. Where platforms have
+    archives of their own there are several, separated by commas."""
 
 
 class Shim(ApiModel):

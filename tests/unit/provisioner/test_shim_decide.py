@@ -111,6 +111,17 @@ def test_nodes_that_are_not_ready_are_named_while_there_is_something_to_do_there
     assert removing == "2 nodes still have it, 0 in work; not ready, so not now: b"
 
 
+def test_the_status_names_the_version_that_nodes_are_brought_to() -> None:
+    assert written(deciding(having("b", "old"), a_node("c"))).digest == wish().digest
+    assert written(deciding()).digest == ""
+    several = tuple((a_node(f"node-{digest}"), replace(wish(), digest=digest)) for digest in "212")
+    assert written(deciding(wishes=several)).digest == "1,2"
+
+
+def test_what_is_there_unproved_is_neither_ready_nor_updated() -> None:
+    assert written(deciding(having("b", f"?{wish().digest}"))).counts == Counts(1, 0, 0, 0)
+
+
 def test_an_older_version_is_ready_but_not_updated() -> None:
     actions = deciding(having("a", wish().digest), having("b", "older"), in_work=(a_node("busy"),))
     assert written(actions).counts == Counts(2, 2, 1, 0)
