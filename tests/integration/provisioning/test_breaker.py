@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from support.fleet import Fleet, eventually
+from support.kubelets import kubelets
 from support.service_process import ask, free_port, running
+from support.shims import Shim
 from trellis.breaker_record import read_breakers
 from trellis.kube.breaker import HELD
 from trellis.names import breaker_name
@@ -143,3 +145,24 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
         assert len(removed) == 5, "nothing is said of those that run on"
         assert (await trellis(fleet, "breaker", "close", "provisioner", "jobs"))[0] == 0
         await eventually(lambda: not fleet.jobs(), "the others are stopped too", seconds=60)
+
+
+async def test_a_shim_that_is_deleted_goes_from_many_nodes_and_a_narrowed_selector_is_held(
+    fleet: Fleet, shim: Shim
+) -> None:
+    nodes = shim.add_nodes(8)
+    async with fleet.services(), kubelets(fleet):
+        shim.apply(max_update="100%")
+        await eventually(lambda: all(map(shim.has, nodes)), "every node has it", seconds=60)
+        shim.delete()
+        await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=90)
+        assert not any(map(shim.has, nodes))
+        assert events_of(fleet, HELD) == {}
+        shim.apply(max_update="100%")
+        await eventually(lambda: all(map(shim.has, nodes)), "every node has it again", seconds=60)
+        shim.apply(max_update="100%", nodeSelector={"test": "nowhere"})
+        await eventually(lambda: len(events_of(fleet, HELD)) == 3, "three of eight are held", seconds=60)
+        assert sum(map(shim.has, nodes)) == 3
+        shim.delete()
+        await eventually(lambda: shim.found() is None, "the Shim is gone, also from those", seconds=90)
+        assert not any(map(shim.has, nodes))
