@@ -26,7 +26,7 @@ from node_installer.edits import Adoption, Edits, adoptions, edits_for
 from node_installer.errors import InstallError
 from node_installer.inspection import Inspection, Layout
 from node_installer.presets import Preset
-from node_installer.restarts import restart_for
+from node_installer.restarts import restart_for, tried_anew
 from node_installer.state import ShimState, State, write_state
 from trellis.install_results import FailureReason, ShimResult
 from trellis.installing import InstallSpec, ShimWish
@@ -114,6 +114,7 @@ def plan_install(found: Inspection, spec: InstallSpec, staged: Mapping[str, Stag
     Raises:
         InstallError: the node or a handler cannot be had; nothing was done.
     """
+    found = tried_anew(found, spec)
     check_node(found)
     check_owners(found, spec)
     _check_space(found, staged)

@@ -66,6 +66,7 @@ def check_refused(refusal: Refusal | None, key: str) -> None:
         return
     message = (
         f"the container runtime was restarted with this very configuration before, in vain ({refusal.message}). It "
-        f"is left alone for an hour from then: change the Shim, or mend the node and remove {PATH} there"
+        "is left alone for an hour from then: change the Shim, or mend the node and try again with trellis rollout "
+        f"resume SHIM, or remove {PATH} there"
     )
     raise InstallError(FailureReason.REFUSED_BEFORE, message)

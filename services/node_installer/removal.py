@@ -14,7 +14,7 @@ from node_installer import takeover, target
 from node_installer.actions import Action, Plan, Reason, RemoveDirectory, RemoveFile, WriteFile
 from node_installer.edits import Edits, edits_for
 from node_installer.inspection import Inspection, Layout
-from node_installer.restarts import restart_for
+from node_installer.restarts import restart_for, tried_anew
 from node_installer.state import write_state
 from node_installer.unwanted import Going, Unwanted, going
 
@@ -25,6 +25,7 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     Raises:
         InstallError: ``ShimsInUse``, or the configuration cannot be read; nothing was done.
     """
+    found = tried_anew(found, unwanted.spec)
     aim = _aim(found)
     goes = going(found, aim, unwanted)
     edits = edits_for(found, aim, goes.shims, list(goes.taken))

@@ -13,6 +13,7 @@ from node_installer.edits import Edits
 from node_installer.inspection import Inspection
 from node_installer.refusal import check_refused, key_of
 from node_installer.state import Phase, ShimState
+from trellis.installing import InstallSpec
 
 
 def restart_for(
@@ -30,6 +31,11 @@ def restart_for(
     if found.journal is None:  # else the node is neither as before nor as wanted: it must become one of them
         check_refused(found.refusal, key)
     return replace(restart, key=key)
+
+
+def tried_anew(found: Inspection, spec: InstallSpec | None) -> Inspection:
+    """Return the node as a run is to see it: what was refused counts for nothing where a person asked for a new try."""
+    return replace(found, refusal=None) if spec is not None and spec.retry_refused else found
 
 
 def _restart(

@@ -15,7 +15,7 @@ from provisioner.actions import InstallerState, Snapshot, User
 from provisioner.attempts import changes_of
 from provisioner.canary import Canary, CanaryPod, canary_of
 from provisioner.decide import inspect, leaving
-from provisioner.plan import Ledger, World, begun_of
+from provisioner.plan import Ledger, World, begun_of, is_forgiven
 from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings
 from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
@@ -168,7 +168,10 @@ class Known:
 
     def task(self, node: NodeView, target: Target) -> Task:
         """Return what the Job that brings a node to its target is to do."""
-        return task_of(node, target, self.shims, self.rules)
+        limits, latest = self.settings.limits(self.shims.values()), time.time() + self.settings.retries().most
+        failure, changes = node.failed, changes_of(node, target)
+        forgiven = failure and any(is_forgiven(limits.get(name), failure, latest) for name in changes)
+        return task_of(node, target, self.shims, replace(self.rules, retry_refused=bool(forgiven)))
 
     async def undo(self, node: NodeView, job: JobView, shims: tuple[str, ...], why: str) -> Task:
         """Return what the Job that takes back another's doing is to do: of these Shims, nothing more.

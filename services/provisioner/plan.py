@@ -211,8 +211,12 @@ def _forgiven(world: World, shim: str, failure: FailedAttempt) -> bool:
 
     A mark that lies in the future by more than a clock may be off would switch the halt off: it counts for nothing.
     """
-    limits = world.limits.get(shim)
-    return limits is not None and failure.at <= limits.forgiven <= world.now + world.retries.most
+    return is_forgiven(world.limits.get(shim), failure, world.now + world.retries.most)
+
+
+def is_forgiven(limits: ShimLimits | None, failure: FailedAttempt, latest: float) -> bool:
+    """Say whether a person resumed a shim's rollout knowing of a failure; a later mark than ``latest`` is none."""
+    return limits is not None and failure.at <= limits.forgiven <= latest
 
 
 def _kept(world: World) -> dict[str, Entry]:

@@ -21,12 +21,20 @@ from trellis.shims import ShimView, wish_for
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the settings say of Jobs. ``handler``: the legacy image's; ``canary_image``: for Shims that name none."""
+    """What the settings say of Jobs. ``handler``: the legacy image's; ``canary_image``: for Shims that name none.
+
+    ``retry_refused``: for this Job, whether a person resumed the rollout knowing of the node's last failure.
+    """
 
     handler: str | None
     canary_image: str
     require_checksum: bool
     allow_http: bool
+    retry_refused: bool = False
+
+    def spec(self, wishes: tuple[ShimWish, ...]) -> InstallSpec:
+        """Return what an installer is told of these shims."""
+        return InstallSpec(wishes, self.require_checksum, self.allow_http, self.retry_refused)
 
 
 def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules: Rules) -> Task:
@@ -42,7 +50,7 @@ def task_of(node: NodeView, target: Target, shims: Mapping[str, ShimView], rules
     return Task(
         target,
         handlers=tuple(wish.handler for wish in wishes),
-        spec=InstallSpec(wishes, require_checksum=rules.require_checksum, allow_http=rules.allow_http),
+        spec=rules.spec(wishes),
         canaries=tuple(shim.name for shim in changed if canary_of(shim, rules.canary_image) is not None),
     )
 
@@ -54,7 +62,7 @@ def _removal(target: Target, going: Iterable[str], shims: Mapping[str, ShimView]
     return Task(
         target,
         removed_handlers=tuple(wish.handler for wish in removals if wish.handler and wish.handler not in stay),
-        spec=InstallSpec(removals, require_checksum=rules.require_checksum, allow_http=rules.allow_http),
+        spec=rules.spec(removals),
         removes=True,
         force=all(name in shims and shims[name].removal_policy is RemovalPolicy.FORCE for name in going),
     )

@@ -76,7 +76,9 @@ def pause(found: Found) -> Change:
 
 
 def resume(found: Found) -> Change:
-    """Return how a paused or halted rollout goes on: the failures that are known are forgiven, later ones count.
+    """Return how a rollout goes on that is paused or halted, or whose nodes fail: known failures are forgiven.
+
+    Later ones count. What failed is tried at once, also where a node's container runtime refused it (ADR 24).
 
     Raises:
         CommandError: whether it is halted cannot be read.
@@ -89,12 +91,15 @@ def resume(found: Found) -> Change:
     if world.shim.paused:
         ops.append({"op": "add", "path": "/spec/paused", "value": False})
         said.append("no longer paused")
-    if is_halted(world):
-        ops += _forgive(found.manifest, last_failure(world) or 0)
-        said.append("its failures so far are forgiven: failed nodes are tried at once, further ones begun")
+    last, halted = last_failure(world), is_halted(world)
+    # A pause is no word on failures: who ends it has not said that they are mended.
+    if last is not None and last > world.shim.forgiven and (halted or not world.shim.paused):
+        ops += _forgive(found.manifest, last)
+        further = ", further ones begun" if halted else ""
+        said.append(f"its failures so far are forgiven: failed nodes are tried at once{further}")
     name = world.shim.name
     if not ops:
-        return Change((), f"Shim {name} is neither paused nor halted: nothing to resume")
+        return Change((), f"Shim {name} is neither paused nor halted, and no node fails: nothing to resume")
     return Change(tuple(ops), f"resumed Shim {name}: {' and '.join(said)}; see: trellis rollout status {name} --watch")
 
 

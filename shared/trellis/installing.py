@@ -90,11 +90,15 @@ class ShimWish:
 
 @dataclass(frozen=True, slots=True)
 class InstallSpec:
-    """All that one run is asked to do: the shims, and what may be relaxed."""
+    """All that one run is asked to do: the shims, and what may be relaxed.
+
+    ``retry_refused``: a person asked for another try of what the container runtime did not come up with (ADR 24).
+    """
 
     shims: tuple[ShimWish, ...]
     require_checksum: bool = True
     allow_http: bool = False
+    retry_refused: bool = False
 
     def to_json(self) -> str:
         """Return the wish as :func:`parse_spec` reads it, keys sorted, on one line."""
@@ -103,6 +107,7 @@ class InstallSpec:
                 "shims": [_shim_json(shim) for shim in self.shims],
                 "requireChecksum": self.require_checksum,
                 "allowHttp": self.allow_http,
+                **({"retryRefused": True} if self.retry_refused else {}),
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -137,6 +142,7 @@ def parse_spec(text: str, *, removal: bool = False) -> InstallSpec:
         shims=shims,
         require_checksum=_flag(value, "requireChecksum", default=True),
         allow_http=_flag(value, "allowHttp", default=False),
+        retry_refused=_flag(value, "retryRefused", default=False),
     )
 
 

@@ -13,7 +13,7 @@ from node_installer import refusal
 from node_installer.__main__ import exit_code
 from node_installer.commands import Answer
 from trellis.install_results import FailureReason, InstallResult, Outcome
-from unit.node_installer.world import Killed, World, a_shim, a_wish, a_world, snapshot
+from unit.node_installer.world import Killed, World, a_shim, a_spec, a_wish, a_world, snapshot
 
 
 def install(world: World, text: str = "one") -> InstallResult:
@@ -72,6 +72,17 @@ def test_another_try_is_made_when_something_changed(change: str, tmp_path: Path)
     result = install(world, "two" if change == "version" else "one")
     assert result.outcome is Outcome.INSTALLED, result.message
     assert not remembered.exists()
+
+
+def test_a_person_may_ask_for_another_try_at_once(tmp_path: Path) -> None:
+    world = refused(tmp_path)
+    wish = a_wish(world.image, content=a_shim("one"))
+    again = json.dumps({**json.loads(a_spec(wish)), "retryRefused": True})
+    assert world.perform("install", again).outcome is Outcome.ROLLED_BACK
+    assert world.runtime.restarts == 4
+    assert install(world).reason is FailureReason.REFUSED_BEFORE  # that was one try, and it is remembered
+    world.runtime.refuses = None
+    assert world.perform("install", again).outcome is Outcome.INSTALLED
 
 
 def test_what_is_left_alone_is_said_to_who_looks(tmp_path: Path) -> None:

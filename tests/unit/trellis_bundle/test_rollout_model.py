@@ -217,8 +217,16 @@ def test_resuming_a_halted_rollout_forgives_up_to_its_last_failure(
     assert done.ops == ({"op": "add", "path": path, "value": value},)
 
 
-def test_there_is_nothing_to_resume_in_a_rollout_that_goes_on() -> None:
+def test_nodes_that_fail_are_tried_at_once_also_where_the_rollout_goes_on() -> None:
     done = resume(found(BROKEN, a_node("b")))
+    assert [op["path"] for op in done.ops] == ["/metadata/annotations"]
+    assert "failed nodes are tried at once" in done.said
+    assert "further ones" not in done.said
+
+
+@pytest.mark.parametrize("node", [a_node("b"), DONE], ids=["waits", "updated"])
+def test_there_is_nothing_to_resume_where_nothing_fails(node: NodeView) -> None:
+    done = resume(found(node))
     assert (done.ops, "neither paused nor halted" in done.said) == ((), True)
 
 

@@ -1,0 +1,63 @@
+"""A person resumes a rollout: the next Job of a node whose failure is forgiven is told to try all the same."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from provisioner.gather import Known
+from provisioner.settings import Settings
+from trellis.bus.bus import Bus
+from trellis.crds.shim import RemovalPolicy
+from trellis.kube.fake import FakeKube
+from trellis.provisioning import NodeView, Target, encode_digests
+from trellis.shims import ShimView
+from trellis.testing.builders import DIGEST, a_node, a_shim, failed, proved
+
+NOW = int(time.time())
+FAILED = failed(a_node(), DIGEST, at=NOW - 60)
+HAS = replace(proved(a_node(), Target((("spin", "1"),)).digest, "handler"), shims=encode_digests({"spin": "1"}))
+
+
+def tries_anew(node: NodeView, shim: ShimView, *others: ShimView) -> bool:
+    """Return what the Job of a node says of what its runtime refused."""
+    shims = {one.name: one for one in (shim, *others)}
+    known = Known(FakeKube(), cast("Bus", None), Settings(), {node.name: node}, shims)
+    target = known.target(node)
+    assert target is not None
+    task = known.task(node, target)
+    assert task.spec is not None
+    return "retryRefused" in json.loads(task.spec.to_json())
+
+
+@pytest.mark.parametrize(
+    ("node", "forgiven", "anew"),
+    [
+        pytest.param(FAILED, NOW - 60, True, id="up to this very failure"),
+        pytest.param(FAILED, NOW - 61, False, id="it failed after that"),
+        pytest.param(FAILED, 0, False, id="nobody resumed"),
+        pytest.param(FAILED, NOW + 10**6, False, id="a mark from the future would hold for ever"),
+        pytest.param(a_node(), NOW, False, id="nothing failed"),
+    ],
+)
+def test_a_forgiven_failure_lets_the_runtime_be_tried_again(node: NodeView, forgiven: int, *, anew: bool) -> None:
+    assert tries_anew(node, a_shim(forgiven=forgiven)) is anew
+
+
+def test_a_removal_is_tried_again_too() -> None:
+    node = failed(HAS, Target(()).digest, at=NOW - 60)
+    shim = a_shim(deleting=True, forgiven=NOW, removal_policy=RemovalPolicy.FORCE)
+    assert tries_anew(node, shim)
+    assert not tries_anew(node, replace(shim, forgiven=0))
+
+
+def test_another_shims_word_counts_for_nothing() -> None:
+    node = failed(HAS, DIGEST, at=NOW - 60)
+    [(_, digest)] = Target((("spin", "1"),)).shims
+    there = replace(a_shim(), invalid="stays as it is", forgiven=NOW)
+    assert digest == "1"
+    assert not tries_anew(node, a_shim("slight"), there)
