@@ -12,6 +12,7 @@ from typing import Final
 
 FIELD_MANAGER_NODE_WATCHER: Final = "trellis.dev/node-watcher"
 FIELD_MANAGER_PROVISIONER: Final = "trellis.dev/provisioner"
+FIELD_MANAGER_HOST_MANAGER: Final = "trellis.dev/host-manager"
 FIELD_MANAGER_COMMAND_LINE: Final = "trellis.dev/command-line"
 
 # --- KWasm's names: kept, because users' nodes and manifests carry them ---
@@ -101,6 +102,26 @@ ANNOTATION_TAKEN_OVER: Final = "trellis.dev/taken-over"
 LABEL_SHIM: Final = "trellis.dev/shim"
 """On the ControllerRevisions that keep a Shim's former versions: its name, as :func:`shim_label` shortens it."""
 LEASE_PREFIX: Final = "trellis-"
+# --- of groups of wasmCloud hosts: wasmcloud-operator's, because pods and children that run carry them ---
+WASMCLOUD_OPERATOR: Final = "operator.k8s.wasmcloud.dev/wasmcloud-host-config"
+"""Its finalizer on a WasmCloudHostConfig, and its field manager."""
+WADM_OPERATOR: Final = "wadm-operator"
+"""Value of :data:`LABEL_MANAGED_BY` of its pods."""
+HOST_LABEL_PREFIX: Final = "host-label.k8s.wasmcloud.dev/"
+"""Of the labels of pods that are those of their hosts."""
+LABEL_INSTANCE: Final = "app.kubernetes.io/instance"
+"""On a pod the group it belongs to."""
+
+# --- our own, on groups of wasmCloud hosts ---
+FINALIZER_HOSTS: Final = "trellis.dev/host-manager"
+ANNOTATION_TEMPLATE: Final = "trellis.dev/template"
+"""On a group, ``latest``: its pods get our own template now, by a roll."""
+TEMPLATE_LATEST: Final = "latest"
+ANNOTATION_CHECKSUM: Final = "trellis.dev/checksum"
+"""On a pod template: of the Secrets and ConfigMaps that its pods are made from."""
+ANNOTATION_TEMPLATE_DIGEST: Final = "trellis.dev/template-digest"
+"""On a Deployment or DaemonSet: of what its template was made from, as its revision has it."""
+
 LABEL_BREAKER: Final = "trellis.dev/breaker"
 """On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""
 _BREAKER_PREFIX: Final = "trellis-breaker-"
@@ -137,6 +158,11 @@ def shim_label(shim: str) -> str:
     A Shim's name may have 253 characters, a label's 63: a longer one is cut to 52, ``-`` and a hash.
     """
     return provisioned_label_value(shim)
+
+
+def registry_secret(group: str) -> str:
+    """Return the name of the Secret that we make of a registry's credentials for a group (63 characters at most)."""
+    return f"{group}-registry"
 
 
 def canary_name(node: str, job_uid: str, shim: str) -> str:

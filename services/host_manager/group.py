@@ -1,0 +1,74 @@
+"""What a group of hosts is made from: its object, and what was read of the Secrets and ConfigMaps it names.
+
+Pure. Filled by ``gather``; read by everything that makes manifests. Invariant: credentials are shown by no ``repr``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trellis.crds.host_config import WasmCloudHostConfigSpec
+
+Manifest = dict[str, Any]
+
+API_VERSION: Final = "k8s.wasmcloud.dev/v1alpha1"
+KIND: Final = "WasmCloudHostConfig"
+ADOPTED: Final = 1
+"""Revision of the pod template that is wasmcloud-operator's, without the credentials it shows."""
+LATEST: Final = 2
+"""Revision of our own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One WasmCloudHostConfig as its children are made from it."""
+
+    name: str
+    namespace: str
+    uid: str
+    spec: WasmCloudHostConfigSpec
+
+    def runs_as_daemonset(self, revision: int) -> bool:
+        """Say whether there is to be a host on each node.
+
+        ``spec.daemonset`` is the place of old; wasmcloud-operator 0.5 took no notice of it, so neither do its groups.
+        """
+        options = self.spec.scheduling_options
+        former = bool(self.spec.daemonset) and revision >= LATEST
+        return former or (options is not None and options.daemonset)
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """Credentials of a registry that components come from."""
+
+    server: str
+    user: str = field(repr=False)
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What was read besides the object.
+
+    ``credentials``: the Secret for NATS has credentials; ``seed``: it has a cluster seed. ``authorities``: for each of
+    ``spec.certificates.authorities`` the keys with certificates of its Secret, and of its ConfigMap. ``tls_keys``: keys
+    of the Secret for the leaf's TLS. ``checksum``: of the contents of all that was read.
+    """
+
+    credentials: bool = False
+    seed: bool = False
+    authorities: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+    registries: tuple[Registry, ...] = ()
+    tls_keys: tuple[str, ...] = ()
+    checksum: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A group, what was read for it, and the revision of the template that it is to have."""
+
+    group: Group
+    inputs: Inputs
+    revision: int

@@ -1,0 +1,124 @@
+"""Our own pod template: what it adds, and that what the user says wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from host_manager.group import ADOPTED, LATEST, Inputs, Registry
+from host_manager.merging import TemplateError
+from host_manager.resources import make_budget, make_nats_conf, make_registry_secret, make_workload
+from support.golden import Golden
+from support.host_groups import FULL_INPUTS, custom_resource, wish
+
+
+def pod(revision: int, inputs: Inputs | None = None, **spec: Any) -> dict[str, Any]:
+    found: dict[str, Any] = make_workload(wish(revision, inputs, **spec))["spec"]["template"]["spec"]
+    return found
+
+
+def variables(pod_spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {variable["name"]: variable for variable in pod_spec["containers"][1]["env"]}
+
+
+def test_the_whole_of_it_for_a_minimal_group(golden: Golden) -> None:
+    golden.check("host_manager/latest-minimal", make_workload(wish(LATEST, Inputs(checksum="c0ffee"))))
+
+
+def test_the_whole_of_it_for_a_group_with_every_field(golden: Golden) -> None:
+    spec = custom_resource("full")["spec"] | {"leafTls": {"secretName": "leaf"}, "drainSeconds": 30}
+    inputs = Inputs(
+        credentials=True,
+        authorities=FULL_INPUTS.authorities,
+        registries=FULL_INPUTS.registries,
+        tls_keys=("ca.crt", "tls.crt", "tls.key"),
+        checksum="c0ffee",
+    )
+    made = wish(LATEST, inputs, **spec)
+    golden.check("host_manager/latest-full", make_workload(made))
+    golden.check("host_manager/latest-full-nats", {"nats.conf": make_nats_conf(made).splitlines()})
+    golden.check("host_manager/registry-secret", make_registry_secret(made))
+    golden.check("host_manager/budget", make_budget(made.group))
+
+
+def test_the_leaf_outlives_the_host_and_the_kubelet_waits_for_both() -> None:
+    found = pod(LATEST, drainSeconds=60)
+    sleep = int(found["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert 60 < sleep < found["terminationGracePeriodSeconds"]
+
+
+def test_what_the_user_says_of_pods_wins() -> None:
+    additions = {"terminationGracePeriodSeconds": 5, "topologySpreadConstraints": []}
+    found = pod(LATEST, schedulingOptions={"podTemplateAdditions": additions})
+    assert found["terminationGracePeriodSeconds"] == 5
+    assert found["topologySpreadConstraints"] == []
+
+
+def test_containers_of_the_user_follow_ours_only_in_our_own_template() -> None:
+    options = {"podTemplateAdditions": {"containers": [{"name": "mine", "image": "x", "env": None}]}}
+    assert [one["name"] for one in pod(ADOPTED, schedulingOptions=options)["containers"]] == [
+        "nats-leaf",
+        "wasmcloud-host",
+    ]
+    assert pod(LATEST, schedulingOptions=options)["containers"][2] == {"name": "mine", "image": "x"}
+
+
+def test_a_label_of_the_user_takes_the_place_of_ours() -> None:
+    for revision in (ADOPTED, LATEST):
+        found = variables(pod(revision, hostLabels={"kubernetes": "no", "kubernetes_pod": "x"}))
+        assert found["WASMCLOUD_LABEL_kubernetes"]["value"] == "no"
+        assert found["WASMCLOUD_LABEL_kubernetes_pod"]["value"] == "x"
+
+
+def test_the_former_place_of_daemonset_counts_for_our_own_template_only() -> None:
+    assert make_workload(wish(ADOPTED, daemonset=True))["kind"] == "Deployment"
+    assert make_workload(wish(LATEST, daemonset=True))["kind"] == "DaemonSet"
+
+
+def test_hosts_from_before_1_0_have_their_seed_by_reference() -> None:
+    found = variables(pod(LATEST, Inputs(seed=True), secretName="seed", issuers=["CA", "CB"]))
+    assert found["WASMCLOUD_CLUSTER_SEED"]["valueFrom"]["secretKeyRef"]["name"] == "seed"
+    assert found["WASMCLOUD_CLUSTER_ISSUERS"]["value"] == "CA,CB"
+    assert "WASMCLOUD_CLUSTER_SEED" not in variables(pod(ADOPTED, Inputs(seed=True), secretName="seed"))
+
+
+def test_a_secret_without_credentials_is_not_mounted_as_a_file_that_is_none() -> None:
+    [leaf, _] = pod(LATEST, Inputs(), secretName="seed")["containers"]
+    assert [mount["name"] for mount in leaf["volumeMounts"]] == ["nats-config"]
+
+
+def test_a_host_gets_the_first_of_several_registries() -> None:
+    registries = (Registry("a.example.com", "ua", "pa"), Registry("b.example.com", "ub", "pb"))
+    found = variables(pod(LATEST, Inputs(registries=registries), registryCredentialsSecret="r"))
+    assert found["WASMCLOUD_OCI_REGISTRY"]["value"] == "a.example.com"
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"containerTemplateAdditions": {"nats": {"ports": "x"}}}, "containerTemplateAdditions.nats.ports"),
+        ({"containerTemplateAdditions": {"wasmcloud": {"env": ["x"]}}}, "containerTemplateAdditions.wasmcloud.env"),
+        ({"containerTemplateAdditions": {"nats": {"lifecycle": 1}}}, "containerTemplateAdditions.nats.lifecycle"),
+        ({"podTemplateAdditions": {"volumes": {}}}, "podTemplateAdditions.volumes"),
+        ({"podTemplateAdditions": {"containers": "x"}}, "podTemplateAdditions.containers"),
+    ],
+)
+def test_what_no_pod_can_have_is_named(options: dict[str, Any], place: str) -> None:
+    with pytest.raises(TemplateError, match=place):
+        pod(LATEST, schedulingOptions=options)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [
+        ("natsAddress", 'nats://a"b', r'      url: "nats://a\"b:7422"'),
+        ("natsAddress", "nats://user:a=b&c@n", '      url: "nats://user:a=b&c@n:7422"'),
+        ("leafNodeDomain", "a } b", '  domain: "a } b"'),
+        ("leafNodeDomain", "12", '  domain: "12"'),
+        ("leafNodeDomain", "edge-1_a", "  domain: edge-1_a"),
+    ],
+)
+def test_text_stays_text_in_the_configuration_of_the_leaf(field: str, value: str, line: str) -> None:
+    spec: dict[str, Any] = {field: value}
+    assert line in make_nats_conf(wish(ADOPTED, **spec)).splitlines()
