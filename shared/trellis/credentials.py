@@ -12,10 +12,10 @@ import base64
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 _FILE_MAX: Final = 64 * 1024
 _SEED_BYTES: Final = 32
@@ -43,6 +43,21 @@ class Identity:
     sign: Callable[[str], bytes]
 
 
+class IdentitySource(Protocol):
+    """Whatever can say who connects, anew at each connect."""
+
+    @property
+    def where(self) -> str:
+        """Where the secret is, for messages."""
+
+    def read(self) -> Identity:
+        """Return the identity of now.
+
+        Raises:
+            CredentialsError: there is none that can be used.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """Where a user's secret is."""
@@ -50,44 +65,79 @@ class Credentials:
     path: Path
     kind: Kind
 
+    @property
+    def where(self) -> str:
+        """The file's path."""
+        return str(self.path)
+
     def read(self) -> Identity:
         """Return the identity the file holds now.
 
         Raises:
             CredentialsError: it is missing, may not be read, or holds something else.
         """
-        text = self._text()
-        if self.kind is Kind.NKEY:
-            return self._identity(text.strip(), None)
-        jwt, seed = _JWT_BLOCK.search(text), _SEED_BLOCK.search(text)
-        if jwt is None or seed is None:
-            raise self._unusable(f"there is no {'user JWT' if jwt is None else 'user seed'} in it")
-        return self._identity(seed[1], jwt[1])
+        try:
+            return identity_of(self._text(), self.kind)
+        except CredentialsError as error:
+            why = str(error)
+            raise CredentialsError(f"needs a file with {self.kind.value}: {why[:1].lower()}{why[1:]}") from None
 
     def _text(self) -> str:
         try:
             with self.path.open("rb") as file:
                 content = file.read(_FILE_MAX)
         except OSError as error:
-            raise self._unusable(error.strerror or type(error).__name__) from None
+            raise CredentialsError(error.strerror or type(error).__name__) from None
         return content.decode("ascii", errors="replace")
 
-    def _identity(self, seed: str, jwt: str | None) -> Identity:
-        import nkeys  # noqa: PLC0415 (costs 0.8 MiB, and development runs without)
 
-        try:
-            prefix, raw = nkeys.decode_seed(bytearray(seed.encode()))
-            # The library does not look at the checksum: a seed with a typing mistake would be another user.
-            intact = prefix == nkeys.PREFIX_BYTE_USER and nkeys.encode_seed(bytes(raw), prefix).decode() == seed
-        except (nkeys.NkeysError, ValueError):
-            intact = False
-        if not intact:
-            raise self._unusable("what is in it is no user's seed, or not a whole one")
-        pair = nkeys.from_seed(bytearray(seed.encode()))
-        return Identity(pair.public_key.decode(), jwt, lambda nonce: base64.b64encode(pair.sign(nonce.encode())))
+@dataclass(frozen=True, slots=True)
+class HeldCredentials:
+    """A user's secret that was read from elsewhere, a Kubernetes Secret say; ``where`` names that for messages.
 
-    def _unusable(self, why: str) -> CredentialsError:
-        return CredentialsError(f"needs a file with {self.kind.value}: {why[:1].lower()}{why[1:]}")
+    Two are equal if the secret is, wherever it was read.
+    """
+
+    text: str = field(repr=False)
+    kind: Kind
+    where: str = field(compare=False)
+
+    def read(self) -> Identity:
+        """Return the identity.
+
+        Raises:
+            CredentialsError: the text holds something else.
+        """
+        return identity_of(self.text, self.kind)
+
+
+def identity_of(text: str, kind: Kind) -> Identity:
+    """Return the identity in a seed, or in NATS' decorated credentials.
+
+    Raises:
+        CredentialsError: there is none in it, or not a whole one; nothing of the text is in the message.
+    """
+    if kind is Kind.NKEY:
+        return _identity(text.strip(), None)
+    jwt, seed = _JWT_BLOCK.search(text), _SEED_BLOCK.search(text)
+    if jwt is None or seed is None:
+        raise CredentialsError(f"there is no {'user JWT' if jwt is None else 'user seed'} in it")
+    return _identity(seed[1], jwt[1])
+
+
+def _identity(seed: str, jwt: str | None) -> Identity:
+    import nkeys  # noqa: PLC0415 (costs 0.8 MiB, and development runs without)
+
+    try:
+        prefix, raw = nkeys.decode_seed(bytearray(seed.encode()))
+        # The library does not look at the checksum: a seed with a typing mistake would be another user.
+        intact = prefix == nkeys.PREFIX_BYTE_USER and nkeys.encode_seed(bytes(raw), prefix).decode() == seed
+    except (nkeys.NkeysError, ValueError):
+        intact = False
+    if not intact:
+        raise CredentialsError("what is in it is no user's seed, or not a whole one")
+    pair = nkeys.from_seed(bytearray(seed.encode()))
+    return Identity(pair.public_key.decode(), jwt, lambda nonce: base64.b64encode(pair.sign(nonce.encode())))
 
 
 def new_seed() -> str:

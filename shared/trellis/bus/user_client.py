@@ -17,7 +17,7 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from trellis.bus.client import SturdyClient
-from trellis.credentials import Credentials, CredentialsError
+from trellis.credentials import CredentialsError, IdentitySource
 
 _VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 _ADVICE: Final = "give it the permission, or this service the file of the right user"
@@ -33,7 +33,7 @@ class PermissionDenied(nats.errors.Error):
 class UserClient(SturdyClient):
     """The library's client. Without credentials it is whoever the URL says, or nobody."""
 
-    def __init__(self, credentials: Credentials | None) -> None:
+    def __init__(self, credentials: IdentitySource | None) -> None:
         super().__init__()
         self._credentials = credentials
         self._asking: dict[str, set[asyncio.Timeout]] = {}
@@ -117,7 +117,7 @@ class UserClient(SturdyClient):
             except CredentialsError as error:
                 self.hang_up()
                 # A kind that the library waits out and tries again.
-                raise nats.errors.Error(f"{self._credentials.path}: {error}") from None
+                raise nats.errors.Error(f"{self._credentials.where}: {error}") from None
             self._public_nkey, self._signature_cb = identity.public_key, identity.sign
             self._user_jwt_cb = None if identity.jwt is None else identity.jwt.encode
         return super()._connect_command()

@@ -1,0 +1,161 @@
+"""The hosts of one lattice, as their heartbeats tell them.
+
+Pure: messages and times in, hosts and what is known of them out. Called by ``trellis.lattice.watch``.
+Invariants: a host is silent only if our own link was there to hear it (silence on a broken link proves nothing);
+garbage changes nothing.
+Source: ``com.wasmcloud.lattice.host_heartbeat`` of wasmCloud 1.x, the answer of ``host.get`` has the same shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from trellis.lattice.reading import LatticeDataError, number, text, texts
+
+SILENCE_SECONDS: Final = 70.0
+"""Two heartbeats of 30 s and slack: wadm, too, takes a host for gone after that."""
+
+MAX_HOSTS: Final = 5_000
+"""Of one lattice. Whoever may publish on its NATS can invent hosts; more than this are not kept."""
+
+APPLICATION: Final = "wasmcloud.dev/appspec"
+"""Annotation that wadm gives what it starts: the application's name."""
+
+
+class Presence(StrEnum):
+    """What is known of a host."""
+
+    PRESENT = "Present"
+    SILENT = "Silent"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A component or a provider that runs on a host. ``instances`` is the most a component may have."""
+
+    id: str
+    image: str = ""
+    application: str = ""
+    instances: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host, as it describes itself."""
+
+    id: str
+    name: str = ""
+    version: str = ""
+    uptime_seconds: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    components: tuple[Unit, ...] = ()
+    providers: tuple[Unit, ...] = ()
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Names of the applications that something on this host belongs to."""
+        return tuple(sorted({unit.application for unit in (*self.components, *self.providers)} - {""}))
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A host and when it was last heard, in seconds of the monotonic clock."""
+
+    host: Host
+    at: float
+
+
+class Hosts:
+    """What is known of one lattice's hosts; the caller says what time it is."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Sighting] = {}
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def heard(self, host: Host, now: float) -> bool:
+        """A host described itself; return whether anything but its uptime is new."""
+        before = self._seen.get(host.id)
+        if before is None and len(self._seen) >= MAX_HOSTS:
+            return False
+        self._seen[host.id] = Sighting(host, now)
+        return before is None or _without_uptime(before.host) != _without_uptime(host)
+
+    def left(self, host_id: str) -> bool:
+        """A host said that it stops; return whether it was known."""
+        return self._seen.pop(host_id, None) is not None
+
+    def sightings(self) -> tuple[Sighting, ...]:
+        """Every host that is known, in the order of their ids."""
+        return tuple(self._seen[key] for key in sorted(self._seen))
+
+    def presence(self, host_id: str, now: float, linked_since: float | None) -> Presence:
+        """Return what is known of a host.
+
+        Args:
+            host_id: of a host, known or not.
+            now: seconds of the monotonic clock.
+            linked_since: since when our link has been there without a break, None if it is not.
+        """
+        seen = self._seen.get(host_id)
+        return presence_of(None if seen is None else seen.at, now, linked_since)
+
+    def forget_silent(self, now: float, linked_since: float | None) -> tuple[Host, ...]:
+        """Forget every host that is silent, and return them: they are gone."""
+        gone = [host_id for host_id in self._seen if self.presence(host_id, now, linked_since) is Presence.SILENT]
+        return tuple(self._seen.pop(host_id).host for host_id in sorted(gone))
+
+
+def presence_of(heard: float | None, now: float, linked_since: float | None) -> Presence:
+    """Return what a time without a heartbeat means; ``heard`` is None for a host that was never heard.
+
+    It counts from when our link was there to hear one: what was missed while it was away proves nothing.
+    """
+    if linked_since is None:
+        return Presence.UNKNOWN
+    if heard is not None and now - heard <= SILENCE_SECONDS:
+        return Presence.PRESENT
+    return Presence.SILENT if now - linked_since > SILENCE_SECONDS else Presence.UNKNOWN
+
+
+def read_host(data: object) -> Host:
+    """Return the host that a heartbeat's data, or the answer of ``host.get``, describes.
+
+    Raises:
+        LatticeDataError: it is no description of a host.
+    """
+    if not isinstance(data, dict):
+        raise LatticeDataError("a host's description is no object")
+    return Host(
+        id=text(data, "host_id", required=True),
+        name=text(data, "friendly_name"),
+        version=text(data, "version"),
+        uptime_seconds=number(data, "uptime_seconds") or 0,
+        labels=texts(data, "labels"),
+        components=_units(data, "components"),
+        providers=_units(data, "providers"),
+    )
+
+
+def _units(data: Mapping[str, Any], key: str) -> tuple[Unit, ...]:
+    listed = data.get(key) or []
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+        raise LatticeDataError(f"`{key}` is no list of objects")
+    return tuple(
+        Unit(
+            id=text(item, "id"),
+            image=text(item, "image_ref"),
+            application=texts(item, "annotations").get(APPLICATION, ""),
+            instances=number(item, "max_instances"),
+        )
+        for item in listed
+    )
+
+
+def _without_uptime(host: Host) -> tuple[object, ...]:
+    return host.id, host.name, host.version, host.labels, host.components, host.providers

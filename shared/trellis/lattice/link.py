@@ -1,0 +1,252 @@
+"""One connection to the NATS of lattices: there, away, back.
+
+In: an address with credentials, subjects to hear. Out: messages, answers, and word of every change. Called by
+``trellis.lattice.lattices``, which pools them. Invariants: it is tried for ever, with full jitter, 0.5 to 30 s apart at
+most; an outage costs one warning; every connection is a client of its own, so nothing of a dead one is left to be deaf;
+nobody waits for it: what needs it finds it away and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from trellis.bus.backoff import Backoff
+from trellis.bus.connection import describe
+from trellis.bus.user_client import UserClient
+from trellis.credentials import HeldCredentials
+from trellis.redaction import redact_url
+from trellis.telemetry import get_logger
+
+Heard = Callable[[str, bytes], None]
+"""What is done with a message: subject, payload. It is called in the event loop and must not raise or wait."""
+
+INBOX: Final = "_INBOX_trellis"
+_ATTEMPTS: Final = Backoff(first=0.5, cap=30.0)
+_CONNECT_SECONDS: Final = 5
+# A server that is frozen, or behind a cut cable, is noticed after two unanswered pings.
+_PING_SECONDS: Final = 10
+_UNANSWERED_PINGS: Final = 2
+_LOOK_SECONDS: Final = 5.0
+_PENDING_BYTES: Final = 16 * 2**20
+_TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
+
+_log = get_logger(__name__)
+
+
+class LinkAwayError(Exception):
+    """The lattice's NATS cannot be asked now; the text says why, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAddress:
+    """Where a NATS is and who connects. ``authorities`` are certificates in PEM that count beside the system's."""
+
+    url: str
+    credentials: HeldCredentials | None = None
+    authorities: str = field(default="", repr=False)
+
+    @property
+    def servers(self) -> list[str]:
+        """Addresses of its servers."""
+        return [part.strip() for part in self.url.split(",") if part.strip()]
+
+
+class Link:
+    """``changed`` is called, in the event loop, whenever the connection is lost or there (again)."""
+
+    def __init__(self, address: LinkAddress, name: str, changed: Callable[[], None]) -> None:
+        self._address = address
+        self._name = name
+        self._changed = changed
+        self._client: UserClient | None = None
+        self._listeners: dict[str, list[Heard]] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._why = "not connected yet"
+        self._warned = False
+        self._complaints: list[Exception] = []
+        self.since: float | None = None
+        """Since when it has been there without a break, in seconds of the monotonic clock; None while it is away."""
+
+    @property
+    def why(self) -> str:
+        """Why it is away, empty while it is there."""
+        return "" if self.since is not None else f"{self._why} ({redact_url(self._address.url)})"
+
+    async def listen(self, subject: str, heard: Heard) -> None:
+        """Hear a subject from now on, also after every outage."""
+        self._listeners.setdefault(subject, []).append(heard)
+        if self._client is not None and subject not in self._subscriptions:
+            with contextlib.suppress(*_TROUBLE):  # it is heard from the next connection on
+                await self._subscribe(self._client, subject)
+
+    async def ignore(self, subject: str, heard: Heard) -> None:
+        """Do not hear a subject any more."""
+        listeners = self._listeners.get(subject, [])
+        if heard in listeners:
+            listeners.remove(heard)
+        if listeners:
+            return
+        self._listeners.pop(subject, None)
+        subscription = self._subscriptions.pop(subject, None)
+        if subscription is not None:
+            with contextlib.suppress(*_TROUBLE):
+                await subscription.unsubscribe()
+
+    async def ask(self, subject: str, payload: bytes = b"", *, seconds: float) -> bytes:
+        """Return the first answer.
+
+        Raises:
+            LinkAwayError: the link is away, nobody listens there, or no answer came in time.
+        """
+        try:
+            answer = await self._there().request(subject, payload, timeout=seconds)
+        except nats.errors.NoRespondersError:
+            raise LinkAwayError(f"nobody answers on {subject}") from None
+        except _TROUBLE as error:
+            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+        return answer.data
+
+    async def ask_all(self, subject: str, *, seconds: float) -> list[bytes]:
+        """Return every answer that comes within this time; none may come.
+
+        Raises:
+            LinkAwayError: the link is away.
+        """
+        client = self._there()
+        answers: list[bytes] = []
+
+        async def take(message: Msg) -> None:
+            answers.append(message.data)
+
+        inbox = client.new_inbox()
+        try:
+            subscription = await client.subscribe(inbox, cb=take)
+            await client.publish(subject, reply=inbox)
+            await asyncio.sleep(seconds)  # how many there are is not known: the protocol gathers for a time
+            await subscription.unsubscribe()
+        except _TROUBLE as error:
+            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+        return answers
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled."""
+        failures = 0
+        try:
+            while True:
+                connected_at = time.monotonic()
+                try:
+                    await self._one_connection(failures)
+                except _TROUBLE as error:
+                    self._lost(describe(self._complaints[-1] if self._complaints else error))
+                # One that lasted was a good one, whatever ended it.
+                failures = 1 if time.monotonic() - connected_at > _LOOK_SECONDS else failures + 1
+                await asyncio.sleep(_ATTEMPTS.delay(failures))
+        finally:
+            self.since = None
+
+    async def _one_connection(self, attempt: int) -> None:
+        """Connect once, and return when the connection is gone.
+
+        Raises:
+            nats.errors.Error, OSError, TimeoutError: it could not be made.
+        """
+        closed = asyncio.Event()
+        client = UserClient(self._address.credentials)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await self._connect(client, attempt, closed)
+                for subject in list(self._listeners):
+                    await self._subscribe(client, subject)
+                await client.flush(_CONNECT_SECONDS)
+            self._found()
+            while not (closed.is_set() or client.is_closed):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await closed.wait()
+            self._lost(describe(self._complaints[-1]) if self._complaints else "connection lost")
+        finally:
+            self._client = None
+            self._subscriptions.clear()
+            await _hang_up(client)
+
+    async def _connect(self, client: UserClient, attempt: int, closed: asyncio.Event) -> None:
+        connected = False
+        self._complaints = []
+
+        async def on_error(error: Exception) -> None:
+            self._complaints.append(error)
+            if not connected:
+                raise error  # ends this attempt; the library would go on for ever in its own rhythm
+
+        async def on_closed() -> None:
+            closed.set()
+
+        servers = self._address.servers
+        await client.connect(
+            servers=[servers[attempt % len(servers)]],
+            name=self._name,
+            inbox_prefix=INBOX,
+            allow_reconnect=False,
+            connect_timeout=_CONNECT_SECONDS,
+            ping_interval=_PING_SECONDS,
+            max_outstanding_pings=_UNANSWERED_PINGS,
+            tls=self._tls(),
+            error_cb=on_error,
+            closed_cb=on_closed,
+        )
+        connected = True
+        self._client = client
+
+    async def _subscribe(self, client: UserClient, subject: str) -> None:
+        async def take(message: Msg) -> None:
+            for heard in tuple(self._listeners.get(subject, ())):
+                heard(message.subject, message.data)
+
+        self._subscriptions[subject] = await client.subscribe(subject, cb=take, pending_bytes_limit=_PENDING_BYTES)
+
+    def _there(self) -> UserClient:
+        if self._client is None or self.since is None:
+            raise LinkAwayError(self.why)
+        return self._client
+
+    def _tls(self) -> ssl.SSLContext | None:
+        if not self._address.authorities:
+            return None
+        context = ssl.create_default_context()
+        context.load_verify_locations(cadata=self._address.authorities)
+        return context
+
+    def _found(self) -> None:
+        self.since = time.monotonic()
+        if self._warned:
+            self._warned = False
+            _log.info("a lattice's NATS is back", url=redact_url(self._address.url))
+        self._changed()
+
+    def _lost(self, why: str) -> None:
+        was_there = self.since is not None
+        said = self._why
+        self.since, self._why = None, why
+        if not self._warned:
+            self._warned = True
+            _log.warning(
+                "a lattice's NATS is away; it will be tried for ever", url=redact_url(self._address.url), reason=why
+            )
+        if was_there or said != why:
+            self._changed()
+
+
+async def _hang_up(client: UserClient) -> None:
+    with contextlib.suppress(*_TROUBLE):
+        await client.close()
+    client.hang_up()

@@ -1,0 +1,53 @@
+"""wadm's applications of one lattice, as its list of models tells them.
+
+Pure. In: wadm's answer. Out: applications. Called by ``trellis.lattice.watch``.
+Source: wadm 0.21: ``model.list`` answers with a bare list, ``model.get`` without a name with ``{"models": […]}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trellis.lattice.reading import LatticeDataError, decoded, text
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """An application. ``version`` is the newest that was put, ``deployed`` the one that runs, empty if none does."""
+
+    name: str
+    version: str
+    deployed: str = ""
+    status: str = ""
+    message: str = ""
+
+
+def read_models(payload: bytes) -> tuple[Model, ...]:
+    """Return the applications in an answer to ``model.list``, in the order of their names.
+
+    Raises:
+        LatticeDataError: it is no such answer; if wadm says why it gave none, with its words.
+    """
+    answer = decoded(payload)
+    if isinstance(answer, dict):
+        if answer.get("result") == "error":
+            raise LatticeDataError(f"wadm: {text(answer, 'message') or 'an error without a message'}")
+        answer = answer.get("models")
+    if not isinstance(answer, list) or not all(isinstance(item, dict) for item in answer):
+        raise LatticeDataError("no list of applications")
+    return tuple(sorted((_model(item) for item in answer), key=lambda model: model.name))
+
+
+def _model(item: Mapping[str, Any]) -> Model:
+    detailed = item.get("detailed_status")
+    inner = detailed.get("status") if isinstance(detailed, dict) else None
+    status = inner if isinstance(inner, dict) else {}
+    return Model(
+        name=text(item, "name", required=True),
+        version=text(item, "version"),
+        deployed=text(item, "deployed_version"),
+        status=text(status, "type") or text(item, "status"),
+        message=text(status, "message") or text(item, "status_message"),
+    )

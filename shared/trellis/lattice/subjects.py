@@ -1,0 +1,99 @@
+"""The subjects of a lattice, spelt once.
+
+Pure. In: a lattice's name, a host's id. Out: NATS subjects and back. Called by the rest of ``trellis.lattice``.
+Source: wasmCloud's control interface v1 (``<prefix>.v1.<lattice>.<noun>.<verb>``), its events
+(``wasmbus.evt.<lattice>.<event>``), wadm 0.21 (``wadm.api.<lattice>.model.<verb>``, ``wadm.evt.<lattice>.<event>``).
+Invariant: a name that is not one token never becomes part of a subject: it would be somebody else's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+CONTROL_PREFIX: Final = "wasmbus.ctl"
+"""What control subjects begin with, unless a host group sets another."""
+
+HOST_HEARTBEAT: Final = "host_heartbeat"
+HOST_STARTED: Final = "host_started"
+HOST_STOPPED: Final = "host_stopped"
+HOST_EVENTS: Final = (HOST_HEARTBEAT, HOST_STARTED, HOST_STOPPED)
+
+_EVENTS: Final = "wasmbus.evt"
+_WADM_API: Final = "wadm.api"
+_WADM_EVENTS: Final = "wadm.evt"
+_CONTROL_VERSION: Final = "v1"
+# NATS separates tokens by dots; wildcards, white space and control characters cannot be in one.
+_TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f]+")
+_TOKENS = re.compile(rf"{_TOKEN.pattern}(?:\.{_TOKEN.pattern})*")
+
+
+class SubjectError(ValueError):
+    """A name that cannot stand in a NATS subject; the text says which and why, for people."""
+
+
+def event_subject(lattice: str, event: str) -> str:
+    """Return where hosts say an event of a lattice.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return f"{_EVENTS}.{_token('lattice', lattice)}.{event}"
+
+
+def wadm_events_subject(lattice: str) -> str:
+    """Return where wadm says what happens to a lattice's applications: published, unpublished, all of it.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return f"{_WADM_EVENTS}.{_token('lattice', lattice)}.>"
+
+
+def model_list_subject(lattice: str) -> str:
+    """Return where wadm answers with a lattice's applications.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return f"{_WADM_API}.{_token('lattice', lattice)}.model.list"
+
+
+def host_ping_subject(lattice: str, prefix: str = CONTROL_PREFIX) -> str:
+    """Return where every host of a lattice answers that it is there.
+
+    Raises:
+        SubjectError: the lattice's name or the prefix cannot stand in a subject.
+    """
+    return f"{_control(lattice, prefix)}.host.ping"
+
+
+def host_get_subject(lattice: str, host: str, prefix: str = CONTROL_PREFIX) -> str:
+    """Return where one host answers with what runs on it.
+
+    Raises:
+        SubjectError: one of the names cannot stand in a subject.
+    """
+    return f"{_control(lattice, prefix)}.host.get.{_token('host', host)}"
+
+
+def event_of(subject: str) -> str | None:
+    """Return the event a lattice's message is about, None if it is about none.
+
+    Hosts of a multi-tenant NATS put an account before the subject (``<account>.wasmbus.evt.<lattice>.<event>``).
+    """
+    tokens = subject.split(".")
+    at = 1 if tokens[1:3] == _EVENTS.split(".") else 0
+    return tokens[at + 3] if tokens[at : at + 2] == _EVENTS.split(".") and len(tokens) == at + 4 else None
+
+
+def _control(lattice: str, prefix: str) -> str:
+    if not _TOKENS.fullmatch(prefix):
+        raise SubjectError(f"the control topic prefix {prefix!r} is no NATS subject: names separated by dots")
+    return f"{prefix}.{_CONTROL_VERSION}.{_token('lattice', lattice)}"
+
+
+def _token(what: str, name: str) -> str:
+    if not _TOKEN.fullmatch(name):
+        raise SubjectError(f"the {what} {name!r} cannot be part of a NATS subject: no dots, spaces, '*' or '>'")
+    return name

@@ -1,0 +1,232 @@
+"""What is known of one lattice: its hosts from their heartbeats, its applications from wadm.
+
+In: a link and a lattice's name. Out: a view of now, and word of every change. Called by ``trellis.lattice.lattices``.
+Invariants: hosts are known within a second of the link's being there (they are asked, not waited for); nothing is
+forgotten because a link broke; garbage is counted and told once a minute, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.lattice.hosts import Hosts, Presence, Sighting, presence_of, read_host
+from trellis.lattice.link import Link, LinkAddress, LinkAwayError
+from trellis.lattice.models import Model, read_models
+from trellis.lattice.reading import LatticeDataError, decoded, event_data, text
+from trellis.lattice.subjects import (
+    CONTROL_PREFIX,
+    HOST_EVENTS,
+    HOST_STOPPED,
+    event_of,
+    event_subject,
+    host_get_subject,
+    host_ping_subject,
+    model_list_subject,
+    wadm_events_subject,
+)
+from trellis.telemetry import get_logger
+
+REFRESH_SECONDS: Final = 60.0
+"""Between two questions to wadm when nothing is heard from it."""
+
+_TICK_SECONDS: Final = 5.0
+_PING_SECONDS: Final = 1.0
+_ANSWER_SECONDS: Final = 2.0
+_SETTLE_SECONDS: Final = 0.2
+_ASKED_AT_ONCE: Final = 16
+_REPORT_SECONDS: Final = 60.0
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeAddress:
+    """A lattice: whose NATS, its name there, and what its control subjects begin with.
+
+    Raises:
+        SubjectError: the name or the prefix cannot stand in a subject.
+    """
+
+    link: LinkAddress
+    lattice: str
+    control_prefix: str = CONTROL_PREFIX
+
+    def __post_init__(self) -> None:
+        host_ping_subject(self.lattice, self.control_prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeView:
+    """What is known of a lattice at one moment. ``models`` is None where wadm was never heard.
+
+    ``linked_since`` is in seconds of the monotonic clock, None while the link is away; ``why`` says why it is, and
+    ``models_why`` why what is known of applications may be old.
+    """
+
+    linked_since: float | None
+    why: str = ""
+    hosts: tuple[Sighting, ...] = ()
+    models: tuple[Model, ...] | None = None
+    models_why: str = ""
+
+    def presence(self, host_id: str, now: float) -> Presence:
+        """Return what is known of a host."""
+        heard = next((seen.at for seen in self.hosts if seen.host.id == host_id), None)
+        return presence_of(heard, now, self.linked_since)
+
+
+class LatticeWatch:
+    """``changed`` is called, in the event loop, when the view is another (a host's uptime alone is none)."""
+
+    def __init__(self, address: LatticeAddress, link: Link, changed: Callable[[], None]) -> None:
+        self._address = address
+        self._link = link
+        self._changed = changed
+        self._hosts = Hosts()
+        self._models: tuple[Model, ...] | None = None
+        self._models_why = "wadm was not asked yet"
+        self._linked: float | None = None
+        self._ask = asyncio.Event()
+        self._garbage_told = -_REPORT_SECONDS
+
+    def view(self) -> LatticeView:
+        """Return what is known now."""
+        return LatticeView(self._link.since, self._link.why, self._hosts.sightings(), self._models, self._models_why)
+
+    def link_changed(self) -> None:
+        """The link was lost or is back: hosts and wadm are asked anew."""
+        self._ask.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        lattice = self._address.lattice
+        heard = [(event_subject(lattice, event), self._on_host) for event in HOST_EVENTS]
+        heard.append((wadm_events_subject(lattice), self._on_wadm))
+        try:
+            for subject, listener in heard:
+                await self._link.listen(subject, listener)
+            self._ask.set()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._forget())
+                tasks.create_task(self._refresh())
+        finally:
+            for subject, listener in heard:
+                await self._link.ignore(subject, listener)
+
+    def _on_host(self, subject: str, payload: bytes) -> None:
+        try:
+            data = event_data(payload)
+            if event_of(subject) == HOST_STOPPED:
+                news = self._hosts.left(text(data, "host_id", required=True))
+            elif "version" in data:
+                news = self._hosts.heard(read_host(data), time.monotonic())
+            else:  # host_started of old hosts says little more than a name: its first heartbeat comes at once
+                return
+        except LatticeDataError as error:
+            self._tell_garbage(subject, error)
+            return
+        if news:
+            self._changed()
+
+    def _on_wadm(self, subject: str, payload: bytes) -> None:
+        del subject, payload  # wadm is asked what there is: events come twice, late, and for what never existed
+        self._ask.set()
+
+    async def _forget(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_SECONDS)
+            gone = self._hosts.forget_silent(time.monotonic(), self._link.since)
+            for host in gone:
+                _log.info("a host is silent: taken for gone", lattice=self._address.lattice, host=host.id)
+            if gone:
+                self._changed()
+
+    async def _refresh(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    await self._ask.wait()
+            await asyncio.sleep(_SETTLE_SECONDS)  # several events, one question
+            self._ask.clear()
+            if self._link.since is None:
+                continue
+            if self._link.since != self._linked:
+                self._linked = self._link.since
+                await self._ask_hosts()
+            await self._ask_wadm()
+
+    async def _ask_hosts(self) -> None:
+        """Ask every host what it is; heartbeats would tell the same within 30 s."""
+        lattice, prefix = self._address.lattice, self._address.control_prefix
+        try:
+            answers = await self._link.ask_all(host_ping_subject(lattice, prefix), seconds=_PING_SECONDS)
+        except LinkAwayError:
+            return
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def one(host_id: str) -> bool:
+            async with gate:
+                try:
+                    subject = host_get_subject(lattice, host_id, prefix)
+                    answer = decoded(await self._link.ask(subject, seconds=_ANSWER_SECONDS))
+                    return self._hosts.heard(read_host(_response(answer)), time.monotonic())
+                except LatticeDataError as error:
+                    self._tell_garbage("host.get", error)
+                except (LinkAwayError, ValueError):
+                    pass  # its heartbeat tells
+                return False
+
+        if any(await asyncio.gather(*(one(host_id) for host_id in self._host_ids(answers)))):
+            self._changed()
+
+    def _host_ids(self, answers: list[bytes]) -> list[str]:
+        ids: set[str] = set()
+        for answer in answers:
+            try:
+                response = _response(decoded(answer))
+                if isinstance(response, dict):
+                    ids.add(text(response, "id") or text(response, "host_id", required=True))
+            except LatticeDataError as error:
+                self._tell_garbage("host.ping", error)
+        return sorted(ids)
+
+    async def _ask_wadm(self) -> None:
+        before = self._models, self._models_why
+        try:
+            answer = await self._link.ask(model_list_subject(self._address.lattice), seconds=_ANSWER_SECONDS)
+            self._models, self._models_why = read_models(answer), ""
+        except LinkAwayError as error:
+            self._models_why = f"wadm: {error}"
+        except LatticeDataError as error:
+            self._models_why = f"wadm's answer: {error}"
+        if (self._models, self._models_why) != before:
+            self._changed()
+
+    def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
+        now = time.monotonic()
+        if now - self._garbage_told >= _REPORT_SECONDS:
+            self._garbage_told = now
+            _log.warning(
+                "a lattice's message is not what its protocol says: it is left out",
+                lattice=self._address.lattice,
+                subject=subject,
+                reason=str(error),
+            )
+
+
+def _response(answer: object) -> object:
+    """Return what an answer of the control interface holds.
+
+    Raises:
+        LatticeDataError: it is no such answer, or says that it failed.
+    """
+    if not isinstance(answer, dict):
+        raise LatticeDataError("an answer of the control interface is no object")
+    if answer.get("success") is False:
+        raise LatticeDataError(f"the host says: {text(answer, 'message') or 'no'}")
+    return answer.get("response")

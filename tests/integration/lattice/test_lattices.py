@@ -1,0 +1,226 @@
+"""Lattices on a real nats-server: what is known, when it is known, and what outages do to it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nkeys
+import pytest
+
+from support.buses import eventually
+from support.lattice_speaker import LatticeSpeaker
+from support.tcp_proxy import TcpProxy
+from trellis.credentials import HeldCredentials, Kind, new_seed
+from trellis.lattice.hosts import Presence
+from trellis.lattice.lattices import Lattices
+from trellis.lattice.link import LinkAddress
+from trellis.lattice.watch import LatticeAddress, LatticeView
+from trellis.localcluster.nats import NatsServer
+
+
+class Watched:
+    """Lattices, and every key that was said to have changed."""
+
+    def __init__(self) -> None:
+        self.changed: list[str] = []
+        self.lattices: Lattices[str] = Lattices("trellis-test", self.changed.append)
+
+    def view(self, key: str = "group") -> LatticeView:
+        view = self.lattices.view(key)
+        assert view is not None
+        return view
+
+    def ids(self, key: str = "group") -> list[str]:
+        return [seen.host.id for seen in self.view(key).hosts]
+
+    async def linked(self, key: str = "group") -> None:
+        await eventually(lambda: self.view(key).linked_since is not None)
+
+
+@pytest.fixture
+async def watched() -> AsyncIterator[Watched]:
+    made = Watched()
+    async with made.lattices:
+        yield made
+
+
+@pytest.fixture
+def name() -> str:
+    return f"l-{secrets.token_hex(4)}"
+
+
+def at(server: NatsServer, lattice: str) -> LatticeAddress:
+    return LatticeAddress(LinkAddress(server.url), lattice)
+
+
+def model(name: str, version: str = "v1") -> dict[str, str]:
+    return {"name": name, "version": version, "deployed_version": version, "status": "deployed"}
+
+
+async def test_hosts_that_are_there_are_known_without_waiting_for_a_heartbeat(
+    nats_server: NatsServer, watched: Watched, name: str
+) -> None:
+    async with LatticeSpeaker(nats_server.url, name, models=[model("shop")]) as lattice:
+        lattice.add("N1", labels={"zone": "a"})
+        lattice.add("N2")
+        await watched.lattices.need("group", at(nats_server, name))
+        await eventually(lambda: watched.ids() == ["N1", "N2"])
+        await eventually(lambda: watched.view().models)
+        view = watched.view()
+        assert view.models is not None
+        assert [(app.name, app.deployed) for app in view.models] == [("shop", "v1")]
+        assert view.hosts[0].host.labels == {"zone": "a"}
+        assert view.hosts[0].host.applications == ("hello-world",)
+        assert "group" in watched.changed
+
+
+async def test_a_host_that_beats_or_stops_is_told_at_once(nats_server: NatsServer, watched: Watched, name: str) -> None:
+    async with LatticeSpeaker(nats_server.url, name) as lattice:
+        await watched.lattices.need("group", at(nats_server, name))
+        await watched.linked()
+        lattice.add("N1")
+        await lattice.beat("N1")
+        await eventually(lambda: watched.ids() == ["N1"])
+        await eventually(lambda: "nobody answers" in watched.view().models_why)
+        watched.changed.clear()
+        await lattice.beat("N1")
+        lattice.add("N2")
+        await lattice.beat("N2")
+        await eventually(lambda: watched.ids() == ["N1", "N2"])
+        assert watched.changed == ["group"], "a heartbeat without news is none"
+        await lattice.stop("N1")
+        await eventually(lambda: watched.ids() == ["N2"])
+
+
+async def test_what_wadm_publishes_is_asked_for_at_once(nats_server: NatsServer, watched: Watched, name: str) -> None:
+    async with LatticeSpeaker(nats_server.url, name, models=[]) as lattice:
+        await watched.lattices.need("group", at(nats_server, name))
+        await eventually(lambda: watched.view().models == ())
+        assert watched.view().models_why == ""
+        await lattice.publish([model("shop", "v2")])
+        await eventually(lambda: [app.version for app in watched.view().models or ()] == ["v2"])
+
+
+async def test_garbage_changes_nothing(nats_server: NatsServer, watched: Watched, name: str) -> None:
+    async with LatticeSpeaker(nats_server.url, name, models=[model("shop")]) as lattice:
+        lattice.add("N1")
+        await watched.lattices.need("group", at(nats_server, name))
+        await eventually(lambda: watched.view().models and watched.ids() == ["N1"])
+        for payload in (b"", b"\xff\xfe", b"[]", b'{"data": 1}', b'{"data": {"version": 1, "host_id": 2}}'):
+            await lattice.raw(f"wasmbus.evt.{name}.host_heartbeat", payload)
+            await lattice.raw(f"wasmbus.evt.{name}.host_stopped", payload)
+        lattice.add("N2")
+        await lattice.beat("N2")
+        await eventually(lambda: watched.ids() == ["N1", "N2"])
+        lattice.models = [{"version": "v1"}]
+        await lattice.raw(f"wadm.evt.{name}.manifest_published", b"garbage")
+        await eventually(lambda: "name" in watched.view().models_why)
+        assert [app.name for app in watched.view().models or ()] == ["shop"], "what was known stays"
+
+
+async def test_an_outage_is_told_forgets_nothing_and_is_waited_out(tmp_path: Path, watched: Watched) -> None:
+    with NatsServer(tmp_path / "nats") as server:
+        async with LatticeSpeaker(server.url, "default", models=[model("shop")]) as lattice:
+            lattice.add("N1")
+            await watched.lattices.need("group", at(server, "default"))
+            await eventually(lambda: watched.view().models and watched.ids() == ["N1"])
+            since = watched.view().linked_since
+            server.kill()
+            await eventually(lambda: watched.view().linked_since is None)
+            assert str(server.port) in watched.view().why
+            assert watched.ids() == ["N1"]
+            assert watched.view().presence("N1", 10**9) is Presence.UNKNOWN
+            server.start()
+            await watched.linked()
+            await eventually(lambda: lattice.client.is_connected)
+            assert since is not None
+            assert (watched.view().linked_since or 0) > since
+            lattice.add("N2")
+            await lattice.beat("N2")
+            await eventually(lambda: watched.ids() == ["N1", "N2"])
+
+
+async def test_a_connection_that_is_half_open_is_noticed(
+    nats_server: NatsServer, watched: Watched, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.link._PING_SECONDS", 0.2)
+    async with TcpProxy("127.0.0.1", nats_server.port) as proxy, LatticeSpeaker(nats_server.url, name) as lattice:
+        await watched.lattices.need("group", LatticeAddress(LinkAddress(f"nats://127.0.0.1:{proxy.port}"), name))
+        await watched.linked()
+        proxy.silence()
+        await eventually(lambda: watched.view().linked_since is None)
+        proxy.resume()
+        await watched.linked()
+        lattice.add("N1")
+        await lattice.beat("N1")
+        await eventually(lambda: watched.ids() == ["N1"])
+
+
+async def test_one_connection_serves_everybody_with_the_same_address_and_ends_with_the_last(
+    nats_server: NatsServer, watched: Watched, name: str
+) -> None:
+    other = f"{name}-b"
+    async with LatticeSpeaker(nats_server.url, name) as first, LatticeSpeaker(nats_server.url, other) as second:
+        first.add("N1")
+        second.add("N2")
+        for key, lattice in (("a", name), ("b", name), ("c", other)):
+            await watched.lattices.need(key, at(nats_server, lattice))
+        await eventually(lambda: (watched.ids("a"), watched.ids("b"), watched.ids("c")) == (["N1"], ["N1"], ["N2"]))
+        assert watched.lattices.connections == 1
+        watched.changed.clear()
+        second.add("N3")
+        await second.beat("N3")
+        await eventually(lambda: watched.ids("c") == ["N2", "N3"])
+        assert watched.changed == ["c"], "another lattice is nobody else's concern"
+        await watched.lattices.need("c", None)
+        assert watched.lattices.view("c") is None
+        await watched.lattices.need("a", at(nats_server, other))
+        await eventually(lambda: watched.ids("a") == ["N2", "N3"])
+        await watched.lattices.need("a", None)
+        assert watched.lattices.connections == 1
+        await watched.lattices.need("b", None)
+        assert watched.lattices.connections == 0
+
+
+async def test_credentials_are_used_and_a_rotated_secret_is_another_connection(
+    tmp_path: Path, watched: Watched
+) -> None:
+    old, new = new_seed(), new_seed()
+    config = tmp_path / "nats.conf"
+
+    def allow(seed: str) -> None:
+        public = nkeys.from_seed(bytearray(seed.encode())).public_key.decode()
+        config.write_text(
+            f'authorization {{ users: [ {{ nkey: "{public}" }}, {{ user: "speaker", password: "p" }} ] }}'
+        )
+
+    def address(seed: str) -> LatticeAddress:
+        held = HeldCredentials(seed, Kind.NKEY, "Secret lattices/nats, key nats.creds")
+        return LatticeAddress(LinkAddress(server.url, held), "default")
+
+    allow(old)
+    with NatsServer(tmp_path / "nats", config=config) as server:
+        speaker = {"user": "speaker", "password": "p"}
+        async with LatticeSpeaker(server.url, "default", options=speaker) as lattice:
+            lattice.add("N1")
+            await watched.lattices.need("good", address(old))
+            await watched.lattices.need("bad", address(new))
+            await eventually(lambda: watched.ids("good") == ["N1"])
+            await eventually(lambda: "refused the user" in watched.view("bad").why)
+            assert watched.view("bad").hosts == ()
+            assert watched.lattices.connections == 2
+            assert old not in repr(address(old)), "a secret is in no message"
+            await watched.lattices.need("good", address(new))
+            await watched.lattices.need("bad", None)
+            assert watched.lattices.connections == 1
+
+
+async def test_credentials_that_are_none_are_told_where_they_came_from(
+    nats_server: NatsServer, watched: Watched, name: str
+) -> None:
+    held = HeldCredentials("not a seed", Kind.CREDENTIALS, "Secret lattices/nats, key nats.creds")
+    await watched.lattices.need("group", LatticeAddress(LinkAddress(nats_server.url, held), name))
+    await eventually(lambda: "Secret lattices/nats" in watched.view().why)
+    assert "not a seed" not in watched.view().why

@@ -1,0 +1,127 @@
+"""Hosts as their heartbeats tell them, and what silence means."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support.lattice_recordings import messages
+from trellis.lattice.hosts import MAX_HOSTS, SILENCE_SECONDS, Host, Hosts, Presence, presence_of, read_host
+from trellis.lattice.reading import LatticeDataError, event_data
+
+RECORDED = [message["data"]["data"] for message in messages("host_heartbeat")]
+ID = "ND3QVQQMYIN7L6WG6VHEVIC6N44ZU6GLJ7RCZW4ORJ5D4KENQREOFPCF"
+
+
+def test_a_recorded_heartbeat_is_read_whole() -> None:
+    host = read_host(next(data for data in RECORDED if data["components"]))
+    assert (host.id, host.version, host.name) == (ID, "1.9.2", "late-resonance-5982")
+    assert host.labels["zone"] == "a"
+    assert host.uptime_seconds == 91
+    (component,) = host.components
+    assert (component.id, component.application, component.instances) == (
+        "hello_world-http_component",
+        "hello-world",
+        1,
+    )
+    assert component.image == "ghcr.io/example/http-hello-world:0.1.0"
+    assert host.applications == ("hello-world",)
+
+
+def test_every_recorded_heartbeat_can_be_read() -> None:
+    assert len(RECORDED) == 15
+    assert {read_host(data).id for data in RECORDED} == {ID}
+
+
+@pytest.mark.parametrize(
+    ("data", "names"),
+    [
+        (None, "no object"),
+        ([], "no object"),
+        ({}, "host_id"),
+        ({"host_id": 7}, "host_id"),
+        ({"host_id": ""}, "host_id"),
+        ({"host_id": "N1", "labels": ["a"]}, "labels"),
+        ({"host_id": "N1", "labels": {"a": 1}}, "labels"),
+        ({"host_id": "N1", "uptime_seconds": "1"}, "uptime_seconds"),
+        ({"host_id": "N1", "uptime_seconds": -1}, "uptime_seconds"),
+        ({"host_id": "N1", "uptime_seconds": True}, "uptime_seconds"),
+        ({"host_id": "N1", "components": {"a": 1}}, "components"),
+        ({"host_id": "N1", "components": ["a"]}, "components"),
+        ({"host_id": "N1", "providers": [{"id": 1}]}, "id"),
+        ({"host_id": "N1", "components": [{"annotations": {"wasmcloud.dev/appspec": 1}}]}, "annotations"),
+    ],
+)
+def test_what_describes_no_host_is_refused_by_the_name_of_the_field(data: object, names: str) -> None:
+    with pytest.raises(LatticeDataError, match=names):
+        read_host(data)
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff", b"{", b"[]", b"1", b'{"data": []}', b'{"data": null}'])
+def test_what_is_no_event_is_refused(payload: bytes) -> None:
+    with pytest.raises(LatticeDataError):
+        event_data(payload)
+
+
+def test_the_data_of_a_recorded_event_is_found() -> None:
+    event = messages("host_heartbeat")[0]["data"]
+    assert event_data(json.dumps(event).encode()) == event["data"]
+
+
+LIMIT = SILENCE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("heard", "now", "linked", "expected"),
+    [
+        pytest.param(100.0, 100.0 + LIMIT, 0.0, Presence.PRESENT, id="heard just in time"),
+        pytest.param(100.0, 100.1 + LIMIT, 0.0, Presence.SILENT, id="not heard while we listened"),
+        pytest.param(100.0, 1000.0, None, Presence.UNKNOWN, id="our link is away"),
+        pytest.param(100.0, 1000.0, 1000.0 - LIMIT, Presence.UNKNOWN, id="our link was away meanwhile"),
+        pytest.param(100.0, 1000.0, 999.9 - LIMIT, Presence.SILENT, id="our link is back for long enough"),
+        pytest.param(None, 10.0, 0.0, Presence.UNKNOWN, id="never heard, we have just begun"),
+        pytest.param(None, 100.0, 0.0, Presence.SILENT, id="never heard, though we listen"),
+        pytest.param(100.0, 101.0, None, Presence.UNKNOWN, id="heard a moment before the link broke"),
+    ],
+)
+def test_silence_counts_only_while_our_own_link_is_there(
+    heard: float | None, now: float, linked: float | None, expected: Presence
+) -> None:
+    assert presence_of(heard, now, linked) is expected
+
+
+def a_host(host_id: str = "N1", **given: Any) -> Host:
+    return Host(**{"id": host_id, "version": "1.9.2", "uptime_seconds": 1, **given})
+
+
+def test_news_is_anything_but_the_uptime() -> None:
+    hosts = Hosts()
+    assert hosts.heard(a_host(), 0)
+    assert not hosts.heard(a_host(uptime_seconds=31), 30)
+    assert hosts.heard(a_host(uptime_seconds=61, labels={"zone": "b"}), 60)
+    assert hosts.sightings()[0].at == 60
+    assert hosts.sightings()[0].host.uptime_seconds == 61
+
+
+def test_a_host_that_stopped_is_gone_at_once_and_a_silent_one_after_its_time() -> None:
+    hosts = Hosts()
+    for host_id in ("N1", "N2", "N3"):
+        hosts.heard(a_host(host_id), 0)
+    assert hosts.left("N2")
+    assert not hosts.left("N2")
+    hosts.heard(a_host("N3"), 50)
+    assert hosts.forget_silent(80, None) == ()
+    assert [host.id for host in hosts.forget_silent(80, 0)] == ["N1"]
+    assert [seen.host.id for seen in hosts.sightings()] == ["N3"]
+
+
+def test_invented_hosts_do_not_fill_the_memory() -> None:
+    hosts = Hosts()
+    for number in range(MAX_HOSTS):
+        assert hosts.heard(a_host(f"N{number}"), 0)
+    assert not hosts.heard(a_host("one more"), 0)
+    assert len(hosts) == MAX_HOSTS
+    assert not hosts.heard(a_host("N0", uptime_seconds=2), 1)
+    assert hosts.presence("N0", 70.5, 0) is Presence.PRESENT

@@ -1,0 +1,44 @@
+"""wadm's applications, read from what a real wadm answered."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support.lattice_recordings import replies
+from trellis.lattice.models import read_models
+from trellis.lattice.reading import LatticeDataError
+
+
+def test_the_recorded_lists_are_read() -> None:
+    failed, undeployed, none = (
+        read_models(json.dumps(reply).encode()) for reply in replies("wadm.api.default.model.list")
+    )
+    (shop,) = failed
+    assert (shop.name, shop.version, shop.deployed, shop.status) == ("shop", "v2", "v2", "failed")
+    assert shop.message.startswith("Spread requirement conflict")
+    (shop,) = undeployed
+    assert (shop.version, shop.deployed, shop.status) == ("v2", "", "undeployed")
+    assert none == ()
+
+
+def test_the_other_form_of_the_list_is_read_the_same() -> None:
+    (reply,) = replies("wadm.api.default.model.get")
+    assert read_models(json.dumps(reply).encode()) == read_models(json.dumps(reply["models"]).encode())
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        (b"", "no JSON"),
+        (b"{}", "no list"),
+        (b"[1]", "no list"),
+        (b'[{"version": "v1"}]', "name"),
+        (b'{"result": "error", "message": "no such bucket"}', "no such bucket"),
+        (b'{"result": "error"}', "without a message"),
+    ],
+)
+def test_what_is_no_list_is_refused_with_the_reason(payload: bytes, says: str) -> None:
+    with pytest.raises(LatticeDataError, match=says):
+        read_models(payload)

@@ -1,0 +1,55 @@
+"""Subjects of a lattice, and the names that cannot stand in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.lattice_recordings import messages
+from trellis.lattice.link import LinkAddress
+from trellis.lattice.subjects import (
+    SubjectError,
+    event_of,
+    event_subject,
+    host_get_subject,
+    host_ping_subject,
+    model_list_subject,
+    wadm_events_subject,
+)
+from trellis.lattice.watch import LatticeAddress
+
+
+def test_subjects_are_those_of_the_protocols() -> None:
+    assert event_subject("default", "host_heartbeat") == messages("host_heartbeat")[0]["subject"]
+    assert model_list_subject("default") == "wadm.api.default.model.list"
+    assert wadm_events_subject("default") == "wadm.evt.default.>"
+    assert host_ping_subject("default") == "wasmbus.ctl.v1.default.host.ping"
+    assert host_get_subject("default", "N1", "my.ctl") == "my.ctl.v1.default.host.get.N1"
+
+
+@pytest.mark.parametrize(
+    ("subject", "event"),
+    [
+        ("wasmbus.evt.default.host_heartbeat", "host_heartbeat"),
+        ("account1.wasmbus.evt.default.host_stopped", "host_stopped"),
+        ("wasmbus.evt.default", None),
+        ("wasmbus.evt.default.a.b", None),
+        ("wadm.evt.default.manifest_published", None),
+        ("", None),
+    ],
+)
+def test_an_event_is_known_by_its_subject(subject: str, event: str | None) -> None:
+    assert event_of(subject) == event
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "*", ">", "a b", "a\tb", "a\nb", "a\r\nPUB x 0", "\x00", "a*b"])
+def test_a_name_that_is_no_token_is_refused_before_anything_is_asked(name: str) -> None:
+    with pytest.raises(SubjectError, match="lattice"):
+        LatticeAddress(LinkAddress("nats://127.0.0.1"), name)
+    with pytest.raises(SubjectError, match="host"):
+        host_get_subject("default", name)
+
+
+@pytest.mark.parametrize("prefix", ["", ".", "a..b", "a.>", "a b", ".a"])
+def test_a_control_prefix_that_is_no_subject_is_refused(prefix: str) -> None:
+    with pytest.raises(SubjectError, match="control topic prefix"):
+        LatticeAddress(LinkAddress("nats://127.0.0.1"), "default", prefix)
