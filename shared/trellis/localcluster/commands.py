@@ -40,6 +40,9 @@ PORTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Component → names of its ports. The order is that of a start."""
 
+LEAFNODES: Final = "nats-leafnodes"
+"""Name of the port that joins NATS servers; a cluster has it only if its server is joined to others."""
+
 AUDIT_POLICY: Final = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -71,7 +74,9 @@ def command(
     """
     program = layout.bin / tool
     if tool == "nats-server":
-        return nats_server(program, ports["nats"], layout.data / "nats")
+        return nats_server(
+            program, ports["nats"], layout.data / "nats", layout.nats_config if LEAFNODES in ports else None
+        )
     if tool == "kube-apiserver":
         return [str(program), *_apiserver(layout, ports, address, audit=audit)]
     if tool == "kube-controller-manager":

@@ -85,6 +85,11 @@ class Layout:
         return self.root / "bin"
 
     @property
+    def nats_config(self) -> Path:
+        """Configuration of nats-server, if it is joined to others; else it has none."""
+        return self.root / "nats.conf"
+
+    @property
     def stages(self) -> Path:
         """Kwok's stages, one file of YAML documents."""
         return self.root / "kwok-stages.yaml"
