@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from node_watcher import decide as deciding
+from node_watcher.actions import SayFact, Snapshot
 from node_watcher.apply import Effects
 from node_watcher.gather import World, recall
 from node_watcher.handlers import CONSUMED, on_provision
+from node_watcher.marks import labelled_ready
 from node_watcher.settings import Settings
 from node_watcher.watch import on_job, on_node
 from trellis import names
@@ -52,7 +54,7 @@ def compose(settings: Settings, base: Base) -> Work:
     shims: Informer[ShimView] = Informer(kube, SHIMS, view_shim, lambda _: list_all(), optional=True)
     world = World(nodes.objects, shims.objects, settings.auto_provision)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
-    ready = {deciding.NODES: lambda: sum(map(deciding.labelled_ready, nodes.objects.values()))}
+    ready = {deciding.NODES: lambda: sum(map(labelled_ready, nodes.objects.values()))}
     breaker = Breaker(kube, recorder, Scope(NODE_WATCHER, settings.namespace, ready), lambda: list_all())  # noqa: PLW0108 - as above
     effects = Effects(kube, bus, recorder, world, breaker, nodes.wrote)
     reconcile = Reconcile(world, effects, base.telemetry)
@@ -110,11 +112,11 @@ class Reconcile:
             if (current := current_trace()) is not None:
                 self.world.traces[name] = current
             again = await self.effects.apply(name, actions)
-        if any(isinstance(action, deciding.SayFact) and isinstance(action.fact, NodeReady) for action in actions):
+        if any(isinstance(action, SayFact) and isinstance(action.fact, NodeReady) for action in actions):
             self.world.traces.pop(name, None)  # what happens to the node from now on is another story
         return again
 
-    def _trace_of(self, snapshot: deciding.Snapshot) -> TraceContext | None:
+    def _trace_of(self, snapshot: Snapshot) -> TraceContext | None:
         """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""
         node, said = snapshot.node, snapshot.said
         if node is None or said is None or not said.opted_in or said.uid != node.uid:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from node_watcher.decide import Action, Destroy, PatchNode, RecordEvent, SayFact
+from node_watcher.actions import Action, Destroy, PatchNode, RecordEvent, SayFact
 from node_watcher.gather import World
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused

@@ -9,17 +9,25 @@ starts from nothing; at most one patch of a Node per decision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import replace
 
-from node_watcher.shims import proof_by_now, remove_taints, startup_taints_over
+from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot
+from node_watcher.marks import (
+    Changes,
+    Marks,
+    labelled_ready,
+    marks_of,
+    no_failure,
+    patch_of,
+    proof_annotations,
+    proof_labels,
+    remove_marks,
+)
+from node_watcher.shims import proof_by_now, startup_taints_over
 from node_watcher.vanished import vanished
 from trellis import names
 from trellis.breaker import Destruction
-from trellis.events.envelope import FactData
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
-from trellis.kube.preconditions import only_if
 from trellis.provisioning import (
     KWASM,
     FailedAttempt,
@@ -27,7 +35,6 @@ from trellis.provisioning import (
     NodeTaint,
     NodeView,
     Proof,
-    Target,
     Wish,
     decode_digests,
     encode_digests,
@@ -39,93 +46,8 @@ from trellis.provisioning import (
 from trellis.shims import ShimView
 from trellis.unfinished import marks_after, unwanted_left
 
-PatchOp = dict[str, Any]
 NODES = "nodes"
 """Kind of the breaker that guards the labels of ready nodes."""
-
-
-class Reason(StrEnum):
-    """Why an action is taken; also the reason of the Event on the Node."""
-
-    PROVED = "ProvisionSucceeded"
-    LABELS_RESTORED = "LabelsRestored"
-    FAILED = "ProvisionFailed"
-    OPTED_OUT = "OptedOut"
-    REMOVED = "RuntimeRemoved"
-    REPLACED = "NodeReplaced"
-    INVALID_ANNOTATION = "InvalidAnnotation"
-    RUNTIME_LEFT = "RuntimeLeftInPlace"
-    HANDLER_VANISHED = "HandlerVanished"
-    STARTUP_TAINT_REMOVED = "StartupTaintRemoved"
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What the bus already heard of the Node that had this name: the mark that a fact was said."""
-
-    uid: str
-    opted_in: bool | None = None
-    ready: str | None = None
-    complained: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """All that a decision about one node name may depend on."""
-
-    name: str
-    node: NodeView | None
-    job: JobView | None
-    said: Said | None
-    wanted: frozenset[str]
-    """Names of the Shims that the node is to have; ``kwasm`` is the legacy installer image."""
-    handlers: Mapping[str, str] = field(default_factory=dict)
-    """By name, the runtime handlers of the Shims that the node is marked with, as far as they are known."""
-    shims: tuple[ShimView, ...] = ()
-    """The Shims that the node is to have."""
-    deleting: frozenset[str] = frozenset()
-    """Names of the Shims that a person deleted and that still exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class SayFact:
-    """Publish a fact, then remember ``then`` as what was said of this node name; None forgets it."""
-
-    fact: FactData
-    dedup: str
-    then: Said | None
-
-
-@dataclass(frozen=True, slots=True)
-class PatchNode:
-    """Patch the Node if it still is the one, and as, it was read: the operations test it."""
-
-    node: NodeView
-    ops: tuple[PatchOp, ...]
-    reason: Reason
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class RecordEvent:
-    """Put an Event on the Node, then remember ``then`` (if given) as what was said."""
-
-    uid: str
-    warning: bool
-    reason: Reason
-    message: str
-    then: Said | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Destroy:
-    """Take these steps only if the breaker lets this node go; all of them or none."""
-
-    target: Destruction
-    steps: tuple[PatchNode | RecordEvent, ...]
-
-
-Action = SayFact | PatchNode | RecordEvent | Destroy
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -139,7 +61,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         said = None
     if node.marked_uid is not None and node.marked_uid != node.uid:
         message = f"marks of a former Node {node.name} (uid {node.marked_uid}) removed"
-        return [*actions, *_unmark(node, PatchNode(node, _remove_marks(node), Reason.REPLACED, message))]
+        return [*actions, *_unmark(node, PatchNode(node, remove_marks(node), Reason.REPLACED, message))]
     if snapshot.wanted:
         return [*actions, *_opted_in(node, said, snapshot)]
     actions += _opted_out(node, said, snapshot)
@@ -180,7 +102,7 @@ def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Act
     if lost := vanished(node, job, wanted, snapshot.handlers):
         return [*actions, *_withdraw(node, said, lost, snapshot)]
     if node.marked_digest and (by_now := proof_by_now(node, snapshot.shims)):
-        if repair := _restore(node, _Marks(node.marked_digest, by_now, installed_on(node)), snapshot):
+        if repair := _restore(node, Marks(node.marked_digest, by_now, installed_on(node)), snapshot):
             return [*actions, *repair]
         if said.ready != node.marked_digest and proved_of(installed_on(node)):
             actions.append(_ready(node, said))
@@ -197,10 +119,10 @@ def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snaps
         f"{', '.join(sorted(filter(None, node.handlers))) or 'none'}): labels removed, it is installed again"
     )
     shims = {name: digest for name, digest in installed_on(node).items() if name not in lost}
-    ops = _remove_marks(node)
+    ops = remove_marks(node)
     if shims:
-        marks = _marks_of(node, shims)
-        ops = _ops(node, _proof_labels(node, marks, snapshot.wanted), _proof_annotations(node, marks))
+        marks = marks_of(node, shims)
+        ops = patch_of(node, proof_labels(node, marks, snapshot.wanted), proof_annotations(node, marks))
     event = RecordEvent(node.uid, True, Reason.HANDLER_VANISHED, message, replace(said, ready=None))
     return _unmark(node, PatchNode(node, ops, Reason.HANDLER_VANISHED, message), event)
 
@@ -230,39 +152,20 @@ def _ready(node: NodeView, said: Said) -> SayFact:
     return SayFact(fact, f"{node.uid}.{node.resource_version}.ready", replace(said, ready=digest))
 
 
-@dataclass(frozen=True, slots=True)
-class _Marks:
-    """What is proved of a node: the digest of all of it, how, and the digests by Shim name."""
-
-    digest: str
-    proof: Proof
-    shims: Mapping[str, str]
-
-    @property
-    def ready(self) -> frozenset[str]:
-        """The Shims that pods may be started with: a Job alone is not enough to let them come."""
-        return frozenset() if self.proof is Proof.JOB else frozenset(proved_of(self.shims))
-
-
-def _marks_of(node: NodeView, shims: Mapping[str, str]) -> _Marks:
-    """Return marks that name these Shims by what was proved before: nothing new is proved by them."""
-    return _Marks(Target(tuple(sorted(shims.items()))).digest, node.proof or Proof.JOB, shims)
-
-
 def _record(
     node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str], shims: tuple[ShimView, ...] = ()
 ) -> list[Action]:
     """Write on the Node what is now proved, and take the record of failures away."""
     if not job.shims:
-        return [PatchNode(node, _remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
-    marks = _Marks(job.digest, proof, job.shims)
+        return [PatchNode(node, remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
+    marks = Marks(job.digest, proof, job.shims)
     # What was left out of this try, because an earlier one failed by it, goes on failing.
     still = any(name in wanted and not _changes(node, job, name) for name in node.blamed)
-    annotations = {**_proof_annotations(node, marks), **({} if still else _no_failure(node))}
+    annotations = {**proof_annotations(node, marks), **({} if still else no_failure(node))}
     what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
     gone = startup_taints_over(node, shims, marks.ready)
-    ops = _ops(node, _proof_labels(node, marks, wanted), annotations, gone)
+    ops = patch_of(node, proof_labels(node, marks, wanted), annotations, gone)
     return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
 
 
@@ -271,24 +174,13 @@ def _record_left(node: NodeView, left: Mapping[str, str], wanted: frozenset[str]
 
     Nothing is proved of it; a node that is marked already keeps its proof.
     """
-    marks = _marks_of(node, {**installed_on(node), **left})
-    ops = _ops(node, _proof_labels(node, marks, wanted), _proof_annotations(node, marks))
+    marks = marks_of(node, {**installed_on(node), **left})
+    ops = patch_of(node, proof_labels(node, marks, wanted), proof_annotations(node, marks))
     message = f"{', '.join(sorted(left))} is on the node and is not wanted any more: its removal is next"
     return _unmark(node, PatchNode(node, ops, Reason.OPTED_OUT, message))
 
 
-def take_over(node: NodeView, shims: Mapping[str, str], proof: Proof, wanted: frozenset[str]) -> tuple[PatchOp, ...]:
-    """Return the patch that marks a Node with what another installer left there, digests by Shim name.
-
-    () if it is marked so already. For ``trellis migrate``: the marks are those of a Job of ours, so that no service
-    finds anything to do.
-    """
-    marks = _Marks(Target(tuple(sorted(shims.items()))).digest, proof, shims)
-    annotations = {**_proof_annotations(node, marks), **_no_failure(node)}
-    return _ops(node, _proof_labels(node, marks, wanted), annotations)
-
-
-def _restore(node: NodeView, marks: _Marks, snapshot: Snapshot) -> list[Action]:
+def _restore(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
     """Put back what someone took from a proved Node, and take the labels of what is to go; failures stay.
 
     A Shim that is to be removed loses its label first, so that no further pod comes to the node for it. That a Shim was
@@ -296,8 +188,8 @@ def _restore(node: NodeView, marks: _Marks, snapshot: Snapshot) -> list[Action]:
     """
     wanted = snapshot.wanted
     gone = startup_taints_over(node, snapshot.shims, marks.ready)
-    labels, annotations = _proof_labels(node, marks, wanted), _proof_annotations(node, marks)
-    ops = _ops(node, labels, annotations, gone)
+    labels, annotations = proof_labels(node, marks, wanted), proof_annotations(node, marks)
+    ops = patch_of(node, labels, annotations, gone)
     if not ops:
         return []
     going = sorted(name for name in marks.shims if name not in wanted and name != KWASM)
@@ -309,7 +201,7 @@ def _restore(node: NodeView, marks: _Marks, snapshot: Snapshot) -> list[Action]:
     if marks.proof is not node.proof:
         message = f"{', '.join(sorted(marks.shims))}: the kubelet lists the handlers (verified: {marks.proof.value})"
         return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
-    if not _ops(node, labels, annotations):
+    if not patch_of(node, labels, annotations):
         message = f"Wasm runtime {marks.digest} is ready{_without(gone)}"
         return [PatchNode(node, ops, Reason.STARTUP_TAINT_REMOVED, message)]
     message = f"labels of Wasm runtime {marks.digest} were changed by someone else: restored{_without(gone)}"
@@ -321,51 +213,9 @@ def _without(gone: tuple[NodeTaint, ...]) -> str:
     return f", startup taint {taints} removed" if gone else ""
 
 
-def _proof_labels(node: NodeView, marks: _Marks, wanted: frozenset[str]) -> Changes:
-    """Return the labels of a proved Node.
-
-    ``trellis.dev/wasm`` comes only with more proof than a Job: a RuntimeClass may select on it. KWasm's own label
-    comes with either, as its users expect, and each Shim's with the Shim (runtime-class-manager's). A Shim of which
-    nothing is proved any more has none.
-    """
-    has = dict(node.labels)
-    stays = {name for name in proved_of(marks.shims) if name in wanted or (name == KWASM and wanted)}
-    ready = names.WASM_READY if stays and marks.proof is not Proof.JOB else None
-    labels: dict[str, tuple[str | None, str | None]] = {
-        names.LABEL_PROVISIONED: (node.provisioned, names.provisioned_label_value(node.name) if stays else None),
-        names.LABEL_WASM_READY: (node.wasm, ready),
-    }
-    for name in {*marks.shims, *decode_digests(node.shims)} - {KWASM}:
-        label = names.shim_label(name)
-        labels[label] = (has.get(label), names.SHIM_PROVISIONED if name in stays else None)
-    return labels
-
-
-def _proof_annotations(node: NodeView, marks: _Marks) -> Changes:
-    if not marks.shims:
-        return _nothing_installed(node)
-    shortened = names.provisioned_label_value(node.name) != node.name
-    shims = None if tuple(marks.shims) == (KWASM,) else encode_digests(marks.shims)
-    return {
-        names.LABEL_PROVISIONED: (node.provisioned_name, node.name if shortened else None),
-        names.ANNOTATION_DIGEST: (node.digest, marks.digest),
-        names.ANNOTATION_SHIMS: (node.shims, shims),
-        names.ANNOTATION_VERIFIED: (node.verified, marks.proof.value),
-        names.ANNOTATION_NODE_UID: (node.marked_uid, node.uid),
-    }
-
-
 def _changes(node: NodeView, job: JobView, name: str) -> bool:
     """Say whether a Job is about a Shim, rather than to leave what there is of it."""
     return job.shims.get(name) != installed_on(node).get(name)
-
-
-def _no_failure(node: NodeView) -> Changes:
-    return {
-        names.ANNOTATION_FAILURE: (node.failure, None),
-        names.ANNOTATION_FAILED_ATTEMPT: (node.failed_attempt, None),
-        names.ANNOTATION_BLAMED: (node.failed_shims, None),
-    }
 
 
 def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action]:
@@ -389,9 +239,9 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
     }
     labels: Changes = {}
     if (left := marks_after(job, node)) != installed_on(node):
-        marks = _marks_of(node, left)
-        labels, annotations = _proof_labels(node, marks, wanted), {**_proof_annotations(node, marks), **annotations}
-    patch = PatchNode(node, _ops(node, labels, annotations), Reason.FAILED, failure)
+        marks = marks_of(node, left)
+        labels, annotations = proof_labels(node, marks, wanted), {**proof_annotations(node, marks), **annotations}
+    patch = PatchNode(node, patch_of(node, labels, annotations), Reason.FAILED, failure)
     event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; tried again later)")
     taken = any(before is not None and after is None for before, after in labels.values())
     return _unmark(node, patch, event) if taken else [patch, event]
@@ -414,15 +264,15 @@ def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Ac
         return actions
     shims = installed_on(node)
     if node.proof and node.marked_digest and shims.keys() - {KWASM}:
-        return [*actions, *_removing(node, _Marks(node.marked_digest, node.proof, shims), snapshot)]
+        return [*actions, *_removing(node, Marks(node.marked_digest, node.proof, shims), snapshot)]
     steps: list[PatchNode | RecordEvent] = []
     if node.marked_digest:
         steps.append(RecordEvent(node.uid, False, Reason.RUNTIME_LEFT, _left_in_place(node)))
-    steps.append(PatchNode(node, _remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
+    steps.append(PatchNode(node, remove_marks(node), Reason.OPTED_OUT, "opted out: marks removed"))
     return [*actions, *_unmark(node, *steps)]
 
 
-def _removing(node: NodeView, marks: _Marks, snapshot: Snapshot) -> list[Action]:
+def _removing(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
     """Shims of ours are on a node that is to have none: labels first, then the removal's outcome."""
     nothing, job = frozenset[str](), snapshot.job
     proof = proof_of(job, node) if job else None
@@ -431,13 +281,6 @@ def _removing(node: NodeView, marks: _Marks, snapshot: Snapshot) -> list[Action]
     if unlabel := _restore(node, marks, snapshot):
         return unlabel
     return _failed(node, job, nothing) if job and job.failure and job.node_uid == node.uid else []
-
-
-def labelled_ready(node: NodeView) -> bool:
-    """Say whether pods may be scheduled to the node because of labels of ours: a mass of these is not taken away."""
-    shims = decode_digests(node.shims)
-    by_shim = bool(shims) and any(names.shim_label(name) in dict(node.labels) for name in shims)
-    return node.bears_marks and (node.provisioned is not None or node.wasm is not None or by_shim)
 
 
 def _unmark(node: NodeView, *steps: PatchNode | RecordEvent) -> list[Action]:
@@ -465,47 +308,3 @@ def _invalid(node: NodeView, said: Said | None) -> list[Action]:
     )
     then = Said(node.uid, opted_in=False, complained=node.opt_in)
     return [RecordEvent(node.uid, True, Reason.INVALID_ANNOTATION, message, then)]
-
-
-def _remove_marks(node: NodeView) -> tuple[PatchOp, ...]:
-    has = dict(node.labels)
-    of_shims = (names.shim_label(name) for name in decode_digests(node.shims))
-    labels = {
-        names.LABEL_PROVISIONED: (node.provisioned, None),
-        names.LABEL_WASM_READY: (node.wasm, None),
-        **{label: (has.get(label), None) for label in of_shims},
-    }
-    uid = {names.ANNOTATION_NODE_UID: (node.marked_uid, None)}
-    return _ops(node, labels, {**_nothing_installed(node), **uid, **_no_failure(node)})
-
-
-def _nothing_installed(node: NodeView) -> Changes:
-    return {
-        names.LABEL_PROVISIONED: (node.provisioned_name, None),
-        names.ANNOTATION_DIGEST: (node.digest, None),
-        names.ANNOTATION_SHIMS: (node.shims, None),
-        names.ANNOTATION_VERIFIED: (node.verified, None),
-    }
-
-
-Changes = Mapping[str, tuple[str | None, str | None]]
-
-
-def _ops(
-    node: NodeView, labels: Changes, annotations: Changes, taints_gone: tuple[NodeTaint, ...] = ()
-) -> tuple[PatchOp, ...]:
-    """Return the JSON patch from what is to what shall be, on nothing but what was read; () if nothing differs."""
-    ops: list[PatchOp] = list(remove_taints(node, taints_gone))
-    for part, present, changes in (
-        ("labels", node.has_labels, labels),
-        ("annotations", node.has_annotations, annotations),
-    ):
-        if not present and any(after is not None for _, after in changes.values()):
-            ops.append({"op": "add", "path": f"/metadata/{part}", "value": {}})
-        for key, (before, after) in changes.items():
-            path = f"/metadata/{part}/{key.replace('~', '~0').replace('/', '~1')}"
-            if after is None and before is not None:
-                ops.append({"op": "remove", "path": path})
-            elif after is not None and after != before:
-                ops.append({"op": "add", "path": path, "value": after})
-    return (*only_if(node.uid, node.resource_version), *ops) if ops else ()

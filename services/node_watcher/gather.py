@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from node_watcher.decide import Said, Snapshot
+from node_watcher.actions import Said, Snapshot
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.jobs import JobIndex

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-import node_watcher.decide
+import node_watcher.marks
 from provisioner.attempts import changes_of
 from provisioner.resources import Installer
 from provisioner.shim_snapshot import RuntimeClassView
@@ -196,7 +196,7 @@ def take_over(world: World, node: NodeView, shims: Mapping[str, str], proof: Pro
     if had and node.proof and node.proof is not Proof.JOB:
         proof = node.proof
     shims = {**had, **shims}
-    ops = node_watcher.decide.take_over(node, shims, proof, world.wanted(node))
+    ops = node_watcher.marks.take_over(node, shims, proof, world.wanted(node))
     marked = replace(
         node,
         digest=Target(tuple(sorted(shims.items()))).digest,

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from node_watcher.decide import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot, decide
+from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent, Said, SayFact, Snapshot
+from node_watcher.decide import decide
 from trellis import names
 from trellis.events.node import NodeOptedIn
 from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests

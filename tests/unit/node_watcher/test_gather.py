@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from node_watcher.decide import Said
+from node_watcher.actions import Said
 from node_watcher.gather import World, said_after
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 

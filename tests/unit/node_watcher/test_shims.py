@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from node_watcher.decide import Action, PatchNode, Reason, Said, Snapshot, decide
+from node_watcher.actions import Action, PatchNode, Reason, Said, Snapshot
+from node_watcher.decide import decide
 from node_watcher.shims import proof_by_now
 from trellis import names
 from trellis.provisioning import (

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from node_watcher.decide import Snapshot, decide
+from node_watcher.actions import Snapshot
+from node_watcher.decide import decide
 from provisioner.resources import Installer
 from provisioner.shim_resources import view_runtime_class
 from support.leftovers import Manifest, leftover

@@ -1,0 +1,100 @@
+"""What may be said about a Node and written on it, each with its reason, and all that a decision may depend on.
+
+Pure data. Made by ``gather`` (snapshots) and ``decide`` (actions), carried out by ``apply``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from node_watcher.marks import PatchOp
+from trellis.breaker import Destruction
+from trellis.events.envelope import FactData
+from trellis.provisioning import JobView, NodeView
+from trellis.shims import ShimView
+
+
+class Reason(StrEnum):
+    """Why an action is taken; also the reason of the Event on the Node."""
+
+    PROVED = "ProvisionSucceeded"
+    LABELS_RESTORED = "LabelsRestored"
+    FAILED = "ProvisionFailed"
+    OPTED_OUT = "OptedOut"
+    REMOVED = "RuntimeRemoved"
+    REPLACED = "NodeReplaced"
+    INVALID_ANNOTATION = "InvalidAnnotation"
+    RUNTIME_LEFT = "RuntimeLeftInPlace"
+    HANDLER_VANISHED = "HandlerVanished"
+    STARTUP_TAINT_REMOVED = "StartupTaintRemoved"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the bus already heard of the Node that had this name: the mark that a fact was said."""
+
+    uid: str
+    opted_in: bool | None = None
+    ready: str | None = None
+    complained: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a decision about one node name may depend on."""
+
+    name: str
+    node: NodeView | None
+    job: JobView | None
+    said: Said | None
+    wanted: frozenset[str]
+    """Names of the Shims that the node is to have; ``kwasm`` is the legacy installer image."""
+    handlers: Mapping[str, str] = field(default_factory=dict)
+    """By name, the runtime handlers of the Shims that the node is marked with, as far as they are known."""
+    shims: tuple[ShimView, ...] = ()
+    """The Shims that the node is to have."""
+    deleting: frozenset[str] = frozenset()
+    """Names of the Shims that a person deleted and that still exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class SayFact:
+    """Publish a fact, then remember ``then`` as what was said of this node name; None forgets it."""
+
+    fact: FactData
+    dedup: str
+    then: Said | None
+
+
+@dataclass(frozen=True, slots=True)
+class PatchNode:
+    """Patch the Node if it still is the one, and as, it was read: the operations test it."""
+
+    node: NodeView
+    ops: tuple[PatchOp, ...]
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEvent:
+    """Put an Event on the Node, then remember ``then`` (if given) as what was said."""
+
+    uid: str
+    warning: bool
+    reason: Reason
+    message: str
+    then: Said | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    """Take these steps only if the breaker lets this node go; all of them or none."""
+
+    target: Destruction
+    steps: tuple[PatchNode | RecordEvent, ...]
+
+
+Action = SayFact | PatchNode | RecordEvent | Destroy
