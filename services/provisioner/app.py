@@ -19,6 +19,7 @@ from provisioner.canary_resources import CANARY_PODS, view_canary
 from provisioner.gather import Known
 from provisioner.handlers import CONSUMED, on_node_fact
 from provisioner.plan import plan
+from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
@@ -100,7 +101,7 @@ def compose(settings: Settings, base: Base) -> Work:
     proof = ProofEffects(kube, known, telemetry)
     effects = Effects(kube, bus, recorder, known, telemetry, breaker, proof, lambda: plan_soon())  # noqa: PLW0108 - as above
     queue = KeyedQueue(Reconcile(known, effects, telemetry).run, workers=WORKERS, name="nodes", telemetry=telemetry)
-    planner = Planner(known, effects, telemetry, queue)
+    planner = Planner(known, RolloutEffects(kube, bus, recorder, known), telemetry, queue)
     plans = KeyedQueue(planner.run, workers=1, name="plans", telemetry=telemetry)
 
     follow = FollowShims(
@@ -212,7 +213,7 @@ class Planner:
     """The run of the planner's one key: who gets a slot, written to the ledger before any Job is made."""
 
     known: Known
-    effects: Effects
+    effects: RolloutEffects
     telemetry: Telemetry
     nodes: KeyedQueue[str]
 

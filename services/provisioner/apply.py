@@ -1,9 +1,8 @@
-"""Provisioner's side effects: the ledger, Jobs and their verdicts, Events, facts.
+"""Provisioner's side effects on nodes: Jobs and their verdicts, Events, facts. ``rollout_apply``: those of plans.
 
-In: plans and actions. Out: writes to Kubernetes and the bus. Called by ``app``.
-Invariants: the ledger is written by compare-and-swap before a Job of it exists; a Job whose facts could not be said
-is not deleted, so that they are said later; nothing is destroyed without leave of the breaker; a lost bus keeps
-nothing else from being done.
+In: actions. Out: writes to Kubernetes and the bus. Called by ``app``.
+Invariants: a Job whose facts could not be said is not deleted, so that they are said later; nothing is destroyed
+without leave of the breaker; a lost bus keeps nothing else from being done.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
 from provisioner.actions import (
@@ -34,17 +33,15 @@ from provisioner.actions import (
 )
 from provisioner.canary_apply import ProofEffects
 from provisioner.gather import Known
-from provisioner.plan import Plan
-from provisioner.resources import make_installer_job, make_ledger
+from provisioner.resources import make_installer_job
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
-from trellis.events.rollout import RolloutHalted, RolloutResumed
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
-from trellis.kube.errors import AlreadyExists, KubeError, NotFound, TooManyRequests
+from trellis.kube.errors import AlreadyExists, NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder, ObjectRef
-from trellis.kube.resources import CONFIGMAPS, JOBS
+from trellis.kube.resources import JOBS
 from trellis.provisioning import END_NOW_SECONDS, JobView
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, trace_from
 
@@ -68,7 +65,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Where plans and actions go."""
+    """Where actions go."""
 
     kube: Kube
     bus: Bus
@@ -78,76 +75,6 @@ class Effects:
     breaker: Breaker
     proof: ProofEffects
     plan_soon: Callable[[], None]
-
-    async def write_ledger(self, plan: Plan) -> None:
-        """Write the plan's ledger over the one it was made from.
-
-        Raises:
-            Conflict: another wrote it meanwhile; KubeError: no certain answer. Either way it is read anew.
-        """
-        version = self.known.ledger_version
-        manifest = make_ledger(self.known.settings.namespace, plan.ledger, version)
-        try:
-            if version is None:
-                written = await self.kube.create(CONFIGMAPS, manifest)
-            else:
-                written = await self.kube.replace(CONFIGMAPS, manifest)
-        except KubeError:
-            self.known.doubt()
-            raise
-        self.known.accept(written)
-
-    async def show_rollout(self, plan: Plan, halted_before: tuple[str, ...]) -> None:
-        """Show of which shims the rollout was halted or resumed: in the log, and as Events on the ledger."""
-        settings = self.known.settings
-        for shim in sorted({*plan.ledger.halted} ^ {*halted_before}):
-            halted, failing = shim in plan.ledger.halted, plan.failing.get(shim, 0)
-            reason = "RolloutHalted" if halted else "RolloutResumed"
-            message = (
-                f"{shim}: {failing} nodes fail (limit {self._limit(shim)}): no further node is begun until fewer do; "
-                "the failing ones are tried again. See their Events: kubectl get events --field-selector "
-                "reason=ProvisionFailed -A"
-                if halted
-                else f"{shim}: {failing} nodes fail, fewer than the limit: further nodes are begun again"
-            )
-            _log.warning("rollout changed", reason=reason, shim=shim, failing=failing)
-            await self.recorder.record(
-                regarding=ObjectRef("v1", "ConfigMap", names.LEDGER, self.known.ledger_uid, settings.namespace),
-                type="Warning" if halted else "Normal",
-                reason=reason,
-                message=message,
-            )
-
-    async def tell_rollout(self, plan: Plan) -> bool:
-        """Say on the bus which rollouts are halted, or are no more, unless the ledger has the mark that it was said.
-
-        Returns:
-            Whether it is still to be said: the bus is away, and planning does not wait for it.
-        """
-        ledger = plan.ledger
-        told = frozenset() if self.known.forgotten else frozenset(ledger.told)
-        for shim in sorted(told ^ {*ledger.halted}):
-            failing, digest = plan.failing.get(shim, 0), self.known.version(shim)
-            fact: RolloutHalted | RolloutResumed = (
-                RolloutHalted(digest=digest, shim=shim, failing=failing, limit=self._limit(shim))
-                if shim in ledger.halted
-                else RolloutResumed(digest=digest, shim=shim, failing=failing)
-            )
-            try:
-                await self.bus.publish(fact, dedup=f"{names.LEDGER}.{self.known.ledger_version}.{shim}.{fact.fact}")
-            except BusUnavailable:
-                return True  # the bus itself warns of its outage, once
-            except FactRefused as error:
-                # Saying it again is of no use; the ledger and its Event say it too.
-                _log.error("the rollout's change was not said on the bus", fact=fact.fact, error=str(error))
-        self.known.forgotten = False
-        if ledger.halted != ledger.told:
-            await self.write_ledger(replace(plan, ledger=replace(ledger, told=ledger.halted)))
-        return False
-
-    def _limit(self, shim: str) -> int:
-        limits = self.known.settings.limits(self.known.shims.values()).get(shim)
-        return max(1, limits.halt_after) if limits else 1
 
     async def apply(self, actions: Sequence[Action]) -> float | None:
         """Carry out the actions about one node, in order; returns the seconds until it is worth looking again.

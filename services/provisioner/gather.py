@@ -7,15 +7,15 @@ In: changes from the informers, the ledger and pods from the API server. Out: fr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from provisioner.actions import InstallerState, Snapshot, User
+from provisioner.actions import Snapshot
 from provisioner.attempts import changes_of
 from provisioner.canary import Canary, CanaryPod, canary_of
 from provisioner.decide import inspect, leaving
 from provisioner.plan import Ledger, World, begun_of, is_forgiven
+from provisioner.pods import Pods
 from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings
 from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
@@ -24,8 +24,8 @@ from trellis.bus.bus import Bus
 from trellis.installing import ShimWish
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError, NotFound
-from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, PODS, SHIMS
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
 from trellis.peers import Controller, keeping_off
 from trellis.provisioning import (
     SUPPORTED_OS,
@@ -44,13 +44,9 @@ from trellis.shims import ShimView, view_shim, wish_for
 from trellis.targets import target_of
 from trellis.telemetry import TraceContext
 
-LOG_LINES = 10
-LOG_BYTES = 2048
 FACT_GRACE_SECONDS = 1.0
 SETTLE_SECONDS = 1.0
 """Shims that are applied together come one after another: what changes within this time is one change of a node."""
-_ENDED = ("Succeeded", "Failed")
-_STARTING = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(eq=False)
@@ -96,6 +92,7 @@ class Known:
     """Whether the stream that heard of a halt is gone."""
 
     def __post_init__(self) -> None:
+        self.pods = Pods(self.kube)
         self.installer = self.settings.installer()
         self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None
         settings = self.settings
@@ -227,7 +224,7 @@ class Known:
         job = newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))
         installer = None
         if job is not None and inspect(job, inspect_after=self.settings.inspect_after, now=now):
-            installer = await self._installer(job)
+            installer = await self.pods.installer(job)
         entry = self.ledger.entries.get(node.uid) if node and self.ledger else None
         target = begun_of(node, self.target(node), entry) if node else None
         going = leaving(node, target) if node and target and entry else ()
@@ -247,7 +244,7 @@ class Known:
             canaries=self._canaries(job, target),
             pods=await self._pods(job, explain=overdue),
             unserved=node is not None and self.unserved(node),
-            users=await self._users(name, going) if going else (),
+            users=await self.pods.users(name, going, self.shims) if going else (),
             other=self.other(node, target) if node and target else None,
             deleting=frozenset(shim.name for shim in self.shims.values() if shim.deleting),
             policies=tuple((shim.name, shim.removal_policy) for shim in self.shims.values() if shim.name in going),
@@ -272,25 +269,7 @@ class Known:
         pods = [pod for pod in self.canaries.values() if job is not None and pod.job_uid == job.uid]
         if not explain:
             return tuple(pods)
-        return tuple([replace(pod, trouble=await self._explained(pod)) for pod in pods])
-
-    async def _explained(self, pod: CanaryPod) -> str:
-        """Return why a pod does not run: a sandbox that cannot be made is told in Events alone."""
-        if pod.phase == "Succeeded" or pod.trouble.startswith("exit code"):
-            return pod.trouble
-        try:
-            listing = await self.kube.list(
-                EVENTS, pod.namespace, field_selector=f"involvedObject.uid={pod.uid},type=Warning"
-            )
-        except KubeError as error:
-            return pod.trouble or f"its Events cannot be read: {error}"
-        told = [(str(event.get("lastTimestamp") or ""), _words(event)) for event in listing.items]
-        return max(told)[1] if told else pod.trouble
-
-    async def _users(self, node: str, going: tuple[str, ...]) -> tuple[User, ...]:
-        """Return the pods on a node that still run with a Shim that is to go."""
-        listing = await self.kube.list(PODS, field_selector=f"spec.nodeName={node}")
-        return users_of(listing.items, going, self.shims)
+        return tuple([replace(pod, trouble=await self.pods.explained(pod)) for pod in pods])
 
     def forget_said(self) -> None:
         """Let every fact that holds be said again: the stream that heard them is gone."""
@@ -327,86 +306,8 @@ class Known:
         """Read the ledger anew before the next plan: another wrote it, or a write's answer got lost."""
         self.ledger, self.ledger_version = None, None
 
-    async def _installer(self, job: JobView) -> InstallerState:
-        """Return what the newest pod of a Job says; what cannot be read is left empty, the Job's own words remain."""
-        try:
-            listing = await self.kube.list(
-                PODS, job.namespace, label_selector=f"batch.kubernetes.io/job-name={job.name}"
-            )
-            pod = max(listing.items, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
-            if pod is None:
-                return InstallerState()
-            state = installer_state(pod)
-            if not state.waiting and not state.log_tail:
-                state = replace(state, log_tail=await self._log_tail(pod))
-        except KubeError as error:
-            return InstallerState(terminated=f"its pod cannot be read: {error}")
-        return state
-
-    async def _log_tail(self, pod: Manifest) -> str:
-        metadata = pod["metadata"]
-        try:
-            return await self.kube.pod_log(
-                metadata["namespace"],
-                metadata["name"],
-                names.JOB_CONTAINER,
-                tail_lines=LOG_LINES,
-                limit_bytes=LOG_BYTES,
-            )
-        except KubeError:
-            # The node may be cut off while its kubelet's report got through: then that is all there is.
-            return ""
-
 
 def _relevant(said: set[str], jobs: tuple[JobView, ...]) -> frozenset[str]:
     """Return the marks of these Jobs alone, so that a snapshot stays small however many nodes there are."""
     marks = {f"{job.uid}.{what}" for job in jobs for what in ("started", "succeeded", "failed", "removed")}
     return frozenset(marks & said)
-
-
-def users_of(pods: Iterable[Manifest], going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
-    """Return the pods that run with one of the Shims that are to go.
-
-    A pod is known by its RuntimeClass, and where that went with the Shim's object by the label that it has selected its
-    node by: Kubernetes copies the nodeSelector of a RuntimeClass into its pods.
-    """
-    going = tuple(going)
-    by_class = {shims[name].runtime_class: name for name in going if name in shims}
-    by_label = {names.shim_label(name): name for name in going}
-    users: list[User] = []
-    for pod in pods:
-        metadata, spec = pod["metadata"], pod["spec"]
-        used = spec.get("runtimeClassName")
-        if not used or (pod.get("status") or {}).get("phase") in _ENDED:
-            continue
-        selected = (by_label[label] for label in spec.get("nodeSelector") or () if label in by_label)
-        if shim := by_class.get(used) or next(selected, ""):
-            users.append(User(metadata["namespace"], metadata["name"], metadata["uid"], shim))
-    return tuple(users)
-
-
-def installer_state(pod: Manifest) -> InstallerState:
-    """Read a pod's status: why the installer's container waits, how it ended, what it said last.
-
-    A container's termination message is, by the Job's ``FallbackToLogsOnError``, the end of its log (2 KiB at most).
-    """
-    status: Mapping[str, Any] = pod.get("status") or {}
-    for container in (*_unfinished_first(status), *(status.get("containerStatuses") or ())):
-        state: Mapping[str, Any] = container.get("state") or {}
-        last: Mapping[str, Any] = container.get("lastState") or {}
-        waits: Mapping[str, Any] = state.get("waiting") or {}
-        ended: Mapping[str, Any] = state.get("terminated") or last.get("terminated") or {}
-        waiting = "" if waits.get("reason") in _STARTING else _words(waits)
-        terminated = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})" if ended else ""
-        return InstallerState(waiting, terminated, str(ended.get("message") or ""))
-    return InstallerState(terminated=_words(status))
-
-
-def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the containers that run before the installer's own and did not end well: it waits for them."""
-    before: list[Mapping[str, Any]] = list(status.get("initContainerStatuses") or ())
-    return [one for one in before if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
-
-
-def _words(state: Mapping[str, Any]) -> str:
-    return ": ".join(str(state[part]) for part in ("reason", "message") if state.get(part))

@@ -27,6 +27,7 @@ from provisioner.decide import decide
 from provisioner.gather import Known
 from provisioner.plan import Entry, Ledger, Plan
 from provisioner.resources import make_ledger
+from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusError, BusUnavailable, FactRefused
@@ -83,6 +84,11 @@ def effects(kube: FakeKube, known: Known) -> Effects:
     return Effects(leaders, known.bus, recorder, known, telemetry, breaker, proof, lambda: None)
 
 
+def of_plans(effects: Effects) -> RolloutEffects:
+    """Return where plans go, of the same leader."""
+    return RolloutEffects(effects.kube, effects.bus, effects.recorder, effects.known)
+
+
 def pod(job: str, **status: object) -> dict[str, object]:
     labels = {"batch.kubernetes.io/job-name": job}
     return {"metadata": {"name": f"{job}-x", "namespace": NS, "labels": labels}, "status": status}
@@ -128,12 +134,13 @@ async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
     kube: FakeKube, known: Known, effects: Effects
 ) -> None:
     await known.world()
+    rollout = of_plans(effects)
     mine = Plan(Ledger({"uid-a": Entry(DIGEST, 1, 5)}))
-    await effects.write_ledger(mine)
+    await rollout.write_ledger(mine)
     found = kube.objects(CONFIGMAPS)[-1]
     kube.put(CONFIGMAPS, {**found, "data": {"uid-b": f"{DIGEST}/1/6"}})
     with pytest.raises(Conflict):
-        await effects.write_ledger(Plan(Ledger({})))
+        await rollout.write_ledger(Plan(Ledger({})))
     world = await known.world()
     assert set(world.ledger.entries) == {"uid-b"}
 
@@ -200,7 +207,7 @@ async def test_a_slot_given_by_a_leader_that_died_before_making_the_job_is_used(
     left = Ledger({"uid-node-1": Entry(known.kwasm, 1, 5)})
     kube.put(CONFIGMAPS, make_ledger("trellis-system", left, None))
     nodes = Keys()
-    planner = Planner(known, effects, effects.telemetry, cast("KeyedQueue[str]", nodes))
+    planner = Planner(known, of_plans(effects), effects.telemetry, cast("KeyedQueue[str]", nodes))
     await planner.run(PLAN, None)
     assert nodes.added == ["node-1"]
     await planner.run(PLAN, None)
@@ -225,9 +232,9 @@ class Rollout:
             node.name: failed(node, known.kwasm, at=int(time.time())) if n < failing else proved(node, known.kwasm)
             for n, node in enumerate(nodes)
         }
-        return await Planner(known, self.effects, self.effects.telemetry, cast("KeyedQueue[str]", Keys())).run(
-            PLAN, None
-        )
+        return await Planner(
+            known, of_plans(self.effects), self.effects.telemetry, cast("KeyedQueue[str]", Keys())
+        ).run(PLAN, None)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from provisioner.actions import InstallerState
-from provisioner.gather import Known, installer_state, users_of
+from provisioner.gather import Known
+from provisioner.pods import installer_state, users_of
 from provisioner.settings import Settings
 from trellis import names
 from trellis.bus.bus import Bus

@@ -10,8 +10,9 @@ import pytest
 from provisioner.actions import CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Reason, Snapshot
 from provisioner.attempts import Retries
 from provisioner.decide import decide
-from provisioner.gather import Known, installer_state
+from provisioner.gather import Known
 from provisioner.plan import Entry, Ledger, World, plan
+from provisioner.pods import installer_state
 from provisioner.resources import Task, make_installer_job
 from provisioner.settings import Settings
 from trellis import names

@@ -1,0 +1,129 @@
+"""What pods say: an installer's of its run, a canary's of what keeps it from running, those that use what is to go.
+
+In: pods, their logs and Events from the API server. Out: words and users for a snapshot. Called by ``gather``.
+Invariant: what cannot be read is left empty or said to be so; it keeps nothing from being decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from provisioner.actions import InstallerState, User
+from provisioner.canary import CanaryPod
+from provisioner.resources import Manifest
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
+from trellis.kube.resources import EVENTS, PODS
+from trellis.provisioning import JobView
+from trellis.shims import ShimView
+
+LOG_LINES = 10
+LOG_BYTES = 2048
+_ENDED = ("Succeeded", "Failed")
+_STARTING = ("ContainerCreating", "PodInitializing")
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Reads pods when they are asked for: nothing of them is watched but the canaries."""
+
+    kube: Kube
+
+    async def installer(self, job: JobView) -> InstallerState:
+        """Return what the newest pod of a Job says; what cannot be read is left empty, the Job's own words remain."""
+        try:
+            listing = await self.kube.list(
+                PODS, job.namespace, label_selector=f"batch.kubernetes.io/job-name={job.name}"
+            )
+            pod = max(listing.items, key=lambda item: str(item["metadata"]["creationTimestamp"]), default=None)
+            if pod is None:
+                return InstallerState()
+            state = installer_state(pod)
+            if not state.waiting and not state.log_tail:
+                state = replace(state, log_tail=await self._log_tail(pod))
+        except KubeError as error:
+            return InstallerState(terminated=f"its pod cannot be read: {error}")
+        return state
+
+    async def _log_tail(self, pod: Manifest) -> str:
+        metadata = pod["metadata"]
+        try:
+            return await self.kube.pod_log(
+                metadata["namespace"],
+                metadata["name"],
+                names.JOB_CONTAINER,
+                tail_lines=LOG_LINES,
+                limit_bytes=LOG_BYTES,
+            )
+        except KubeError:
+            # The node may be cut off while its kubelet's report got through: then that is all there is.
+            return ""
+
+    async def explained(self, pod: CanaryPod) -> str:
+        """Return why a pod does not run: a sandbox that cannot be made is told in Events alone."""
+        if pod.phase == "Succeeded" or pod.trouble.startswith("exit code"):
+            return pod.trouble
+        try:
+            listing = await self.kube.list(
+                EVENTS, pod.namespace, field_selector=f"involvedObject.uid={pod.uid},type=Warning"
+            )
+        except KubeError as error:
+            return pod.trouble or f"its Events cannot be read: {error}"
+        told = [(str(event.get("lastTimestamp") or ""), _words(event)) for event in listing.items]
+        return max(told)[1] if told else pod.trouble
+
+    async def users(self, node: str, going: tuple[str, ...], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
+        """Return the pods on a node that still run with a Shim that is to go."""
+        listing = await self.kube.list(PODS, field_selector=f"spec.nodeName={node}")
+        return users_of(listing.items, going, shims)
+
+
+def users_of(pods: Iterable[Manifest], going: Iterable[str], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
+    """Return the pods that run with one of the Shims that are to go.
+
+    A pod is known by its RuntimeClass, and where that went with the Shim's object by the label that it has selected its
+    node by: Kubernetes copies the nodeSelector of a RuntimeClass into its pods.
+    """
+    going = tuple(going)
+    by_class = {shims[name].runtime_class: name for name in going if name in shims}
+    by_label = {names.shim_label(name): name for name in going}
+    users: list[User] = []
+    for pod in pods:
+        metadata, spec = pod["metadata"], pod["spec"]
+        used = spec.get("runtimeClassName")
+        if not used or (pod.get("status") or {}).get("phase") in _ENDED:
+            continue
+        selected = (by_label[label] for label in spec.get("nodeSelector") or () if label in by_label)
+        if shim := by_class.get(used) or next(selected, ""):
+            users.append(User(metadata["namespace"], metadata["name"], metadata["uid"], shim))
+    return tuple(users)
+
+
+def installer_state(pod: Manifest) -> InstallerState:
+    """Read a pod's status: why the installer's container waits, how it ended, what it said last.
+
+    A container's termination message is, by the Job's ``FallbackToLogsOnError``, the end of its log (2 KiB at most).
+    """
+    status: Mapping[str, Any] = pod.get("status") or {}
+    for container in (*_unfinished_first(status), *(status.get("containerStatuses") or ())):
+        state: Mapping[str, Any] = container.get("state") or {}
+        last: Mapping[str, Any] = container.get("lastState") or {}
+        waits: Mapping[str, Any] = state.get("waiting") or {}
+        ended: Mapping[str, Any] = state.get("terminated") or last.get("terminated") or {}
+        waiting = "" if waits.get("reason") in _STARTING else _words(waits)
+        terminated = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})" if ended else ""
+        return InstallerState(waiting, terminated, str(ended.get("message") or ""))
+    return InstallerState(terminated=_words(status))
+
+
+def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the containers that run before the installer's own and did not end well: it waits for them."""
+    before: list[Mapping[str, Any]] = list(status.get("initContainerStatuses") or ())
+    return [one for one in before if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
+
+
+def _words(state: Mapping[str, Any]) -> str:
+    return ": ".join(str(state[part]) for part in ("reason", "message") if state.get(part))
