@@ -29,7 +29,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 from machine import describe
 from node_installer.commands import Answer as Reply
 from node_installer.disk import Disk
-from node_installer.operations import Node, Session, perform
+from node_installer.operations import Node, perform
+from node_installer.session import Session
 from node_installer.settings import read_settings
 from node_installer.spans import Tracer
 from unit.node_installer.world import DATA, FakeRuntime, a_shim, a_spec, sha256

@@ -8,7 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 from node_installer import report
 from node_installer.errors import InstallError
-from node_installer.operations import Session, perform
+from node_installer.operations import perform
+from node_installer.session import Session
 from node_installer.settings import DEFAULT_TERMINATION, Settings, read_settings
 from node_installer.spans import Tracer
 from trellis.install_results import EXIT_FINAL, InstallResult, Outcome
@@ -24,7 +25,8 @@ def main() -> None:
         _leave_message(result, DEFAULT_TERMINATION)
         _say(report.last_words(result))
         sys.exit(exit_code(result))
-    tracer = Tracer(settings.otlp_endpoint, settings.traceparent, _version(), dict(settings.otlp_headers))
+    headers = dict(settings.otlp_headers)
+    tracer = Tracer(settings.otlp_endpoint, settings.traceparent, _version(), headers, settings.ca_file)
     session = Session(settings, _say, tracer)
     session.interruption.listen()
     result = perform(session)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from node_installer.process import Process
 from trellis.install_results import ShimResult
 
 
@@ -23,6 +24,7 @@ class Reason(StrEnum):
     SHIM_DAMAGED = "ShimDamaged"
     SHIM_UNPROVEN = "ShimUnproven"
     SHIM_UNWANTED = "ShimUnwanted"
+    SHIM_IN_USE = "ShimInUse"
     HANDLER_MISSING = "HandlerMissing"
     HANDLER_DIFFERS = "HandlerDiffers"
     HANDLER_UNWANTED = "HandlerUnwanted"
@@ -95,6 +97,20 @@ class RemoveDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class EndProcesses:
+    """End what runs one of these programs then: by the runtime, and with ``signals`` whatever it takes.
+
+    ``processes``: those that did when the node was read.
+    """
+
+    paths: tuple[str, ...]
+    processes: tuple[Process, ...]
+    signals: bool
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class RestartRuntime:
     """Have the runtime read its configuration, and wait until it runs with it.
 
@@ -109,7 +125,7 @@ class RestartRuntime:
     key: str = ""
 
 
-Action = MakeDirectory | PutShim | ProbeShim | WriteFile | RemoveFile | RemoveDirectory | RestartRuntime
+Action = MakeDirectory | PutShim | ProbeShim | WriteFile | RemoveFile | RemoveDirectory | EndProcesses | RestartRuntime
 
 
 @dataclass(frozen=True, slots=True)

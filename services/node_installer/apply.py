@@ -19,10 +19,8 @@ from typing import Final
 
 from node_installer import refusal, report
 from node_installer.actions import (
-    Action,
     MakeDirectory,
     Plan,
-    ProbeShim,
     PutShim,
     Reason,
     RemoveDirectory,
@@ -31,11 +29,12 @@ from node_installer.actions import (
     WriteFile,
 )
 from node_installer.disk import Disk
-from node_installer.errors import InstallError, about
+from node_installer.effects import Effects
+from node_installer.errors import InstallError, as_install_error
 from node_installer.inspection import Inspection, Layout
 from node_installer.interruption import INTERRUPTED, Interruption
 from node_installer.refusal import Refusal
-from node_installer.runtime import Runtime, agrees
+from node_installer.runtime import agrees
 from node_installer.state import Journal, Phase
 from trellis.install_results import FailureReason
 
@@ -43,8 +42,6 @@ Step = Callable[[str, str], AbstractContextManager[object]]
 """Says what begins now, and opens a span of a name around it. Name and line are its arguments."""
 Check = Callable[[], None]
 """Sees that what was done is what was wanted. Raises InstallError ``NotVerified``."""
-Prove = Callable[[str], str]
-"""Returns the version a shim at a path of the node answers with. Raises InstallError ``ShimDoesNotRun``."""
 
 _AS_BEFORE: Final = RestartRuntime({}, frozenset(), Reason.ROLLED_BACK, "the former configuration is back")
 
@@ -57,11 +54,14 @@ class RolledBackError(InstallError):
 class Executor:
     """Does plans on one node. ``step``: called around each action."""
 
-    disk: Disk
-    runtime: Runtime
-    prove: Prove
+    effects: Effects
     step: Step
     interruption: Interruption = field(default_factory=Interruption)
+
+    @property
+    def disk(self) -> Disk:
+        """The node's."""
+        return self.effects.disk
 
     def run(self, found: Inspection, plan: Plan, operation: str, check: Check = lambda: None) -> bool:
         """Do the plan; True if the runtime was restarted for it. ``check``: what must hold then, or all is undone.
@@ -88,7 +88,7 @@ class Executor:
                     self._write_journal(found.base, journal)
                     restarted = True
                 with self.step(type(action).__name__, report.action_line(action)):
-                    self._do(found, action)
+                    self.effects.do(found, action)
             except (InstallError, OSError) as error:
                 self._fail(found, journal, as_install_error(error), restart=restarted, plan=plan)
         try:
@@ -171,29 +171,12 @@ class Executor:
                 self.disk.remove_directory(folder)
             raise as_install_error(error) from error
 
-    def _do(self, found: Inspection, action: Action) -> None:
-        match action:
-            case MakeDirectory(path=path):
-                self.disk.make_directory(path)
-            case PutShim(path=path, staged=staged):
-                assert staged is not None
-                self.disk.put(path, staged)
-            case ProbeShim(path=path, handler=handler):
-                with about(handler):
-                    self.prove(path)
-            case WriteFile(path=path, content=content, private=private):
-                self.disk.write(path, content, private=private)
-            case RemoveFile(path=path):
-                self.disk.remove(path)
-            case RemoveDirectory(path=path):
-                self.disk.remove_directory(path)
-            case RestartRuntime():
-                self.runtime.restart(found, action)
-
     def _fail(
         self, found: Inspection, journal: Journal, cause: InstallError, *, restart: bool, plan: Plan | None = None
     ) -> None:
-        """Put everything back and raise why."""
+        """Put everything back and raise why; processes that were ended stay so, and the error says it."""
+        if words := report.ended_words(self.effects.ending.ended):
+            cause = InstallError(cause.reason, f"{cause.message.rstrip('.')} (before that it {words})", cause.shims)
         key = next((action.key for action in plan.actions if isinstance(action, RestartRuntime)), "") if plan else ""
         # A full disk must not keep the former files away: restoring them needs no space.
         with contextlib.suppress(InstallError, OSError):
@@ -226,7 +209,7 @@ class Executor:
 
     def _restart_again(self, found: Inspection) -> str:
         try:
-            self.runtime.restart(found, _AS_BEFORE)
+            self.effects.do(found, _AS_BEFORE)
         except InstallError as error:
             return f", but the runtime does not come up with its former configuration either: {error.message}"
         return ""
@@ -290,11 +273,3 @@ def _ancestors(path: str) -> list[str]:
 
 def _new(made: list[str], journal: Journal) -> list[str]:
     return [folder for folder in made if folder not in journal.directories]
-
-
-def as_install_error(error: Exception) -> InstallError:
-    """Return what the disk said as an error of this program."""
-    if isinstance(error, InstallError):
-        return error
-    message = f"{getattr(error, 'filename', None) or 'the node'}: {getattr(error, 'strerror', None) or error}"
-    return InstallError(FailureReason.DISK_ERROR, message)

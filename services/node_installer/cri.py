@@ -1,9 +1,9 @@
-"""Asks the running container runtime what it is and which handlers it has, over its CRI socket.
+"""Asks the running container runtime what it is and which handlers it has, and to stop pods, over its CRI socket.
 
-In: a Unix socket. Out: version and runtimes, None if nobody answers in time. Called by ``runtime`` and ``gather``.
-Source: CRI ``runtime.v1`` ``Version`` and ``Status`` (verbose) as unary gRPC over HTTP/2 (RFC 9113). Two calls do not
-justify gRPC's 30 MB in the image: requests are two frames with literal headers (RFC 7541, 6.2.2), of the answer only
-DATA frames are read.
+In: a Unix socket. Out: version and runtimes, None if nobody answers in time. Called by ``runtime``.
+Source: CRI ``runtime.v1`` ``Version``, ``Status`` (verbose) and ``StopPodSandbox`` as unary gRPC over HTTP/2 (RFC
+9113). Three calls do not justify gRPC's 30 MB in the image: requests are two frames with literal headers (RFC 7541,
+6.2.2), of the answer only DATA frames are read.
 Invariant: an answer proves that the runtime serves calls; an open socket alone does not (the kernel accepts for it).
 """
 
@@ -36,6 +36,18 @@ def ask(path: Path, seconds: float) -> Live | None:
         return Live(bytes(version.get(3, b"")).decode(), _runtimes(status))
     except (OSError, ValueError, IndexError, struct.error):
         return None
+
+
+def stop(path: Path, sandbox: str, deadline: float) -> bool:
+    """Have all containers of a pod's sandbox ended, and it too; False if that cannot be had by then. Never raises."""
+    name = sandbox.encode()
+    if not 0 < len(name) < 128:  # its length is to be one byte of the request
+        return False
+    try:
+        _call(path, "StopPodSandbox", b"\x0a" + bytes((len(name),)) + name, deadline)
+    except (OSError, ValueError, IndexError, struct.error):
+        return False
+    return True
 
 
 def _runtimes(status: bytes) -> Mapping[str, str] | None:

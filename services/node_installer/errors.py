@@ -75,3 +75,11 @@ def removed_on_failure(partial: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
+
+
+def as_install_error(error: Exception) -> InstallError:
+    """Return what the disk said as an error of this program."""
+    if isinstance(error, InstallError):
+        return error
+    message = f"{getattr(error, 'filename', None) or 'the node'}: {getattr(error, 'strerror', None) or error}"
+    return InstallError(FailureReason.DISK_ERROR, message)

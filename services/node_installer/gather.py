@@ -10,16 +10,17 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from node_installer import config, refusal
+from node_installer import config, processes, refusal
 from node_installer.commands import Run
 from node_installer.disk import Disk
 from node_installer.errors import InstallError
 from node_installer.globs import has_meta
 from node_installer.inspection import Inspection, Layout, Live, RestartCommand
 from node_installer.presets import LEFTOVERS, OPENRC_BOOTED, PRESETS, SYSTEMD_BOOTED, Preset, Restart, Style
+from node_installer.process import Process
 from node_installer.refusal import parse_refusal
 from node_installer.runtime import Runtime
 from node_installer.state import Journal, State, parse_journal, parse_state
@@ -64,8 +65,8 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
     Raises:
         InstallError: ``ConfigUnreadable`` or ``StateUnreadable``.
     """
-    processes = dict(_processes(disk))
-    main = _main_config(disk, preset, processes)
+    found = sorted(processes.listed(disk), key=lambda process: process.pid)
+    main = _main_config(disk, preset, found)
     base, problem = _base(disk, preset)
     layout = Layout(base)
     state = parse_state(disk.read(layout.state), layout.state)
@@ -73,19 +74,22 @@ def inspect(disk: Disk, preset: Preset, runtime: Runtime, run: Run) -> Inspectio
     imports, imported = _imports(disk, main, live)
     files = _files(disk, preset, (main, *imported), state)
     binaries = _binaries(disk, layout, state)
-    free = _free_bytes(disk, base)
+    # Also where the file is gone: what runs it is still a shim.
+    programs = {*binaries, *(shim.path for shim in state.shims.values()), *state.retired}
+    executing = _executing(disk, found, programs)
     return Inspection(
         preset=preset,
         config=main,
         arch=ARCHITECTURES.get(platform.machine(), platform.machine()),
         base=base,
         base_problem=problem,
-        free_bytes=free,
+        free_bytes=_free_bytes(disk, base),
         files=files,
         imports=imports,
         imported=imported,
         binaries=binaries,
-        running=_running(processes, binaries),
+        running=_running(found, programs, executing),
+        executing=executing,
         directories=frozenset(path for path in _folders(layout, preset, imports, state, main) if disk.exists(path)),
         state=state,
         journal=journal_of(disk, base),
@@ -115,11 +119,11 @@ def _os_id(disk: Disk) -> str:
     return ""
 
 
-def _main_config(disk: Disk, preset: Preset, processes: dict[int, tuple[str, list[str]]]) -> str:
+def _main_config(disk: Disk, preset: Preset, found: Sequence[Process]) -> str:
     """Return the file containerd was started with, where its command line says so and the distribution does not."""
     if preset.name in _ELSEWHERE:
         return preset.config
-    for _, arguments in processes.values():
+    for arguments in (process.arguments for process in found):
         if not arguments or arguments[0].rpartition("/")[2] != "containerd":
             continue
         for position, argument in enumerate(arguments[1:], start=1):
@@ -231,30 +235,20 @@ def _folders(layout: Layout, preset: Preset, imports: tuple[str, ...], state: St
     yield from state.directories
 
 
-def _processes(disk: Disk) -> Iterator[tuple[int, tuple[str, list[str]]]]:
-    """Yield what each process of the node runs, and its command line. Processes that end meanwhile are left out."""
-    folder = disk.root / "proc"
-    for entry in folder.iterdir() if folder.is_dir() else ():
-        if not entry.name.isdigit():
-            continue
-        try:
-            arguments = (entry / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-        except OSError:
-            continue
-        try:
-            executable = str((entry / "exe").readlink()).removesuffix(" (deleted)")
-        except OSError:  # a kernel thread, or a process we may not look into
-            executable = ""
-        yield int(entry.name), (executable, arguments)
+def _running(
+    found: Sequence[Process], programs: Iterable[str], executing: Mapping[str, tuple[Process, ...]]
+) -> dict[str, tuple[int, ...]]:
+    running: dict[str, tuple[int, ...]] = {}
+    for path in programs:
+        told = [process for process in found if path in (process.executable, *process.arguments[:1])]
+        if numbers := {process.pid for process in (*told, *executing.get(path, ()))}:
+            running[path] = tuple(sorted(numbers))
+    return running
 
 
-def _running(processes: dict[int, tuple[str, list[str]]], binaries: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    known = set(binaries)
-    running: dict[str, list[int]] = {}
-    for number, (executable, arguments) in sorted(processes.items()):
-        for path in known & {executable, arguments[0] if arguments else ""}:
-            running.setdefault(path, []).append(number)
-    return {path: tuple(numbers) for path, numbers in running.items()}
+def _executing(disk: Disk, found: Sequence[Process], programs: Iterable[str]) -> dict[str, tuple[Process, ...]]:
+    executing = {path: processes.running(disk, path, found) for path in programs}
+    return {path: those for path, those in executing.items() if those}
 
 
 def _restart(disk: Disk, preset: Preset, run: Run) -> RestartCommand | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from node_installer.presets import Preset
+from node_installer.process import Process
 from node_installer.refusal import Refusal
 from node_installer.state import Journal, State
 
@@ -41,10 +42,10 @@ class Inspection:
 
     ``base``: our directory. ``base_problem``: why there is none to be had. ``files``: every file that is read, edited
     or removed by name. ``imports``: patterns of files the configuration imports. ``imported``: those files, in the
-    order in which containerd reads them, so that a later one wins. ``binaries``: digest of each shim
-    that we or another installer put there. ``running``: processes by the path of what they run. ``directories``: which
-    of the directories we would make exist. ``exposed``: others than root may read our state.
-    ``refusal``: what the runtime did not come up with a short time ago.
+    order in which containerd reads them, so that a later one wins. ``binaries``: digest of each shim that we or another
+    installer put there. ``running``: processes by the path of what they run, or say they run. ``executing``: those of
+    whom that is certain. ``directories``: which of the directories we would make exist. ``exposed``: others than root
+    may read our state. ``refusal``: what the runtime did not come up with a short time ago.
     """
 
     preset: Preset
@@ -58,6 +59,7 @@ class Inspection:
     imported: tuple[str, ...] = ()
     binaries: Mapping[str, str] = field(default_factory=dict)
     running: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    executing: Mapping[str, tuple[Process, ...]] = field(default_factory=dict)
     directories: frozenset[str] = frozenset()
     state: State = field(default_factory=State)
     journal: Journal | None = None

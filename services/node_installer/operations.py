@@ -10,37 +10,33 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from node_installer import report
 from node_installer.actions import Plan
-from node_installer.apply import Executor, RolledBackError, as_install_error
+from node_installer.apply import Executor, RolledBackError
 from node_installer.commands import Run, on_node
 from node_installer.disk import Disk
-from node_installer.errors import InstallError, about, together
+from node_installer.effects import Effects
+from node_installer.errors import InstallError, as_install_error
+from node_installer.fetching import fetched, unfetched
 from node_installer.gather import find_preset, inspect
 from node_installer.inspection import Inspection
-from node_installer.interruption import Interruption
-from node_installer.plan import Staged, check_node, check_supported, needed, plan_install
+from node_installer.plan import check_node, check_supported, plan_install
 from node_installer.presets import Preset
 from node_installer.removal import plan_uninstall
 from node_installer.runtime import NodeRuntime, Runtime
+from node_installer.session import Session
 from node_installer.settings import Settings
-from node_installer.spans import Tracer
-from node_installer.stage import Stage, source_of
 from node_installer.unwanted import Unwanted
 from node_installer.verify import prove, verify
-from node_installer.web import Web
 from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
 from trellis.installing import InstallSpec, SpecError, parse_spec
 
 _LOCK_POLL_SECONDS: Final = 0.2
 _LOCK_FOLDERS: Final = ("/run", "/tmp")  # noqa: S108 (the node's, for a lock without content)
-
-Say = Callable[[str], None]
-"""Tells people what is going on, a line at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +47,6 @@ class Node:
     preset: Preset
     runtime: Runtime
     run: Run
-
-
-@dataclass(slots=True)
-class Session:
-    """One run."""
-
-    settings: Settings
-    say: Say
-    tracer: Tracer
-    interruption: Interruption = field(default_factory=Interruption)
-    image_root: Path = Path("/")
 
 
 def real_node(settings: Settings) -> Node:
@@ -137,7 +122,7 @@ def _install(session: Session, node: Node, spec: InstallSpec) -> InstallResult:
     settings = session.settings
     if settings.dry_run:
         found = _inspect(session, node)
-        return _planned(session, found, plan_install(found, spec, _unfetched(found, spec)))
+        return _planned(session, found, plan_install(found, spec, unfetched(found, spec)))
     check_supported(node.preset)
     results: tuple[ShimResult, ...] = ()
 
@@ -150,9 +135,9 @@ def _install(session: Session, node: Node, spec: InstallSpec) -> InstallResult:
         executor = _executor(session, node)
         found = _whole(session, node, executor)
         # All that speaks against it is said before anything is fetched.
-        plan_install(found, spec, _unfetched(found, spec))
+        plan_install(found, spec, unfetched(found, spec))
         with tempfile.TemporaryDirectory(prefix="trellis-") as work:
-            staged = _fetched(session, found, spec, Path(work))
+            staged = fetched(session, found, spec, Path(work))
             plan = plan_install(found, spec, staged)
             restarted = executor.run(found, plan, settings.operation, check)
     outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.INSTALLED
@@ -178,11 +163,19 @@ def _uninstall(session: Session, node: Node, spec: InstallSpec | None) -> Instal
         restarted = executor.run(found, plan, settings.operation)
     names = ", ".join(shim.handler for shim in plan.shims) or "no handler"
     outcome = Outcome.UNCHANGED if plan.empty and found.journal is None else Outcome.REMOVED
-    message = f"{names}: removed"
+    ending = executor.effects.ending
+    message = "; ".join(filter(None, (f"{names}: removed", report.ended_words(ending.ended))))
     if outcome is Outcome.UNCHANGED:
         message = "; ".join(plan.warnings) or "nothing of Trellis is on this node"
     return InstallResult(
-        settings.operation, outcome, None, message, restarted=restarted, shims=plan.shims, warnings=plan.warnings
+        settings.operation,
+        outcome,
+        None,
+        message,
+        restarted=restarted,
+        shims=plan.shims,
+        warnings=(*plan.warnings, *ending.left),
+        ended=ending.ended,
     )
 
 
@@ -223,7 +216,8 @@ def _executor(session: Session, node: Node) -> Executor:
         with session.tracer.span(name):
             yield
 
-    return Executor(node.disk, node.runtime, lambda path: prove(node.run, path), step, session.interruption)
+    effects = Effects(node.disk, node.runtime, lambda path: prove(node.run, path))
+    return Executor(effects, step, session.interruption)
 
 
 def _proved(session: Session, node: Node, spec: InstallSpec | None) -> tuple[ShimResult, ...]:
@@ -237,53 +231,6 @@ def _planned(session: Session, found: Inspection, plan: Plan) -> InstallResult:
     return InstallResult(
         session.settings.operation, Outcome.PLANNED, None, message, shims=plan.shims, warnings=plan.warnings
     )
-
-
-def _unfetched(found: Inspection, spec: InstallSpec) -> dict[str, Staged]:
-    errors: list[InstallError] = []
-    for wish, _ in needed(found, spec):
-        try:
-            with about(wish.handler):
-                source_of(wish, found.arch, require_checksum=spec.require_checksum)
-        except InstallError as error:
-            errors.append(error.bare())
-    if errors:
-        raise together(errors)
-    return {wish.handler: Staged("", 0) for wish, _ in needed(found, spec)}
-
-
-def _fetched(session: Session, found: Inspection, spec: InstallSpec, work: Path) -> dict[str, Staged]:
-    settings = session.settings
-    web = Web(allow_http=spec.allow_http, ca_file=settings.ca_file, seconds=settings.download_seconds)
-    stage = Stage(work, web, spec.require_checksum, _docker_config(settings), settings.pull_secrets, session.image_root)
-    staged: dict[str, Staged] = {}
-    errors: list[InstallError] = []
-    for wish, reason in needed(found, spec):
-        session.say(f"fetching the shim of {wish.handler} ({reason})")
-        try:
-            with session.tracer.span("Fetch", **{"trellis.handler": wish.handler}) as span, about(wish.handler):
-                staged[wish.handler] = stage.fetch(wish, found.arch)
-                span.attributes["trellis.bytes"] = staged[wish.handler].size
-        except InstallError as error:
-            if not error.shims:
-                raise
-            # The others are looked at all the same: who reads the result is to know of all that are wrong.
-            errors.append(error.bare())
-    if errors:
-        raise together(errors)
-    return staged
-
-
-def _docker_config(settings: Settings) -> bytes | None:
-    if settings.docker_config is None:
-        return None
-    path = settings.docker_config
-    # A pull secret is mounted as a directory with one of these files.
-    for candidate in (path, path / ".dockerconfigjson", path / "config.json"):
-        if candidate.is_file():
-            return candidate.read_bytes()
-    message = f"the registry credentials {path} do not exist"
-    raise InstallError(FailureReason.DOWNLOAD_FAILED, message)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """What an uninstallation has to do on this node: our entries go, and with the last owner our files.
 
 Pure: an inspection and what is no longer wanted in, actions with reasons out. Called by ``operations``.
-Order, and why: first the runtime forgets the handlers, then their shims go, and the state last of all, so that a run
-killed anywhere is finished by the next.
+Order, and why: with force what runs the shims ends, the runtime forgets the handlers, then their shims go, and the
+state last of all, so that a run killed anywhere is finished by the next.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from node_installer import takeover, target
-from node_installer.actions import Action, Plan, Reason, RemoveDirectory, RemoveFile, WriteFile
+from node_installer.actions import Action, EndProcesses, Plan, Reason, RemoveDirectory, RemoveFile, WriteFile
 from node_installer.edits import Edits, edits_for
 from node_installer.inspection import Inspection, Layout
 from node_installer.restarts import restart_for, tried_anew
@@ -33,10 +33,12 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     # What a distribution finds by itself goes with its program, without any edit.
     edits = replace(edits, meaning_changes=edits.meaning_changes or bool(early))
     kept = tuple(path for path in found.state.retired if path in found.running and goes.shims)
-    actions: list[Action] = [*_write_files(edits, goes.handlers), *early]
+    gone = [shim.path for shim in goes.removed.values()] + [path for path in found.state.retired if path not in kept]
+    before, after = _endings(found, [*gone, *(item.binary for item in goes.taken)]) if unwanted.force else ([], [])
+    actions: list[Action] = [*_write_files(edits, goes.handlers), *before, *early]
     restart = restart_for(found, edits, goes.shims, frozenset(goes.handlers))
     actions += [restart] if restart else []
-    gone = [shim.path for shim in goes.removed.values()] + [path for path in found.state.retired if path not in kept]
+    actions += after
     actions += [
         RemoveFile(path, Reason.SHIM_UNWANTED, "nobody wants it any more")
         for path in dict.fromkeys(gone)
@@ -54,6 +56,23 @@ def plan_uninstall(found: Inspection, unwanted: Unwanted) -> Plan:
     if not found.state.empty:
         actions.append(RemoveFile(Layout(found.base).state, Reason.NOTHING_LEFT, "the last shim is gone"))
     return Plan(tuple(actions), (*folders, *inside), goes.results(found), goes.notes)
+
+
+def _endings(found: Inspection, paths: Iterable[str]) -> tuple[list[Action], list[Action]]:
+    """Return what ends the processes of shims before the restart, and what is left of them or was started after it.
+
+    Before it only the runtime does, because one that starts while shims are dead may never come up (``processes``).
+    After it whatever it takes: the runtime has forgotten the handlers, so nothing starts them again.
+    """
+    programs = tuple(dict.fromkeys(paths))
+    if not programs:
+        return [], []
+    processes = tuple(process for path in programs for process in found.executing.get(path, ()))
+    why = "force is allowed, and pods must not be running when the runtime forgets their handler"
+    before = [EndProcesses(programs, processes, signals=False, reason=Reason.SHIM_IN_USE, message=why)]
+    why = "force is allowed, should anything run it still or again"
+    after = EndProcesses(programs, (), signals=True, reason=Reason.SHIM_IN_USE, message=why)
+    return [*before] if processes else [], [after]
 
 
 def _former(found: Inspection, aim: target.Target, goes: Going) -> tuple[list[Action], list[Action]]:

@@ -6,11 +6,13 @@ Pure: values in, text out. Called by ``operations``, ``apply`` and ``__main__``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from node_installer import target
 from node_installer.actions import (
     Action,
+    EndProcesses,
     MakeDirectory,
     Plan,
     ProbeShim,
@@ -22,7 +24,9 @@ from node_installer.actions import (
 )
 from node_installer.inspection import Inspection, Layout
 from node_installer.presets import leftover_of
-from trellis.install_results import InstallResult, Outcome, ShimResult
+from trellis.install_results import EndedProcess, InstallResult, Outcome, ShimResult
+
+_SHOWN: Final = 10
 
 
 def action_line(action: Action) -> str:
@@ -98,6 +102,15 @@ def last_words(result: InstallResult) -> str:
     return "\n".join(lines)
 
 
+def ended_words(ended: Sequence[EndedProcess]) -> str:
+    """Return which processes were ended, "" if none were."""
+    if not ended:
+        return ""
+    shown = [f"{item.name} (pid {item.pid}{', killed' if item.killed else ''})" for item in ended[:_SHOWN]]
+    more = f" and {len(ended) - _SHOWN} more" if len(ended) > _SHOWN else ""
+    return f"ended {', '.join(shown)}{more}"
+
+
 def _what(action: Action) -> str:
     match action:
         case MakeDirectory():
@@ -112,8 +125,16 @@ def _what(action: Action) -> str:
             return f"remove {action.path}"
         case RemoveDirectory():
             return f"remove directory {action.path}"
+        case EndProcesses():
+            return _ends(action)
         case RestartRuntime():
             return "restart the container runtime"
+
+
+def _ends(action: EndProcesses) -> str:
+    shown = ", ".join(f"{process.name} (pid {process.pid})" for process in action.processes)
+    how = "by SIGTERM and SIGKILL" if action.signals else "by the container runtime"
+    return f"end {how} what runs {', '.join(action.paths)}" + (f": {shown}" if shown else "")
 
 
 def _diff(path: str, before: bytes | None, after: bytes | None) -> Iterator[str]:

@@ -8,7 +8,7 @@ Invariant: it returns only when the runtime has answered a call; where the runti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,6 +22,7 @@ from trellis.install_results import FailureReason
 
 _PROBE_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.25
+_STOP_SECONDS: Final = 20.0
 # How long a distribution that reloads by itself gets before it is told to (k0s waits 3 s after the last change).
 _RELOAD_SECONDS: Final = 20.0
 
@@ -38,6 +39,9 @@ class Runtime(Protocol):
         Raises:
             InstallError: ``RestartFailed`` or ``RuntimeDidNotComeUp``.
         """
+
+    def stop(self, sandboxes: Sequence[str]) -> None:
+        """Have the containers of pods ended, as far as it can be had within a bounded time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,12 @@ class NodeRuntime:
         if not self._awaited(wanted, deadline):
             message = f"after `{command}` {self._state(wanted)} within {self.seconds:g} s"
             raise InstallError(FailureReason.RUNTIME_DID_NOT_COME_UP, message)
+
+    def stop(self, sandboxes: Sequence[str]) -> None:
+        """Ask the runtime to stop sandboxes, within 20 s for all; one that it does not know, or cannot stop, stays."""
+        deadline = time.monotonic() + _STOP_SECONDS
+        for sandbox in sandboxes:
+            cri.stop(self.socket, sandbox, deadline)
 
     def _awaited(self, wanted: RestartRuntime, deadline: float) -> bool:
         while True:

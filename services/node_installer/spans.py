@@ -1,6 +1,7 @@
 """The steps of a run as spans of the trace that made its Job.
 
-In: ``TRACEPARENT`` and an OTLP endpoint. Out: one request with all spans, at the end. Called by ``operations``.
+In: ``TRACEPARENT`` and an OTLP endpoint. Out: one request with all spans, at the end. Called by ``operations``. It goes
+the way of the downloads: the same proxies, the same CA file.
 Source: OTLP/HTTP with JSON encoding (OpenTelemetry protocol 1.x), W3C Trace Context. By hand, because the SDK and its
 exporter are 40 times the size of this program and start slower than it runs (ADR 18).
 Invariants: nothing is sent without an endpoint and a valid parent; a collector that is away costs 2 s and a warning.
@@ -9,14 +10,21 @@ Invariants: nothing is sent without an endpoint and a valid parent; a collector 
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import re
 import secrets
+import ssl
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
+
+from node_installer.errors import InstallError
+from node_installer.web import opener
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-[0-9a-f]{2}")
 _SEND_SECONDS: Final = 2.0
@@ -44,6 +52,7 @@ class Tracer:
     traceparent: str | None
     version: str = "unknown"
     headers: Mapping[str, str] = field(default_factory=dict)
+    ca_file: Path | None = None
     _spans: list[Span] = field(default_factory=list, init=False)
     _open: list[Span] = field(default_factory=list, init=False)
 
@@ -68,16 +77,19 @@ class Tracer:
         trace, _ = self._ids()
         if not self.endpoint or not trace or not self._spans:
             return ""
-        request = urllib.request.Request(  # noqa: S310 (an operator's own address)
-            _traces_url(self.endpoint),
-            data=json.dumps(self._payload(trace), separators=(",", ":")).encode(),
-            headers={"Content-Type": "application/json", **self.headers},
-        )
+        headers = {"Content-Type": "application/json", **self.headers}
+        body = json.dumps(self._payload(trace), separators=(",", ":")).encode()
+        url = _traces_url(self.endpoint)
         try:
-            with urllib.request.urlopen(request, timeout=_SEND_SECONDS):  # noqa: S310
+            request = urllib.request.Request(url, body, headers)  # noqa: S310 (an operator's own address)
+            with opener(url, self._ca_file()).open(request, timeout=_SEND_SECONDS):
                 return ""
-        except (OSError, ValueError) as error:
-            return str(getattr(error, "reason", None) or error)
+        except (InstallError, OSError, ValueError, http.client.HTTPException) as error:
+            return _why(error)
+
+    def _ca_file(self) -> Path | None:
+        """Return the file where it matters: without TLS a missing one is no reason to send nothing."""
+        return self.ca_file if (self.endpoint or "").lower().startswith("https:") else None
 
     def _ids(self) -> tuple[str, str]:
         found = _TRACEPARENT.fullmatch((self.traceparent or "").strip().lower())
@@ -104,6 +116,18 @@ class Tracer:
                 }
             ]
         }
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, InstallError):
+        return error.message
+    if isinstance(error, urllib.error.HTTPError):
+        return f"the collector answers {error.code} {error.reason}"
+    reason = getattr(error, "reason", None) or error
+    text = str(getattr(reason, "strerror", None) or reason)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        text += "; give the CA that signed it as the CA file"
+    return text
 
 
 def _span(trace: str, span: Span) -> dict[str, Any]:

@@ -112,8 +112,8 @@ def source_of(wish: ShimWish, arch: str, *, require_checksum: bool) -> Source:
         raise InstallError(FailureReason.NO_SOURCE, message)
     if require_checksum and not source.is_pinned:
         message = (
-            f"shim {wish.name!r}: {source.location} has no sha256, so nobody could tell if it was changed: give it "
-            "one, or allow its absence (requireChecksum: false)"
+            f"shim {wish.name!r}: {source.location} has neither a sha256 nor a digest, so nobody could tell if it was "
+            "changed: give it one, or allow its absence (requireChecksum: false)"
         )
         raise InstallError(FailureReason.CHECKSUM_MISSING, message)
     return source

@@ -20,9 +20,10 @@ from trellis.installing import InstallSpec, ShimWish
 
 @dataclass(frozen=True, slots=True)
 class Unwanted:
-    """What is to go: what a wish names, for its owners; or everything of ours (None). ``force``: although it runs.
+    """What is to go: what a wish names, for its owners; or everything of ours (None).
 
-    A wish also means the handler of another installer whom we know: a migration makes it ours without touching it.
+    ``force``: although it runs, and what runs it ends. A wish also means the handler of another installer whom we know:
+    a migration makes it ours without touching it.
     """
 
     spec: InstallSpec | None
@@ -114,6 +115,6 @@ def _check_use(found: Inspection, result: Going) -> None:
     if used:
         message = (
             f"shims still run pods on this node: {'; '.join(used)} (process ids): delete the pods that use these "
-            "handlers first, or uninstall with --force and have them killed later by whoever owns them"
+            "handlers first, or uninstall with --force, which ends these processes"
         )
         raise InstallError(FailureReason.SHIMS_IN_USE, message)

@@ -110,7 +110,7 @@ class Web:
                 request.add_unredirected_header(name, value)
             else:
                 request.add_header(name, value)
-        return self._opener(url).open(request, timeout=self.seconds)
+        return opener(url, self.ca_file, _Redirects(self)).open(request, timeout=self.seconds)
 
     def check_scheme(self, url: str) -> None:
         """Refuse what anyone on the way could change.
@@ -124,21 +124,25 @@ class Web:
         message = f"{redact_url(url)} is not https: anyone on the way could change it; set allowHttp to allow it"
         raise InstallError(FailureReason.INSECURE_SOURCE, message)
 
-    def _opener(self, url: str) -> urllib.request.OpenerDirector:
-        context = ssl.create_default_context()
-        if self.ca_file is not None:
-            try:
-                context.load_verify_locations(self.ca_file)
-            except OSError as error:
-                why = error.strerror or error
-                message = f"the CA file {self.ca_file} cannot be read ({why}): is what it comes from there?"
-                raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
-        proxies = {} if _bypassed(url) else urllib.request.getproxies()
-        return urllib.request.build_opener(
-            urllib.request.ProxyHandler(proxies),
-            urllib.request.HTTPSHandler(context=context),
-            _Redirects(self),
-        )
+
+def opener(url: str, ca_file: Path | None, *handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
+    """Return what opens an address: by the environment's proxies, trusting the system's CAs and those of a file.
+
+    Raises:
+        InstallError: ``DownloadFailed``: the file cannot be read.
+    """
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as error:
+            why = error.strerror or error
+            message = f"the CA file {ca_file} cannot be read ({why}): is what it comes from there?"
+            raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
+    proxies = {} if _bypassed(url) else urllib.request.getproxies()
+    return urllib.request.build_opener(
+        urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context), *handlers
+    )
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

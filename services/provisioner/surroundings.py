@@ -57,7 +57,7 @@ def make_env(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[
             if fetched is None or variable != PROXY_VARIABLES[0]:
                 reference["optional"] = True
             env.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
-    if surroundings.ca and fetched is not None:
+    if _ca(surroundings, fetched):
         env.append({"name": "TRELLIS_INSTALLER_CA_FILE", "value": f"{CA_DIRECTORY}/{_CA_FILE}"})
     if fetched:
         env.append({"name": "TRELLIS_INSTALLER_PULL_SECRETS", "value": PULL_SECRETS_DIRECTORY})
@@ -67,10 +67,8 @@ def make_env(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[
 def make_volumes(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[tuple[Manifest, str]]:
     """Return the installer's volumes, each with the directory where it is mounted; ``fetched`` as in make_env."""
     volumes: list[tuple[Manifest, str]] = []
-    if fetched is None:
-        return volumes
-    if surroundings.ca:
-        name, key = surroundings.ca
+    if ca := _ca(surroundings, fetched):
+        name, key = ca
         source = {"name": name, "items": [{"key": key, "path": _CA_FILE}], "optional": True}
         volumes.append(({"name": "ca", "configMap": source}, CA_DIRECTORY))
     sources = [
@@ -81,12 +79,18 @@ def make_volumes(surroundings: Surroundings, fetched: Sequence[str] | None) -> l
                 "optional": True,
             }
         }
-        for name in fetched
+        for name in fetched or ()
     ]
     if sources:
         projected = {"sources": sources, "defaultMode": _READABLE_BY_ROOT}
         volumes.append(({"name": "pull-secrets", "projected": projected}, PULL_SECRETS_DIRECTORY))
     return volumes
+
+
+def _ca(surroundings: Surroundings, fetched: Sequence[str] | None) -> tuple[str, str] | None:
+    """Return the ConfigMap with CAs if there is a use for it: something is fetched, or spans are sent by TLS."""
+    sends = (surroundings.otlp_endpoint or "").lower().startswith("https:")
+    return surroundings.ca if fetched is not None or sends else None
 
 
 def pull_secrets_of(spec: InstallSpec) -> tuple[str, ...]:

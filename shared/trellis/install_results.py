@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 TERMINATION_MESSAGE_BYTES: Final = 4096
 """Kubernetes cuts a container's termination message here."""
@@ -93,6 +93,15 @@ class ShimResult:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedProcess:
+    """A process that ran a shim and was ended because the shim was removed by force. ``killed``: SIGTERM did not do."""
+
+    pid: int
+    name: str = ""
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class InstallResult:
     """What one run did. ``restarted``: the container runtime was restarted, which its pods may have noticed."""
 
@@ -105,6 +114,7 @@ class InstallResult:
     seconds: float = 0.0
     shims: tuple[ShimResult, ...] = ()
     warnings: tuple[str, ...] = ()
+    ended: tuple[EndedProcess, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -122,15 +132,20 @@ class InstallResult:
         return not self.ok and (rolled_back or self.reason in PERMANENT)
 
     def to_line(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
-        """Return one line of JSON of at most ``limit`` bytes; texts are cut, then shims left out, never the reason."""
+        """Return one line of JSON of at most ``limit`` bytes; texts are cut, then lists left out, never the reason."""
         value = {key: item for key, item in asdict(self).items() if item not in (None, "", (), False)}
         value["seconds"] = round(self.seconds, 3)
         for cut in (None, 1000, 300, 80):
             if len(line := _line(value, cut).encode()) <= limit:
                 return line.decode()
-        value.pop("shims", None)
-        value.pop("warnings", None)
+        for key in ("ended", "shims", "warnings"):
+            value.pop(key, None)
+            if len(line := _line(value, 80).encode()) <= limit:
+                return line.decode()
         return _line(value, 80)
+
+
+_T = TypeVar("_T", ShimResult, EndedProcess)
 
 
 def parse_result(line: str) -> InstallResult | None:
@@ -148,12 +163,13 @@ def parse_result(line: str) -> InstallResult | None:
             seconds=value.get("seconds", 0.0),
             shims=tuple(_known(ShimResult, shim) for shim in value.get("shims", ())),
             warnings=tuple(value.get("warnings", ())),
+            ended=tuple(_known(EndedProcess, process) for process in value.get("ended", ())),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _known(kind: type[ShimResult], value: Mapping[str, Any]) -> ShimResult:
+def _known(kind: type[_T], value: Mapping[str, Any]) -> _T:
     return kind(**{key: item for key, item in value.items() if key in kind.__dataclass_fields__})
 
 

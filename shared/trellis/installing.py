@@ -23,7 +23,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _SHA256 = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.IGNORECASE)
 _DIGEST = re.compile(r"[A-Za-z0-9:._-]{1,128}")
 _OWNER = re.compile(r"[\x21-\x7e]{1,253}")
-_IN_IMAGE_OR_PINNED = re.compile(r"/.*|oci(\+http)?://[^@]+@sha256:[0-9a-f]{64}")
+_IMAGE_BY_DIGEST = re.compile(r"oci(\+http)?://[^@]+@sha256:[0-9a-f]{64}")
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,127}")
 _RESERVED: Final = frozenset({"runc"})
 
@@ -60,8 +60,12 @@ class Source:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether another file in this place would be noticed. A path in the installer's image is as fixed as that."""
-        return bool(self.sha256 or self.binary_sha256 or _IN_IMAGE_OR_PINNED.fullmatch(self.location))
+        """Whether what it gives is known beforehand, by a checksum or by an image's digest.
+
+        A path in the installer's image needs a checksum, even where that image is named by its digest: a Shim's version
+        does not tell which installer image it came with, so nodes with one version could have different files (ADR 28).
+        """
+        return bool(self.sha256 or self.binary_sha256 or _IMAGE_BY_DIGEST.fullmatch(self.location))
 
 
 @dataclass(frozen=True, slots=True)

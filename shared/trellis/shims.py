@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,7 +29,6 @@ Manifest = dict[str, Any]
 _ARCH: Final = ARCHITECTURES
 _DIGEST_LENGTH: Final = 16
 _SECONDS_MAX_DIGITS: Final = 12
-_IMAGE_BY_DIGEST: Final = re.compile(r"oci(\+http)?://[^@]+@sha256:[0-9a-f]{64}")
 
 
 class Refusal(StrEnum):
@@ -232,7 +230,7 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Sh
     source = next((one for one in shim.sources if one.arch in (arch, None)), None) if arch else None
     if source is None:
         return Refusal.NO_SOURCE
-    if require_checksum and not is_pinned(source):
+    if require_checksum and not source.is_pinned:
         return Refusal.UNVERIFIED
     return _wish(shim, (source,), _version(shim.handler, source, shim.options))
 
@@ -246,8 +244,3 @@ def _version(handler: str, source: Source, options: tuple[tuple[str, str], ...])
 
 def _wish(shim: ShimView, sources: tuple[Source, ...], digest: str) -> ShimWish:
     return ShimWish(shim.name, shim.handler, digest, shim_owner(shim.name), sources, dict(shim.options))
-
-
-def is_pinned(source: Source) -> bool:
-    """Say whether what a source gives is known beforehand, by a checksum or an image's digest."""
-    return bool(source.sha256 or source.binary_sha256) or _IMAGE_BY_DIGEST.fullmatch(source.location) is not None

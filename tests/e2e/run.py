@@ -54,6 +54,7 @@ PARTS = (
     Part("what proofs of installers rest on", REAL / "test_proof_tools.py", _no_wasm_nodes),
     Part("the installer, fetching by https", REAL / "test_installer_https.py", _no_wasm_nodes),
     Part("the installer, from a private registry behind a proxy", REAL / "test_installer_private.py", _no_wasm_nodes),
+    Part("the installer's spans, in a Jaeger", REAL / "test_installer_traces.py", _no_wasm_nodes),
     Part("shims that work and shims that do not", REAL / "test_shims.py", _no_wasm_nodes),
     Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
     Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),

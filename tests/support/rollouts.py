@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.busy_wasm import busy_image
+from support.collectors import Collector, https_collector
 from support.https_files import HttpsFiles, http_files, machine_address
 from support.installer_image import INSTALLER, installer_image
 from support.installer_runs import NODE, InstallerJobs
@@ -45,13 +46,14 @@ _ENDED: Final = ("Complete", "Failed")
 class World:
     """A cluster of real nodes, the services at work, and a web server with the versions of a shim.
 
-    ``log``: what the services say.
+    ``log``: what the services say. ``collector``: where the installers' spans may go, if one was asked for.
     """
 
     info: ClusterInfo
     kubectl: Kubectl
     files: HttpsFiles
     log: Path
+    collector: Collector | None = None
 
     def node(self, name: str = NODE) -> InstallerJobs:
         """Return what can be asked of a node."""
@@ -211,12 +213,35 @@ class Services:
 
 
 @contextmanager
-def rollout_world(folder: Path, *, real_nodes: int, containerd: str = "2", **settings: str) -> Iterator[World]:
+def rollout_world(
+    folder: Path, *, real_nodes: int, containerd: str = "2", collector: bool = False, **settings: str
+) -> Iterator[World]:
     """Have a cluster and the services for the time of a block; ``folder`` is an empty one for files and logs.
 
-    ``{machine}`` in a setting stands for this machine's address on the nodes' network.
+    ``{machine}`` in a setting stands for this machine's address on the nodes' network. With a ``collector`` the
+    services send their spans to its Jaeger; ``{collector}`` is its own address, which the nodes reach.
     """
-    how, files, images = How(Lines(), threading.Event()), folder / "files", folder / "images"
+    how = How(Lines(), threading.Event())
+    archives = _filled(folder, how)
+    with ExitStack() as stack:
+        info = stack.enter_context(owned_cluster(real_nodes=real_nodes, containerd=containerd, jaeger=collector))
+        served = stack.enter_context(http_files(info, folder / "files"))
+        spans = stack.enter_context(https_collector(info, folder / "tls")) if collector else None
+        for node in info.real_nodes:
+            for archive in archives:
+                load_image(info.name, node.name, archive)
+        define_kinds(info, Quiet())
+        places = {"machine": machine_address(info), "collector": spans.url if spans else ""}
+        told = {name: value.format(**places) for name, value in settings.items()}
+        if info.otlp_endpoint is not None:
+            told["otlp_endpoint"] = info.otlp_endpoint
+        stack.enter_context(Services(info, folder / "log", **told))
+        yield World(info, Kubectl(info), served, folder / "log", spans)
+
+
+def _filled(folder: Path, how: How) -> list[Path]:
+    """Put the versions of a shim into ``files`` of a folder; return the archives of images that the nodes need."""
+    files, images = folder / "files", folder / "images"
     for made in (files, images):
         made.mkdir()
     program = shim(how).read_bytes()
@@ -225,13 +250,4 @@ def rollout_world(folder: Path, *, real_nodes: int, containerd: str = "2", **set
     (files / "no-shim").write_bytes((debian.tree("node", how) / "bin/busybox").read_bytes())
     for name in BROKEN:
         (files / name).write_bytes(broken_program(name, how))
-    archives = [installer_image(how), hello_wasm_image(hello_module(how), how), busy_image(images)]
-    with owned_cluster(real_nodes=real_nodes, containerd=containerd) as info, http_files(info, files) as served:
-        for node in info.real_nodes:
-            for archive in archives:
-                load_image(info.name, node.name, archive)
-        define_kinds(info, Quiet())
-        kubectl = Kubectl(info)
-        told = {name: value.format(machine=machine_address(info)) for name, value in settings.items()}
-        with Services(info, folder / "log", **told):
-            yield World(info, kubectl, served, folder / "log")
+    return [installer_image(how), hello_wasm_image(hello_module(how), how), busy_image(images)]

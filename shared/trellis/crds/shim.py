@@ -82,7 +82,7 @@ class ImageSource(ApiModel):
     path: str = Field(pattern="^/")
     """Absolute path in the installer's image."""
     sha256: Sha256 | None = None
-    """Checksum of the binary."""
+    """Checksum of the binary. Without it nothing is installed, unless checksums are not required."""
 
 
 class FetchStrategy(ApiModel):

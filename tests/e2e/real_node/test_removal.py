@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from support.busy_wasm import busy_pod
 from support.installer_runs import NODE
 from support.real_nodes import eventually
-from support.rollouts import World, rollout_world
+from support.rollouts import INSTALLERS, World, events, rollout_world
 from trellis import names
+from trellis.install_results import InstallResult, Outcome, parse_result
 from trellis.localcluster.realnode_faults import run_in
 
 POD = "busy"
@@ -80,13 +83,40 @@ def test_drained_as_its_disruption_budget_allows(world: World) -> None:
     assert world.node().restarts() == restarts + 1
 
 
-def test_forced_although_the_pod_runs(world: World) -> None:
-    restarts = in_use(world, "forces", "Force")
-    eventually(lambda: world.gone("shim", "forces"), "the Shim is gone", 120)
-    assert world.node().restarts() == restarts + 1
-    # containerd loses a pod whose shim it finds no more: it can be deleted, but what it ran is for whoever forced it.
+def test_forced_although_the_pod_runs_whose_processes_end(world: World, tmp_path: Path) -> None:
+    pods = tmp_path / "pods"
+    with world.kubectl.watching(pods, "pods", "-n", INSTALLERS):
+        restarts = in_use(world, "forces", "Force")
+        assert executing(world, "forces")
+        eventually(lambda: world.gone("shim", "forces"), "the Shim is gone", 120)
+        assert executing(world, "forces") == set()
+        assert world.node().restarts() == restarts + 1
+        eventually(lambda: removals(pods), "the installer's last word is told", 20)
     world.kubectl("delete", "pod", POD, "--timeout=60s")
-    run_in(world.info.name, NODE, ["busybox", "pkill", "-9", "-f", "containerd-shim-forces"])
+    [result] = removals(pods)
+    assert "containerd-shim" in {process.name for process in result.ended}
+    # By the runtime, which cleans up behind them then; signals are for what it cannot end.
+    assert not any(process.killed for process in result.ended)
+    assert f"pid {result.ended[0].pid}" in result.message
+    assert result.warnings == ()
+
+
+def executing(world: World, shim: str) -> set[str]:
+    """Return the pids on the node of what runs a shim, or ran it before its file was removed."""
+    listed = run_in(world.info.name, NODE, ["sh", "-c", "ls -l /proc/[0-9]*/exe 2>/dev/null || true"]).stdout
+    return set(re.findall(rf"/proc/(\d+)/exe -> \S+/containerd-shim-{shim}\b", listed))
+
+
+def removals(pods: Path) -> list[InstallResult]:
+    """Return what the installers said at their end that removed something, by a watch of their pods."""
+    found: dict[str, InstallResult] = {}
+    for event in events(pods):
+        for status in event["object"].get("status", {}).get("containerStatuses", []):
+            message = (status["state"].get("terminated") or {}).get("message", "")
+            result = parse_result(message)
+            if result is not None and result.outcome is Outcome.REMOVED:
+                found[event["object"]["metadata"]["name"]] = result
+    return list(found.values())
 
 
 def test_a_shim_whose_finalizer_was_taken_goes_from_its_node_all_the_same(world: World) -> None:

@@ -29,6 +29,7 @@ class Request:
 
     path: str
     headers: dict[str, str]
+    body: bytes = b""
 
 
 @dataclass
@@ -60,7 +61,8 @@ def serving(respond: Respond, tls: Path | None = None, address: str = "127.0.0.1
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            request = Request(self.path, {name.lower(): value for name, value in self.headers.items()})
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            request = Request(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             requests.append(request)
             answer = respond(request)
             self.send_response(answer.status)
@@ -70,6 +72,8 @@ def serving(respond: Respond, tls: Path | None = None, address: str = "127.0.0.1
             self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(answer.body if answer.cut is None else answer.body[: answer.cut])
+
+        do_POST = do_GET  # noqa: N815 (http.server looks for this name)
 
         def do_CONNECT(self) -> None:
             requests.append(Request(f"CONNECT {self.path}", {k.lower(): v for k, v in self.headers.items()}))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from trellis.install_results import (
     TERMINATION_MESSAGE_BYTES,
+    EndedProcess,
     FailureReason,
     InstallResult,
     Outcome,
@@ -133,6 +134,7 @@ RESULT = InstallResult(
     "k3s",
     restarted=True,
     shims=(ShimResult("spin", "d", "s", "1", verified=True),),
+    ended=(EndedProcess(12, "containerd-shim", killed=True), EndedProcess(13)),
 )
 
 
@@ -143,7 +145,8 @@ def test_a_result_comes_back_from_its_line() -> None:
 @given(st.text(max_size=9000), st.integers(0, 80), st.text(max_size=300))
 def test_a_result_always_fits_and_keeps_its_reason(message: str, count: int, problem: str) -> None:
     shims = tuple(ShimResult(f"h{number}", "d" * 64, "s" * 64, problem=problem) for number in range(count))
-    result = InstallResult("install", Outcome.FAILED, FailureReason.NO_SPACE, message, shims=shims)
+    ended = tuple(EndedProcess(number, "containerd-shim") for number in range(1, count * count))
+    result = InstallResult("install", Outcome.FAILED, FailureReason.NO_SPACE, message, shims=shims, ended=ended)
     line = result.to_line()
     assert len(line.encode("utf-8", "surrogatepass")) <= TERMINATION_MESSAGE_BYTES
     assert "\n" not in line

@@ -45,8 +45,8 @@ def a_registry(login: str) -> tuple[Registry, str]:
     return registry, registry.manifest("1.0", registry.blob(a_shim(), title=NAME))
 
 
-def a_job(fetch: dict[str, Any], **settings: Any) -> dict[str, Any]:
-    """The Job for a Shim with this ``fetchStrategy``, by the provisioner's settings."""
+def a_job(fetch: dict[str, Any], *, removes: bool = False, **settings: Any) -> dict[str, Any]:
+    """The Job for a Shim with this ``fetchStrategy``, or for its removal, by the provisioner's settings."""
     manifest = {
         "metadata": {"name": "spin", "uid": "uid-spin", "resourceVersion": "1"},
         "spec": {
@@ -56,7 +56,8 @@ def a_job(fetch: dict[str, Any], **settings: Any) -> dict[str, Any]:
         },
     }
     wish = wish_for(view_shim(manifest), ARCH, require_checksum=True)
-    task = Task(Target((("spin", DIGEST),)), handlers=("spin",), spec=InstallSpec((wish,)))  # type: ignore[arg-type]
+    spec = InstallSpec((wish,))  # type: ignore[arg-type]
+    task = Task(Target((("spin", DIGEST),)), handlers=("spin",), spec=spec, removes=removes)
     return make_installer_job(Settings(**settings).installer(), a_node(), task, 1, None)
 
 

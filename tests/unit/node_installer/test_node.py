@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,6 +115,15 @@ def test_a_runtime_that_tells_something_else_at_least_answers(tmp_path: Path) ->
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}"
         with listening(path, {"Version": VERSION, "Status": status(told)}):
             assert cri.ask(path, 5) == Live("v2.1.4", None)
+
+
+def test_a_runtime_is_asked_to_stop_a_pod(tmp_path: Path) -> None:
+    with listening(tmp_path / "s", {"StopPodSandbox": b""}):
+        assert cri.stop(tmp_path / "s", "a1", time.monotonic() + 20)
+        assert not cri.stop(tmp_path / "s", "a" * 128, time.monotonic() + 20)
+    with listening(tmp_path / "t", {"Version": VERSION}):
+        assert not cri.stop(tmp_path / "t", "a1", time.monotonic() + 0.5)
+    assert not cri.stop(tmp_path / "nothing", "a1", time.monotonic() + 20)
 
 
 def test_no_socket_and_a_deaf_one_are_no_runtime(tmp_path: Path) -> None:
@@ -396,7 +406,7 @@ def test_the_last_word_is_the_termination_message(tmp_path: Path) -> None:
     log = tmp_path / "termination-log"
     log.touch()
     spec = tmp_path / "spec.json"
-    spec.write_text(a_spec({"name": "spin", "sources": [{"location": "/no/such/shim"}]}))
+    spec.write_text(a_spec({"name": "spin", "sources": [{"location": "/no/such/shim", "sha256": "0" * 64}]}))
     done = program("install", "--node-root", world.root, "--spec", spec, "--termination-log", log)
     assert done.returncode == 2
     result = parse_result(log.read_text())

@@ -329,7 +329,7 @@ def test_a_proxy_is_used_and_networks_of_no_proxy_are_not(
 
 
 def test_a_path_in_the_image_that_is_not_there_is_named(tmp_path: Path) -> None:
-    result = refused(tmp_path, {"location": "/assets/nothing"})
+    result = refused(tmp_path, {"location": "/assets/nothing", "sha256": "0" * 64})
     assert result.reason is FailureReason.NO_SOURCE
 
 

@@ -23,10 +23,11 @@ from node_installer.errors import InstallError
 from node_installer.facts import facts_of
 from node_installer.gather import find_preset
 from node_installer.inspection import Inspection, Live
-from node_installer.operations import Node, Session, perform
+from node_installer.operations import Node, perform
 from node_installer.presets import Style
 from node_installer.refusal import PATH as REFUSED
 from node_installer.runtime import agrees
+from node_installer.session import Session
 from node_installer.settings import Settings
 from node_installer.spans import Tracer
 from trellis.install_results import FailureReason, InstallResult
@@ -74,6 +75,7 @@ class FakeRuntime:
         self.preset = find_preset(disk, preset_name)
         self.version = version
         self.restarts = 0
+        self.stopped: list[str] = []
         self.tells = True
         self.base = disk.read(self.preset.config) or b""
         self.up = True
@@ -141,6 +143,9 @@ class FakeRuntime:
         if not self.up:
             return None
         return Live(self.version, self.runtimes() if self.tells else None)
+
+    def stop(self, sandboxes: Sequence[str]) -> None:
+        self.stopped += sandboxes
 
     def restart(self, found: Inspection, wanted: RestartRuntime) -> None:
         assert found.restart is not None

@@ -112,6 +112,25 @@ def test_a_password_is_told_where_it_belongs(monkeypatch: pytest.MonkeyPatch) ->
         load(Settings)
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "removes", "given"),
+    [
+        ("https://otel:4318", True, True),
+        ("http://otel:4318", True, False),
+        (None, True, False),
+        (None, False, True),
+    ],
+)
+def test_a_ca_is_there_for_what_is_fetched_and_for_spans_that_go_by_tls(
+    endpoint: str | None, removes: bool, given: bool
+) -> None:
+    made = pod(job(SPEC, removes=removes, otlp_endpoint=endpoint, installer_ca_config_map="our-ca"))
+    names = {one["name"] for one in made["containers"][0]["env"]}
+    assert ("TRELLIS_INSTALLER_CA_FILE" in names) is given
+    volumes = [volume for volume in made["volumes"] if volume["name"] == "ca"]
+    assert [volume["configMap"]["optional"] for volume in volumes] == [True] * given
+
+
 def test_a_removal_does_not_wait_for_the_secret_of_a_proxy() -> None:
     for removes, optional in ((False, None), (True, True)):
         env = pod(job(SPEC, removes=removes, installer_proxy_secret="proxy"))["containers"][0]["env"]
