@@ -15,7 +15,18 @@ from typing import Final
 
 from provisioner.plan import Entry, Ledger
 from trellis import names
-from trellis.provisioning import SUPPORTED_OS, FailedAttempt, JobState, JobView, NodeView, Wish, newest, wish_of
+from trellis.provisioning import (
+    SUPPORTED_OS,
+    FailedAttempt,
+    JobState,
+    JobView,
+    NodeView,
+    Wish,
+    installed_on,
+    newest,
+    proved_of,
+    wish_of,
+)
 
 MESSAGE_MAX: Final = 200
 """Longest message of a row, in characters: the whole text stands on the Node."""
@@ -144,7 +155,8 @@ def _state(node: NodeView, job: JobView | None, entry: Entry | None) -> NodeStat
         return NodeState.PROVISIONING
     if _failure(node) is not None:
         return NodeState.FAILED
-    return NodeState.READY if node.marked_digest else NodeState.WAITING
+    # What is there and not proved (ADR 29) is not what anybody may run on.
+    return NodeState.READY if proved_of(installed_on(node)) else NodeState.WAITING
 
 
 def _failure(node: NodeView) -> FailedAttempt | None:

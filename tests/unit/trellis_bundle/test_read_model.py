@@ -49,6 +49,11 @@ STATES: dict[str, tuple[World, NodeState]] = {
     "proved, another digest failed": ((failed(proved(IN), OTHER_DIGEST), (), None), NodeState.FAILED),
     "proved after a failure of the same digest": ((failed(proved(IN)), (), None), NodeState.READY),
     "marks of a former node of that name": ((replace(proved(IN), marked_uid="former"), (), None), NodeState.WAITING),
+    "something is there that is not proved": ((replace(proved(IN), shims="spin=?"), (), None), NodeState.WAITING),
+    "something is there that is not proved, beside what is": (
+        (replace(proved(IN), shims="slight=1 spin=?"), (), None),
+        NodeState.READY,
+    ),
     "proved without an annotation": ((proved(a_node()), (), None), NodeState.READY),
     "in work without an annotation": ((a_node(), (a_job(a_node()),), SLOT), NodeState.PROVISIONING),
     "a node of another operating system": ((replace(IN, operating_system="windows"), (), None), NodeState.WAITING),
