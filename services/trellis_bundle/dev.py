@@ -44,7 +44,12 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
     name: Name = "default",
     nodes: Annotated[int, typer.Option(min=0, max=5000, help="How many simulated nodes.")] = 0,
     jaeger: Jaeger = False,
-    wadm: Annotated[bool, typer.Option("--wadm", help="With wadm and a wasmCloud host.")] = False,
+    wadm: Annotated[bool, typer.Option("--wadm", help="With wadm and wasmCloud hosts.")] = False,
+    wadm_hosts: Annotated[int, typer.Option(min=0, max=50, help="How many hosts each lattice has; for --wadm.")] = 1,
+    wadm_lattice: Annotated[list[str] | None, typer.Option(help="A lattice, instead of 'default'; repeatable.")] = None,
+    wadm_label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of hosts that are made; repeatable.")
+    ] = None,
     real_node: Annotated[
         int,
         typer.Option(
@@ -60,16 +65,20 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
 ) -> None:
     """Bring a cluster up, or complete the one that runs.
 
-    The first time, missing programs are built from Go modules, which takes minutes; later it is a few seconds.
+    The first time, missing programs are built from Go modules and crates, which takes minutes; later it is a few
+    seconds.
     """
-    if wadm:
-        typer.echo("not yet: --wadm is planned, and nothing was started", err=True)
+    labels = _labels(wadm_label or [])
+    if not wadm and (wadm_hosts != 1 or wadm_lattice or wadm_label):
+        typer.echo("--wadm-hosts, --wadm-lattice and --wadm-label say what lattices --wadm adds: give --wadm", err=True)
         raise typer.Exit(2)
     _require_extra()
+    from trellis.localcluster import Lattices  # noqa: PLC0415 - needs the extra
     from trellis_bundle import dev_local  # noqa: PLC0415 - needs the extra
 
     real = dev_local.RealNodes(real_node, containerd.value)
-    dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, as_json=as_json)
+    lattices = Lattices(tuple(wadm_lattice or ["default"]), wadm_hosts, labels) if wadm else None
+    dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, lattices=lattices, as_json=as_json)
 
 
 @app.command()
@@ -96,12 +105,22 @@ def status(as_json: Json = False) -> None:
 def ensure_tools(
     jaeger: Jaeger = False,
     real_node: Annotated[bool, typer.Option("--real-node", help="What real nodes and their tests need, too.")] = False,
+    wadm: Annotated[bool, typer.Option("--wadm", help="wadm and a wasmCloud host, too.")] = False,
 ) -> None:
     """Get every program that clusters need, building what is missing."""
     _require_extra()
     from trellis_bundle import dev_local  # noqa: PLC0415 - needs the extra
 
-    dev_local.ensure_tools(jaeger=jaeger, real_node=real_node)
+    dev_local.ensure_tools(jaeger=jaeger, real_node=real_node, wadm=wadm)
+
+
+def _labels(pairs: list[str]) -> dict[str, str]:
+    """Return KEY=VALUE pairs as a mapping; ends the command with status 2 if one is none."""
+    for pair in pairs:
+        if not pair.partition("=")[0] or "=" not in pair:
+            typer.echo(f"'{pair}' is no label: give --wadm-label KEY=VALUE", err=True)
+            raise typer.Exit(2)
+    return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _require_extra() -> None:

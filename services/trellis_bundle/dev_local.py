@@ -20,8 +20,10 @@ import typer
 
 from trellis.localcluster import (
     ClusterInfo,
+    Lattices,
     LocalClusterError,
     cluster,
+    lattice_servers,
     node_images,
     realnode,
     registry,
@@ -32,6 +34,7 @@ from trellis.localcluster import (
 from trellis.localcluster.building import How
 from trellis.localcluster.commands import PORTS
 from trellis.localcluster.progress import on_stderr
+from trellis.localcluster.state import LatticeHost
 from trellis_bundle.definitions import define_kinds
 
 _TERMINATING = (signal.SIGTERM, signal.SIGHUP)
@@ -78,19 +81,26 @@ class RealNodes:
     containerd: str
 
 
-def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, as_json: bool) -> None:
+def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, as_json: bool) -> None:
     """Bring a cluster up and print how to reach it."""
     with _ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
         info = cluster.up(
-            name, nodes=nodes, jaeger=jaeger, real_nodes=real.count, containerd=real.containerd, progress=progress
+            name,
+            nodes=nodes,
+            jaeger=jaeger,
+            real_nodes=real.count,
+            containerd=real.containerd,
+            lattices=lattices,
+            progress=progress,
         )
         define_kinds(info, progress)
     typer.echo(info.model_dump_json(exclude=_hidden(info)) if as_json else _summary(info))
 
 
 def _hidden(info: ClusterInfo) -> set[str]:
-    """Return the fields that are no part of what is printed: real nodes only where there are any."""
-    return {"audit_log"} if info.real_nodes else {"audit_log", "real_nodes"}
+    """Return the fields that are no part of what is printed: real nodes and lattices only where there are any."""
+    optional = {"real_nodes": info.real_nodes, "lattices": info.lattices, "lattice_hosts": info.lattices}
+    return {"audit_log", *(field for field, found in optional.items() if not found)}
 
 
 def down(name: str | None) -> None:
@@ -119,7 +129,7 @@ def status(*, as_json: bool) -> None:
         typer.echo("there are no clusters: `trellis dev up` brings one up")
 
 
-def ensure_tools(*, jaeger: bool, real_node: bool) -> None:
+def ensure_tools(*, jaeger: bool, real_node: bool, wadm: bool) -> None:
     """Get the tools and print where they are."""
     wanted = [*tools.DEFAULT, *(["jaeger"] if jaeger else []), *(tools.REAL_NODE if real_node else ())]
     with _ending_well("getting the tools"), on_stderr() as progress:
@@ -130,8 +140,10 @@ def ensure_tools(*, jaeger: bool, real_node: bool) -> None:
             node_images.hello_wasm_image(wasmshim.hello_module(how), how)
             wasmshim.shim(how)
         found = cluster.prepare(wanted, progress)
-    for tool in wanted:
-        typer.echo(f"{tool:<24} {found[tool]}")
+        if wadm:
+            found |= lattice_servers.lattice_servers(How(progress, threading.Event()))
+    for tool, program in found.items():
+        typer.echo(f"{tool:<24} {program}")
 
 
 def _summary(info: ClusterInfo) -> str:
@@ -144,6 +156,7 @@ def _summary(info: ClusterInfo) -> str:
     if info.otlp_endpoint is not None:
         lines += [f"  export TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"Traces: {info.jaeger_url}/api/services"]
     lines += [f"Real node {node.name}: {node.address}, what it changed: {node.root}" for node in info.real_nodes]
+    lines += [_of_host(host) for host in info.lattice_hosts]
     lines += [f"Programs: {info.bin_dir}", f"Take it down: trellis dev down{named}"]
     return "\n".join(lines)
 
@@ -151,9 +164,16 @@ def _summary(info: ClusterInfo) -> str:
 def _describe(info: ClusterInfo) -> str:
     expected = [tool for tool in PORTS if tool != "jaeger" or info.jaeger_url is not None]
     expected += ["network", *(node.name for node in info.real_nodes)] if info.real_nodes else []
+    expected += ["wadm", *(host.name for host in info.lattice_hosts)] if info.lattices else []
     ended = [tool for tool in expected if tool not in info.pids]
     health = f"ended: {', '.join(ended)}; `trellis dev up --name {info.name}` starts them again" if ended else "all run"
     lines = [f"{info.name}  ({health})", f"  KUBECONFIG={info.kubeconfig}", f"  TRELLIS_NATS_URL={info.nats_url}"]
     if info.jaeger_url is not None:
         lines += [f"  TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"  traces: {info.jaeger_url}/api/services"]
+    lines += [f"  {_of_host(host)}" for host in info.lattice_hosts if host.name in info.pids]
     return "\n".join(lines)
+
+
+def _of_host(host: LatticeHost) -> str:
+    labels = "".join(f" {key}={value}" for key, value in host.labels.items())
+    return f"wasmCloud host of lattice '{host.lattice}': {host.id}{labels}"

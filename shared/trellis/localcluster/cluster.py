@@ -27,6 +27,8 @@ from trellis.localcluster.certs import write_pki, write_private
 from trellis.localcluster.commands import AUDIT_POLICY, PORTS
 from trellis.localcluster.errors import LocalClusterError
 from trellis.localcluster.guard import Guard
+from trellis.localcluster.lattice_servers import lattice_servers
+from trellis.localcluster.lattices import Lattices, ensure_lattices, is_part, start_parts
 from trellis.localcluster.nodes import ensure_nodes
 from trellis.localcluster.paths import Layout, check_name
 from trellis.localcluster.processes import alive, end, freeze, send, wait_gone
@@ -54,6 +56,7 @@ class Wanted:
     quick_jobs: bool = True
     real_nodes: int = 0
     containerd: str = "2"
+    lattices: Lattices | None = None
 
     @property
     def components(self) -> set[str]:
@@ -70,6 +73,7 @@ def up(  # noqa: PLR0913 (keywords, all with defaults)
     kwok_stages: Sequence[str] = (),
     real_nodes: int = 0,
     containerd: str = "2",
+    lattices: Lattices | None = None,
     progress: Progress | None = None,
 ) -> ClusterInfo:
     """Bring a cluster up, or complete the one of that name that runs already, and return how to reach it.
@@ -77,14 +81,14 @@ def up(  # noqa: PLR0913 (keywords, all with defaults)
     A running cluster keeps its data: components that ended are started again, missing nodes and Jaeger are added.
     ``audit`` logs every write to the API server (``audit_log`` of the result); ``kwok_stages`` are kwok Stage
     documents. Both are taken only when the cluster is made. ``real_nodes`` run a kubelet and containerd ("2" or "1.6").
+    ``lattices`` adds wadm, and wasmCloud hosts as far as they are missing.
 
     Raises:
         ToolError: if a program is missing and cannot be built.
         LocalClusterError: if it cannot be brought up; nothing of a new cluster is left then.
     """
-    wanted = Wanted(
-        check_name(name), nodes, jaeger, audit, tuple(kwok_stages), real_nodes=real_nodes, containerd=containerd
-    )
+    made_with = (nodes, jaeger, audit, tuple(kwok_stages))
+    wanted = Wanted(check_name(name), *made_with, real_nodes=real_nodes, containerd=containerd, lattices=lattices)
     layout, state, watcher = bring_up(wanted, progress or Quiet(), threading.Event())
     if watcher is not None:
         watcher.release()
@@ -99,10 +103,14 @@ def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tupl
     """
     if wanted.real_nodes:
         require()  # before a build that may take minutes
+    if wanted.lattices is not None:
+        wanted.lattices.check()
     programs = prepare([*(tool for tool in PORTS if tool in wanted.components), "kubectl"], progress, abort)
     how = How(progress, abort)
     if wanted.real_nodes:
         realnode.prepare(how)
+    if wanted.lattices is not None:
+        programs |= lattice_servers(how)
     stages = merge(ensure_stages(progress, abort), wanted.kwok_stages)
     layout, state, watcher = registry.claim(
         wanted.name, owned=wanted.owned, audit=wanted.audit, quick_jobs=wanted.quick_jobs
@@ -195,8 +203,13 @@ def restart(name: str, tool: str, progress: Progress | None = None) -> ClusterIn
     layout, _ = _running(name, tool)
     with FileLock(layout.root / "lock"):
         _, state = _running(name, tool)
-        end([state.processes[tool]], grace=_STOP_SECONDS if tool in _GRACEFUL else 0)
-        Starter(layout, state, progress or Quiet(), threading.Event()).restart(tool)
+        graceful = tool in _GRACEFUL or is_part(state, tool)
+        end([state.processes[tool]], grace=_STOP_SECONDS if graceful else 0)
+        how = How(progress or Quiet(), threading.Event())
+        if is_part(state, tool):
+            start_parts(layout, state, [tool], how)
+        else:
+            Starter(layout, state, how.progress, how.abort).restart(tool)
     return describe(layout, state)
 
 
@@ -225,6 +238,7 @@ def _complete(layout: Layout, state: ClusterState, wanted: Wanted, how: How) -> 
             api.close()
     if state.range is not None:
         realnode.ensure_real_nodes(layout, state, wanted.real_nodes, how)
+    ensure_lattices(layout, state, wanted.lattices, how)
     state.complete = True
     if not state.owned:
         state.starter = None

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from trellis.localcluster.cluster import Wanted, bring_up
 from trellis.localcluster.errors import LocalClusterError
 from trellis.localcluster.guard import Guard
+from trellis.localcluster.lattices import Lattices
 from trellis.localcluster.paths import Layout, check_name
 from trellis.localcluster.progress import Progress, Quiet
 from trellis.localcluster.registry import discard, unique_name
@@ -31,6 +32,7 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     quick_jobs: bool = True,
     real_nodes: int = 0,
     containerd: str = "2",
+    lattices: Lattices | None = None,
     progress: Progress | None = None,
 ) -> AsyncIterator[ClusterInfo]:
     """Have a cluster for the time of a block, under a name of its own unless one is given.
@@ -39,7 +41,7 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     `up`, and LocalClusterError if a cluster of that name exists. ``quick_jobs`` False leaves the controller manager the
     client limits it has in any cluster: 1,000 Jobs then take it four minutes.
     """
-    made_with = (nodes, jaeger, audit, tuple(kwok_stages), True, quick_jobs, real_nodes, containerd)
+    made_with = (nodes, jaeger, audit, tuple(kwok_stages), True, quick_jobs, real_nodes, containerd, lattices)
     wanted = Wanted(check_name(name or unique_name()), *made_with)
     abort = threading.Event()
     starting = asyncio.create_task(asyncio.to_thread(bring_up, wanted, progress or Quiet(), abort))
@@ -57,7 +59,7 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
 
 
 @contextlib.contextmanager
-def owned_cluster(
+def owned_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     *,
     nodes: int = 0,
     jaeger: bool = False,
@@ -65,6 +67,7 @@ def owned_cluster(
     kwok_stages: Sequence[str] = (),
     real_nodes: int = 0,
     containerd: str = "2",
+    lattices: Lattices | None = None,
 ) -> Iterator[ClusterInfo]:
     """Do the same as :func:`local_cluster` where no event loop runs, as in a pytest fixture."""
     wanted = Wanted(
@@ -76,6 +79,7 @@ def owned_cluster(
         owned=True,
         real_nodes=real_nodes,
         containerd=containerd,
+        lattices=lattices,
     )
     layout, state, watcher = bring_up(wanted, Quiet(), threading.Event())
     try:

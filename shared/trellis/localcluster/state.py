@@ -38,6 +38,19 @@ class RealNodeInfo(BaseModel, frozen=True):
     containerd_socket: Path
 
 
+class LatticeHost(BaseModel, frozen=True):
+    """A wasmCloud host: ``name`` is that of its process, ``id`` its public key (N…), new with each start.
+
+    ``heartbeat`` is in seconds.
+    """
+
+    name: str
+    lattice: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    id: str = ""
+    heartbeat: int = 30
+
+
 class ClusterInfo(BaseModel, frozen=True):
     """How to reach a cluster. Addresses are URLs on the loopback address; absent parts are null."""
 
@@ -50,6 +63,8 @@ class ClusterInfo(BaseModel, frozen=True):
     pids: dict[str, int]
     audit_log: Path | None = None
     real_nodes: tuple[RealNodeInfo, ...] = ()
+    lattices: tuple[str, ...] = ()
+    lattice_hosts: tuple[LatticeHost, ...] = ()
 
 
 class ClusterState(BaseModel):
@@ -70,6 +85,8 @@ class ClusterState(BaseModel):
     containerd: str = "2"
     ports: dict[str, int] = Field(default_factory=dict)
     processes: dict[str, ProcessRecord] = Field(default_factory=dict)
+    lattices: list[str] = Field(default_factory=list)
+    hosts: dict[str, LatticeHost] = Field(default_factory=dict)
 
 
 _SERVICES: Final = ("containerd", "kubelet", "kube-proxy")
@@ -135,4 +152,6 @@ def describe(layout: Layout, state: ClusterState) -> ClusterInfo:
         pids={tool: record.pid for tool, record in state.processes.items()},
         audit_log=layout.audit_log if state.audit else None,
         real_nodes=tuple(describe_node(layout, state, name) for name in NODE_NAMES if name in state.processes),
+        lattices=tuple(state.lattices),
+        lattice_hosts=tuple(state.hosts.values()),
     )

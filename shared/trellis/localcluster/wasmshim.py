@@ -2,24 +2,20 @@
 
 In: the Cargo project in ``shim``, the Go program in ``hello``. Out: a program and a module in the cache. Called by
 tests of real nodes and `trellis dev tools --real-node`. Needs a Rust toolchain, a C compiler, and apt-get for a few
-packages that are unpacked into the cache. Crates are those of ``crates.lock``, by version and checksum; where a
-registry's address belongs in Cargo.lock, the one this machine's cargo uses is filled in.
+packages that are unpacked into the cache.
 Invariant: the program is linked statically, so that it runs on a node of any distribution.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
-import re
-import shutil
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
 from trellis.localcluster import debian
 from trellis.localcluster.building import How, LoggedBuild, make_once
+from trellis.localcluster.crates import CrateBuild, lacking, source_file, sources_digest
 from trellis.localcluster.errors import ToolError
 from trellis.localcluster.gotoolchain import environment, go_program
 from trellis.localcluster.paths import cache_root
@@ -33,7 +29,7 @@ def missing() -> str | None:
     """Return what keeps this machine from building the shim, in one line; None if nothing does, or it is built."""
     if _shim_path().exists():
         return None
-    lacks = [name for name in ("cargo", "cc", "pkg-config", "apt-get", "dpkg") if shutil.which(name) is None]
+    lacks = lacking(("cargo", "cc", "pkg-config", "apt-get", "dpkg"))
     return f"the Wasm shim cannot be built here; missing: {', '.join(lacks)}" if lacks else None
 
 
@@ -56,7 +52,7 @@ def hello_module(how: How) -> Path:
     Raises:
         ToolError: if there is no Go and none can be installed, or it does not compile.
     """
-    source = _file("hello", "main.go")
+    source = source_file("hello", "main.go")
     name = f"hello-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.wasm"
 
     def make(target: Path, log: Path) -> None:
@@ -72,9 +68,6 @@ def _build_shim(target: Path, log: Path, step: str, how: How) -> None:
     root = debian.unpacked("wasm-shim", _PACKAGES, how)
     libraries = next(root.glob("usr/lib/*/libseccomp.a")).parent
     triple = f"{platform.machine()}-unknown-linux-gnu"
-    work = target.with_name(f".{SHIM}.build")
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(_file("shim"), work)
     variables = {
         "PROTOC": str(root / "usr/bin/protoc"),
         "PROTOC_INCLUDE": str(root / "usr/include"),
@@ -82,41 +75,17 @@ def _build_shim(target: Path, log: Path, step: str, how: How) -> None:
         "LIBSECCOMP_LINK_TYPE": "static",
         "LIBSECCOMP_LIB_PATH": str(libraries),
         f"CARGO_TARGET_{triple.upper().replace('-', '_')}_RUSTFLAGS": "-C target-feature=+crt-static",
-        "CARGO_TARGET_DIR": str(work / "target"),
     }
+    build = CrateBuild("shim", target.with_name(f".{SHIM}.build"), log, step, _HINT, how)
     try:
-        build = LoggedBuild(work, log, how.abort, {**os.environ, **variables}, _HINT)
-        _write_lock(work, build)
         # A target of its own, so that what runs during the build (macros) is linked as usual.
-        argv = ["cargo", "build", "--locked", "--release", "--target", triple]
-        build.run(argv, lambda line: how.progress.note(step, line.strip()))
-        (work / "target" / triple / "release" / SHIM).rename(target)
+        built = build.run(["--release", "--target", triple], variables)
+        (built / triple / "release" / SHIM).rename(target)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _write_lock(work: Path, build: LoggedBuild) -> None:
-    """Write Cargo.lock: ours, with the registry that this machine's cargo takes crates from."""
-    probe = work / "probe"
-    (probe / "src").mkdir(parents=True)
-    (probe / "src" / "lib.rs").touch()
-    text = '[package]\nname = "probe"\nversion = "0.0.0"\n\n[workspace]\n\n[dependencies]\nanyhow = "1"\n'
-    (probe / "Cargo.toml").write_text(text, encoding="utf-8")
-    build.run(["cargo", "generate-lockfile", "--manifest-path", str(probe / "Cargo.toml")])
-    source = re.search(r"^source = .*$", (probe / "Cargo.lock").read_text(encoding="utf-8"), re.MULTILINE)
-    if source is None:
-        raise ToolError("cargo wrote a Cargo.lock without a source: its format is not the one known here")
-    lock = (work / "crates.lock").read_text(encoding="utf-8")
-    (work / "Cargo.lock").write_text(re.sub(r"^checksum = ", f"{source[0]}\nchecksum = ", lock, flags=re.MULTILINE))
+        build.clean()
 
 
 def _shim_path() -> Path:
     """Return where the cache keeps the shim: under a name that changes with its sources."""
-    digest = hashlib.sha256()
-    for path in ("Cargo.toml", "crates.lock", "src/main.rs"):
-        digest.update(_file("shim", *path.split("/")).read_bytes())
-    return cache_root() / "bin" / f"{SHIM}-{digest.hexdigest()[:12]}"
-
-
-def _file(*names: str) -> Path:
-    return Path(str(resources.files("trellis.localcluster").joinpath(*names)))
+    digest = sources_digest("shim", ("Cargo.toml", "crates.lock", "src/main.rs"))
+    return cache_root() / "bin" / f"{SHIM}-{digest}"

@@ -26,12 +26,36 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize("option", ["--wadm"])
-def test_what_is_planned_is_refused_in_one_line(option: str) -> None:
-    result = CliRunner().invoke(app, ["up", option])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--wadm-hosts", "2"], "give --wadm"),
+        (["--wadm-lattice", "blue"], "give --wadm"),
+        (["--wadm", "--wadm-label", "zone"], "'zone' is no label: give --wadm-label KEY=VALUE"),
+        (["--wadm", "--wadm-label", "=a"], "'=a' is no label: give --wadm-label KEY=VALUE"),
+    ],
+)
+def test_lattices_that_make_no_sense_are_refused_in_one_line(options: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["up", *options])
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr.startswith(f"not yet: {option} ")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--wadm-lattice", "a.b"], "'a.b' cannot be the name of a lattice: use 1 to 40 letters"),
+        (["--wadm-lattice", ""], "'' cannot be the name of a lattice"),
+        (["--wadm-label", "hostcore.os=x"], "'hostcore.os' cannot be a host's label"),
+        (["--wadm-label", "a b=x"], "'a b' cannot be a host's label"),
+    ],
+)
+def test_lattices_that_cannot_be_are_refused_before_anything_is_built(options: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["up", "--wadm", *options])
+    assert result.exit_code == 1
+    assert message in result.stderr
     assert result.stderr.count("\n") == 1
 
 
