@@ -41,7 +41,8 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import JOBS, NODES, PODS, Manifest
 from trellis.localcluster import requirements, wasmshim
-from trellis.provisioning import INSTALLER_JOBS, JobState, view_job
+from trellis.node_and_job import view_job
+from trellis.provisioning import INSTALLER_JOBS, JobState
 from trellis.telemetry import setup
 
 SHIM = "wasmi"

@@ -21,7 +21,8 @@ from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import NODES, Manifest
-from trellis.provisioning import NodeView, view_node
+from trellis.node_and_job import view_node
+from trellis.provisioning import NodeView
 from trellis.telemetry import setup
 
 ANNOTATION = "bench.trellis.dev/sent"

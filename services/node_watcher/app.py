@@ -26,7 +26,8 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import JOBS, NODES, SHIMS
-from trellis.provisioning import INSTALLER_JOBS, NodeView, view_job, view_node
+from trellis.node_and_job import view_job, view_node
+from trellis.provisioning import INSTALLER_JOBS, NodeView
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, setup, trace_from

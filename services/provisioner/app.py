@@ -33,8 +33,9 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, PODS, SHIMS
+from trellis.node_and_job import view_job, view_node
 from trellis.peers import Controller, view_controller
-from trellis.provisioning import INSTALLER_JOBS, NodeView, newest, view_job, view_node
+from trellis.provisioning import INSTALLER_JOBS, NodeView, newest
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger, setup, trace_from

@@ -21,8 +21,9 @@ from trellis.installing import ShimWish
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
+from trellis.node_and_job import unix_seconds
 from trellis.peers import Controller
-from trellis.provisioning import KWASM, JobState, NodeView, installed_on, last_proved, newest, unix_seconds
+from trellis.provisioning import KWASM, JobState, NodeView, installed_on, last_proved, newest
 from trellis.shim_history import Manifest, Revision, label_selector, restored, revisions_of, version_of
 from trellis.shims import ShimView, is_for, view_shim, wish_for
 from trellis.targets import rival_of, stays_on, wish_on

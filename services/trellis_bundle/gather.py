@@ -20,7 +20,8 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.lease import read_lease
 from trellis.kube.resources import CONFIGMAPS, JOBS, LEASES, NODES, Resource
-from trellis.provisioning import INSTALLER_JOBS, view_job, view_node
+from trellis.node_and_job import view_job, view_node
+from trellis.provisioning import INSTALLER_JOBS
 from trellis.telemetry import setup, setup_logging
 from trellis_bundle.cli_errors import explain
 from trellis_bundle.read_model import NodeRow, rows_of

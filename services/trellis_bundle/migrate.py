@@ -23,8 +23,8 @@ from provisioner.shim_resources import view_runtime_class
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, KubeError, NotFound
 from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, RUNTIME_CLASSES, SHIMS, Manifest, Resource
+from trellis.node_and_job import view_node
 from trellis.peers import Peer
-from trellis.provisioning import view_node
 from trellis.settings import load
 from trellis.shims import view_shim
 from trellis_bundle.cli_errors import CommandError, exit_on_error, say

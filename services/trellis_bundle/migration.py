@@ -19,18 +19,9 @@ from provisioner.resources import Installer
 from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.kube.preconditions import only_if
+from trellis.node_and_job import unix_seconds, view_job
 from trellis.peers import Peer, in_charge, view_controller
-from trellis.provisioning import (
-    JobState,
-    NodeView,
-    Proof,
-    Target,
-    encode_digests,
-    installed_on,
-    spec_digest,
-    unix_seconds,
-    view_job,
-)
+from trellis.provisioning import JobState, NodeView, Proof, Target, encode_digests, installed_on, spec_digest
 from trellis.shims import ShimView
 from trellis.targets import target_of, wanted_on
 

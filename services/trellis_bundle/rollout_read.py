@@ -17,7 +17,8 @@ from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, NODES, SHIMS
-from trellis.provisioning import NodeView, view_node
+from trellis.node_and_job import view_node
+from trellis.provisioning import NodeView
 from trellis.shim_history import Revision, label_selector, revisions_of, same_as, version_of
 from trellis.shims import view_shim
 from trellis_bundle.cli_errors import CommandError, explain

@@ -1,6 +1,6 @@
 """What a Node and an installer Job say about provisioning: the facts that two services must read alike.
 
-Pure. In: raw manifests of Nodes and Jobs. Out: frozen views, the wish of a node, what is proved on it.
+Pure. In: views of Nodes and Jobs, which ``node_and_job`` reads. Out: the wish of a node, what is proved on it.
 Called by ``node_watcher`` (labels follow proof) and ``provisioner`` (slots and retries follow proof).
 Invariant: a view holds all that decisions need, so that 1,000 nodes cost kilobytes each, not raw objects.
 """
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
@@ -79,7 +77,8 @@ class Proof(StrEnum):
 
 
 _DISRUPTIVE: Final = "disruptive"
-_PROOFS: Final[Mapping[str, Proof]] = {proof.value: proof for proof in Proof}
+PROOFS: Final[Mapping[str, Proof]] = {proof.value: proof for proof in Proof}
+"""By what stands in annotations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class NodeView:
     @property
     def proof(self) -> Proof | None:
         """What the Node says was proved; None for a value that is none of ours."""
-        return _PROOFS.get(self.verified or "")
+        return PROOFS.get(self.verified or "")
 
     @property
     def marked_digest(self) -> str | None:
@@ -225,116 +224,6 @@ class JobView:
     def order(self) -> tuple[int, int, bool, str]:
         """Sort key: the newest Job of a node is the greatest; what undoes a try comes after it."""
         return (self.created_at, self.attempt, self.operation == UNDO, self.name)
-
-
-def unix_seconds(timestamp: str | None) -> int | None:
-    """Return a Kubernetes timestamp (RFC 3339, whole seconds) as Unix seconds; None stays None."""
-    return int(datetime.fromisoformat(timestamp).timestamp()) if timestamp else None
-
-
-def view_node(manifest: Manifest) -> NodeView:
-    """Project a Node as the API server returns it."""
-    metadata = manifest["metadata"]
-    labels: Mapping[str, str] = metadata.get("labels") or {}
-    annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    status = manifest.get("status") or {}
-    info = status.get("nodeInfo") or {}
-    return NodeView(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-        architecture=sys.intern(info.get("architecture", "")),
-        operating_system=info.get("operatingSystem") or labels.get("kubernetes.io/os", "linux"),
-        runtime_version=sys.intern(info.get("containerRuntimeVersion", "")),
-        labels=tuple(sorted(labels.items())),
-        handlers=frozenset(handler.get("name", "") for handler in status.get("runtimeHandlers") or ()),
-        opt_in=annotations.get(names.ANNOTATION_OPT_IN),
-        provisioned=labels.get(names.LABEL_PROVISIONED),
-        provisioned_name=annotations.get(names.LABEL_PROVISIONED),
-        wasm=labels.get(names.LABEL_WASM_READY),
-        digest=annotations.get(names.ANNOTATION_DIGEST),
-        verified=annotations.get(names.ANNOTATION_VERIFIED),
-        marked_uid=annotations.get(names.ANNOTATION_NODE_UID),
-        failure=annotations.get(names.ANNOTATION_FAILURE),
-        failed_attempt=annotations.get(names.ANNOTATION_FAILED_ATTEMPT),
-        failed_shims=annotations.get(names.ANNOTATION_BLAMED),
-        shims=annotations.get(names.ANNOTATION_SHIMS),
-        taints=tuple(
-            NodeTaint(taint.get("key", ""), taint.get("effect", ""), taint.get("value"), taint.get("timeAdded"))
-            for taint in (manifest.get("spec") or {}).get("taints") or ()
-        ),
-        ready=any(
-            condition.get("type") == "Ready" and condition.get("status") == "True"
-            for condition in status.get("conditions") or ()
-        ),
-        has_annotations="annotations" in metadata,
-        has_labels="labels" in metadata,
-    )
-
-
-def view_job(manifest: Manifest) -> JobView:
-    """Project an installer Job as the API server returns it.
-
-    A Job is complete or failed when the condition of that type is ``True``, never by its counts (KEP-3998: the
-    counts run ahead of the terminal condition).
-    """
-    metadata = manifest["metadata"]
-    labels: Mapping[str, str] = metadata.get("labels") or {}
-    annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    status = manifest.get("status") or {}
-    state, condition, finished = _job_state(status)
-    attempt = labels.get(names.LABEL_ATTEMPT, "1")
-    return JobView(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        resource_version=metadata["resourceVersion"],
-        node=annotations.get(names.ANNOTATION_NODE, ""),
-        node_uid=labels.get(names.LABEL_NODE_UID, ""),
-        digest=labels.get(names.LABEL_DIGEST, ""),
-        operation=labels.get(names.LABEL_OPERATION, PROVISION),
-        attempt=int(attempt) if attempt.isdigit() else 1,
-        handlers=_names(annotations.get(names.ANNOTATION_HANDLER)),
-        removed_handlers=_names(annotations.get(names.ANNOTATION_REMOVED_HANDLERS)),
-        installs=annotations.get(names.ANNOTATION_SHIMS),
-        traceparent=annotations.get(names.ANNOTATION_TRACEPARENT),
-        state=state,
-        condition=condition,
-        given_up=_words_of(status, "FailureTarget") if state is JobState.ACTIVE else "",
-        created_at=unix_seconds(metadata.get("creationTimestamp")) or 0,
-        started_at=unix_seconds(status.get("startTime")),
-        finished_at=finished,
-        failure=annotations.get(names.ANNOTATION_JOB_FAILURE),
-        blamed=annotations.get(names.ANNOTATION_BLAMED),
-        succeeded=bool(status.get("succeeded")),
-        ends_now=(manifest.get("spec") or {}).get("activeDeadlineSeconds") == END_NOW_SECONDS,
-        disruptive=annotations.get(names.ANNOTATION_DISRUPTIVE) == "true",
-        canaries=_names(annotations.get(names.ANNOTATION_CANARIES)),
-        proved=_PROOFS.get(annotations.get(names.ANNOTATION_PROOF, "")),
-        undoes=annotations.get(names.ANNOTATION_UNDOES, ""),
-        deleting="deletionTimestamp" in metadata,
-    )
-
-
-def _names(value: str | None) -> frozenset[str]:
-    return frozenset(filter(None, (value or "").split(",")))
-
-
-def _job_state(status: Mapping[str, Any]) -> tuple[JobState, str, int | None]:
-    """Return state, ``reason: message`` of the terminal condition, and when it came."""
-    for condition in status.get("conditions") or ():
-        if condition.get("status") == "True" and condition.get("type") in (JobState.COMPLETE, JobState.FAILED):
-            ended = unix_seconds(condition.get("lastTransitionTime"))
-            return JobState(condition["type"]), _words_of(status, condition["type"]), ended
-    return JobState.ACTIVE, "", None
-
-
-def _words_of(status: Mapping[str, Any], kind: str) -> str:
-    """Return ``reason: message`` of a condition that is true, "" if it is not."""
-    for condition in status.get("conditions") or ():
-        if condition.get("status") == "True" and condition.get("type") == kind:
-            return ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part) or kind
-    return ""
 
 
 def wish_of(node: NodeView, *, auto_provision: bool) -> Wish:

@@ -23,7 +23,8 @@ from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import CONFIGMAPS, JOBS, NODES
-from trellis.provisioning import INSTALLER_JOBS, JobState, JobView, NodeView, view_job, view_node
+from trellis.node_and_job import view_job, view_node
+from trellis.provisioning import INSTALLER_JOBS, JobState, JobView, NodeView
 from trellis.telemetry import trace_from
 from trellis_bundle.cli_errors import CommandError, explain
 from trellis_bundle.demo.display import Display

@@ -26,7 +26,8 @@ from trellis.localcluster import owned_cluster
 from trellis.localcluster.building import How
 from trellis.localcluster.progress import Lines
 from trellis.localcluster.realnode_faults import load_image, run_in
-from trellis.provisioning import Target, view_node
+from trellis.node_and_job import view_node
+from trellis.provisioning import Target
 from unit.node_installer.servers import Answer, Registry, Server, certificates, serving
 
 HOW = How(Lines(), threading.Event())

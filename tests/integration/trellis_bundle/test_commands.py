@@ -31,7 +31,8 @@ from trellis.kube.lease import new_lease, taken
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
-from trellis.provisioning import KWASM, NodeView, Target, view_node
+from trellis.node_and_job import view_node
+from trellis.provisioning import KWASM, NodeView, Target
 from trellis.telemetry import setup
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]

@@ -11,6 +11,7 @@ from node_watcher.actions import Action, PatchNode, Reason, Said, Snapshot
 from node_watcher.decide import decide
 from node_watcher.shims import proof_by_now
 from trellis import names
+from trellis.node_and_job import view_node
 from trellis.provisioning import (
     KWASM,
     JobState,
@@ -21,7 +22,6 @@ from trellis.provisioning import (
     Target,
     encode_digests,
     installed_on,
-    view_node,
 )
 from trellis.shims import ShimView, Taint
 from trellis.targets import wanted_on

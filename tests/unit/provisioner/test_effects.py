@@ -39,7 +39,8 @@ from trellis.kube.errors import Conflict
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, PODS
-from trellis.provisioning import JobState, JobView, view_job
+from trellis.node_and_job import view_job
+from trellis.provisioning import JobState, JobView
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trellis.jobs import JobIndex
-from trellis.provisioning import FailedAttempt, JobState, unix_seconds, view_job, view_node
+from trellis.node_and_job import unix_seconds, view_job, view_node
+from trellis.provisioning import FailedAttempt, JobState
 from trellis.testing.builders import a_job, a_node
 
 NODE = {

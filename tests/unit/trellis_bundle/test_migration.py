@@ -14,8 +14,9 @@ from provisioner.resources import Installer
 from provisioner.shim_resources import view_runtime_class
 from support.leftovers import Manifest, leftover
 from trellis import names
+from trellis.node_and_job import view_node
 from trellis.peers import Peer
-from trellis.provisioning import KWASM, NodeView, installed_on, view_node
+from trellis.provisioning import KWASM, NodeView, installed_on
 from trellis.shims import view_shim
 from trellis.targets import target_of
 from trellis_bundle.migration import (
