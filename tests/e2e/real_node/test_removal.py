@@ -101,6 +101,22 @@ def test_forced_although_the_pod_runs_whose_processes_end(world: World, tmp_path
     assert result.warnings == ()
 
 
+def test_a_shim_that_died_does_not_keep_the_runtime_from_coming_up_again(world: World) -> None:
+    world.label("dies", NODE)
+    world.apply(world.shim("dies", "v1", removalPolicy="Force"))
+    eventually(lambda: world.has("dies", NODE), "the node has the shim", 120)
+    world.kubectl.create(busy_pod(POD, NODE, "dies"))
+    eventually(lambda: running(world), "the pod runs", 60)
+    # Right before a restart: containerd then runs the shim's own cleanup as it starts, and waits for it.
+    restarts = world.node().restarts()
+    world.kubectl("delete", "shim", "dies", "--wait=false")
+    run_in(world.info.name, NODE, ["sh", "-c", f"kill -KILL {' '.join(executing(world, 'dies'))}"])
+    eventually(lambda: world.gone("shim", "dies"), "the Shim is gone", 150)
+    assert executing(world, "dies") == set()
+    assert world.node().restarts() == restarts + 1
+    world.kubectl("delete", "pod", POD, "--timeout=60s")
+
+
 def executing(world: World, shim: str) -> set[str]:
     """Return the pids on the node of what runs a shim, or ran it before its file was removed."""
     listed = run_in(world.info.name, NODE, ["sh", "-c", "ls -l /proc/[0-9]*/exe 2>/dev/null || true"]).stdout
