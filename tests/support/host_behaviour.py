@@ -19,6 +19,8 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from support.settling import settle
+
 SECONDS = 60.0
 EVENT_KEYS = {"specversion", "id", "type", "source", "datacontenttype", "time", "data"}
 INVENTORY_KEYS = {
@@ -67,7 +69,7 @@ class Lattice:
             lattice._news.set()
 
         await client.subscribe(f"wasmbus.evt.{name}.*", cb=heard)
-        await client.flush()
+        await settle(client)
         try:
             yield lattice
         finally:

@@ -15,6 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from support.lattice_recordings import messages
+from support.settling import settle
 
 
 @dataclass
@@ -37,7 +38,7 @@ class LatticeSpeaker:
         await self.client.subscribe(f"{control}.host.get.*", cb=self._get)
         if self.models is not None:
             await self.client.subscribe(f"wadm.api.{self.lattice}.model.list", cb=self._list)
-        await self.client.flush()
+        await settle(self.client)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -69,7 +70,7 @@ class LatticeSpeaker:
     async def raw(self, subject: str, payload: bytes) -> None:
         """Send anything."""
         await self.client.publish(subject, payload)
-        await self.client.flush()
+        await settle(self.client)
 
     async def _ping(self, message: Msg) -> None:
         self.asked.append(message.subject)

@@ -82,7 +82,7 @@ class StubHost:
         prefix = f"{self._options.ctl_prefix}.v1.{self._options.lattice}"
         for subject in (f"{prefix}.host.ping", f"{prefix}.host.*.{self.id}", f"{prefix}.label.*.{self.id}"):
             self._subscriptions.append(await self._client.subscribe(subject, cb=self._handle))
-        await self._client.flush()
+        await _settle(self._client)
         started = {"friendly_name": self.friendly_name, "labels": self.labels, "uptime_seconds": 0}
         await self._publish("host_started", started | {"version": self._options.version})
         self._beating = asyncio.create_task(self._beat())
@@ -93,7 +93,7 @@ class StubHost:
         if await self.vanish():
             with contextlib.suppress(NatsError):
                 await self._publish("host_stopped", {"labels": self.labels})
-                await self._client.flush()
+                await _settle(self._client)
 
     async def vanish(self) -> bool:
         """End without a word, as a crash does; return whether it was there."""
@@ -167,23 +167,17 @@ class StubHost:
         return _ok("successfully deleted label")
 
     def _summary(self) -> dict[str, Any]:
-        domain = {"js_domain": self._options.js_domain} if self._options.js_domain else {}
         return {
-            "rpc_host": self._options.url,
-            "ctl_host": self._options.url,
+            **dict.fromkeys(("rpc_host", "ctl_host"), self._options.url),
             "id": self.id,
             "lattice": self._options.lattice,
-            **domain,
+            **({"js_domain": self._options.js_domain} if self._options.js_domain else {}),
             **self._identity(),
         }
 
     def _inventory(self) -> dict[str, Any]:
-        return {
-            "components": self.components,
-            "providers": self.providers,
-            "host_id": self.id,
-            **self._identity(),
-        }
+        running = {"components": self.components, "providers": self.providers}
+        return {**running, "host_id": self.id, **self._identity()}
 
     def _identity(self) -> dict[str, Any]:
         uptime = int(time.monotonic() - self._began)
@@ -257,6 +251,12 @@ def _parsed(body: bytes, complaint: str, *required: str) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in required):
         raise RefusedError(complaint)
     return found
+
+
+async def _settle(client: Client) -> None:
+    """Return when the server has all that was sent; a first PING of nats-py can overtake what still waits."""
+    for _ in range(2):
+        await client.flush()
 
 
 async def _ignore(error: Exception) -> None:

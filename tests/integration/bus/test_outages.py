@@ -14,6 +14,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from support.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
+from support.settling import settle
 from trellis.bus.bus import BusUnavailable, Timing
 from trellis.bus.connection import HEALTH
 from trellis.bus.naming import consumer_name
@@ -180,7 +181,7 @@ async def test_an_acknowledgement_of_a_stream_that_is_gone_takes_nothing_from_it
     await old.ack()
     # A process that was frozen meanwhile knows nothing of the new stream, and sends it all the same.
     await client.publish(old.ack._reply)
-    await client.flush()
+    await settle(client)
     (info,) = [info for info in await jetstream.consumers_info(STREAM_EVENTS) if buses.cluster in info.name]
     assert old.ack._reply.split(".")[3] == new.ack._reply.split(".")[3] == info.name, "else this proves nothing"
     assert info.num_ack_pending == 1

@@ -20,6 +20,7 @@ from support.buses import Buses, eventually, eventually_async, opted_out
 from support.nats_users import NatsUsers
 from support.page_programs import Programs, Running, running
 from support.pages import BUS_PAGE, blocks, table
+from support.settling import settle
 from trellis.bus.bus import Bus
 from trellis.bus.permissions import OUTSIDE
 from trellis.events.node import NodeReady
@@ -197,7 +198,7 @@ async def test_each_filter_hears_what_the_page_says(buses: Buses, client: Client
     filters = [row[0].strip("`") for row in table(BUS_PAGE, "filter")]
     for wanted in filters:
         await client.subscribe(wanted, cb=noting(f"trellis.evt.{cluster}", heard.setdefault(wanted, [])))
-    await client.flush()
+    await settle(client)
     for place in elsewhere:
         bus = place.new("provisioner")
         await bus.connect()

@@ -19,6 +19,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from support.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
 from support.nats_users import NatsUsers
+from support.settling import settle
 from trellis.bus.bus import Bus, FactRefused, Timing
 from trellis.bus.connection import HEALTH
 from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
@@ -313,7 +314,7 @@ async def test_another_users_answers_are_not_heard(world: World) -> None:
     client._error_cb = note
     for inbox in ("_INBOX_provisioner.c1.>", "_INBOX_node_watcher.c2.>", "_INBOX_people.>", "_INBOX.>", ">"):
         await client.subscribe(inbox)
-    await client.flush()
+    await settle(client)
     await eventually(lambda: len(errors) == 5)
     assert all("permissions violation for subscription" in str(error) for error in errors)
     await client.close()
@@ -325,7 +326,7 @@ async def test_subscribers_from_outside_read_facts_live_and_old_and_change_nothi
     client = await world.client(OUTSIDE, "_INBOX")
     jetstream: JetStreamContext = client.jetstream()
     live = await client.subscribe("trellis.evt.>")
-    await client.flush()
+    await settle(client)
     node = await said(watcher)
     subject = fact_subject("c1", opted_out(node))
     assert (await live.next_msg(timeout=20)).subject == subject

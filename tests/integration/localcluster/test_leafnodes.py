@@ -10,6 +10,7 @@ import pytest
 
 from support.host_behaviour import SECONDS, Lattice, own_lattice
 from support.joined_servers import joined_servers
+from support.settling import settle
 from support.stub_host import Options, stub_host
 from trellis.localcluster import LocalClusterError, kill, owned_cluster, restart
 from trellis.localcluster.leafnodes import join
@@ -66,11 +67,11 @@ async def test_what_is_said_on_one_bus_stays_there(servers: tuple[NatsServer, Na
 
     for subject in ("trellis.>", f"wadm.evt.{name}.>"):
         await far.subscribe(subject, cb=hear)
-    await far.flush()
+    await settle(far)
     while heard.empty():  # the hub learns of the leaf's subscriptions by and by
         await near.publish("trellis.evt.c0000001.node.opted_in.x", b"fact")
         await near.publish(f"wadm.evt.{name}.manifest_published", b"{}")
-        await near.flush()
+        await settle(near)
         await asyncio.sleep(0.05)
     assert await heard.get() == f"wadm.evt.{name}.manifest_published"
     assert {heard.get_nowait() for _ in range(heard.qsize())} <= {f"wadm.evt.{name}.manifest_published"}
