@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def listening(path: Path, answers: dict[str, bytes]) -> Iterator[None]:
                 connection, _ = server.accept()
             except OSError:
                 return
-            with connection:
+            with connection, suppress(OSError):  # who asked may have given up meanwhile
                 asked = b""
                 while b"RuntimeService/" not in asked:
                     asked += connection.recv(4096)
