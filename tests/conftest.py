@@ -14,4 +14,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("trellis", deadline=None)
 settings.load_profile("trellis")
 
-pytest_plugins = ["support.cluster", "support.real_lattice", "support.fleet", "support.golden", "support.shims"]
+pytest_plugins = [
+    "support.cluster",
+    "support.real_lattice",
+    "support.fleet",
+    "support.golden",
+    "support.host_world",
+    "support.shims",
+]

@@ -25,7 +25,8 @@ app = typer.Typer(
 @app.command()
 def run(
     services: Annotated[
-        list[str] | None, typer.Argument(metavar="[SERVICE]...", help="node-watcher, provisioner; none is all")
+        list[str] | None,
+        typer.Argument(metavar="[SERVICE]...", help="node-watcher, provisioner, host-manager; none is all"),
     ] = None,
     kubeconfig: Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")] = None,
     nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,

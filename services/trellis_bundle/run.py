@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import host_manager.app
+import host_manager.settings
 import node_watcher.app
 import node_watcher.settings
 import provisioner.app
@@ -34,6 +36,7 @@ class Runnable:
 SERVICES: Final[dict[str, Runnable]] = {
     "node-watcher": Runnable(node_watcher.settings.Settings, node_watcher.app.create_app),
     "provisioner": Runnable(provisioner.settings.Settings, provisioner.app.create_app),
+    "host-manager": Runnable(host_manager.settings.Settings, host_manager.app.create_app),
 }
 
 

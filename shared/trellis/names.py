@@ -119,8 +119,11 @@ ANNOTATION_TEMPLATE: Final = "trellis.dev/template"
 TEMPLATE_LATEST: Final = "latest"
 ANNOTATION_CHECKSUM: Final = "trellis.dev/checksum"
 """On a pod template: of the Secrets and ConfigMaps that its pods are made from."""
-ANNOTATION_TEMPLATE_DIGEST: Final = "trellis.dev/template-digest"
-"""On a Deployment or DaemonSet: of what its template was made from, as its revision has it."""
+LABEL_TEMPLATE: Final = "trellis.dev/template"
+"""On a Deployment or DaemonSet: ``<revision>.<digest>`` of its pod template, and of what that was made from. A label,
+because another annotation counts as a new generation of a Deployment."""
+LABEL_APPLIED: Final = "trellis.dev/applied"
+"""On a child of a group: digest of what we applied."""
 
 LABEL_BREAKER: Final = "trellis.dev/breaker"
 """On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""

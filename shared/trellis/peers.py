@@ -24,9 +24,18 @@ class Peer(StrEnum):
 
     KWASM = "kwasm-operator"
     RCM = "runtime-class-manager"
+    WASMCLOUD_OPERATOR = "wasmcloud-operator"
 
 
-COMMANDS: Final[Mapping[Peer, str]] = {Peer.KWASM: "trellis migrate kwasm", Peer.RCM: "trellis migrate rcm"}
+PROVISIONING: Final = (Peer.KWASM, Peer.RCM)
+"""Those that work on nodes and Shims."""
+
+
+COMMANDS: Final[Mapping[Peer, str]] = {
+    Peer.KWASM: "trellis migrate kwasm",
+    Peer.RCM: "trellis migrate rcm",
+    Peer.WASMCLOUD_OPERATOR: "trellis migrate wasmcloud-operator",
+}
 """What takes over what each has left."""
 
 
@@ -55,13 +64,13 @@ class Controller:
         )
 
 
-def view_controller(deployment: Manifest) -> Controller | None:
-    """Return the peer's operator that a Deployment runs, None if it runs none."""
+def view_controller(deployment: Manifest, peers: Iterable[Peer] = PROVISIONING) -> Controller | None:
+    """Return the operator of one of the peers that a Deployment runs, None if it runs none."""
     metadata, spec = deployment["metadata"], deployment.get("spec") or {}
     replicas = spec.get("replicas", 1), (deployment.get("status") or {}).get("replicas", 0)
     if not any(replicas):
         return None
-    for peer in Peer:
+    for peer in peers:
         if is_of(peer, deployment):
             marks = metadata.get("annotations") or {}
             return Controller(

@@ -16,6 +16,7 @@ from typing import Final
 from trellis.bus.naming import CLAIM_STREAM, CLAIM_SUBJECTS, LAST_FACTS, claim_subject, consumer_name, inbox_prefix
 from trellis.events.subjects import (
     FACTS,
+    HOST_MANAGER,
     NODE_WATCHER,
     PROVISIONER,
     ROOT_DEAD,
@@ -28,7 +29,11 @@ from trellis.events.subjects import (
     escape,
 )
 
-SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {NODE_WATCHER: ("provision",), PROVISIONER: ("nodes",)}
+SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    NODE_WATCHER: ("provision",),
+    PROVISIONER: ("nodes",),
+    HOST_MANAGER: (),
+}
 """The subscriptions of each service, by which its durables are called. A test compares them with the services."""
 
 PEOPLE: Final = "people"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from trellis.events.envelope import FactData, event_type
+from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
@@ -32,6 +33,7 @@ STREAM_SUBJECTS: Final[dict[str, str]] = {
 
 NODE_WATCHER: Final = "node_watcher"
 PROVISIONER: Final = "provisioner"
+HOST_MANAGER: Final = "host_manager"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,10 @@ FACTS: Final[tuple[FactSpec, ...]] = (
     FactSpec(ProvisionRemoved, PROVISIONER),
     FactSpec(RolloutHalted, PROVISIONER),
     FactSpec(RolloutResumed, PROVISIONER),
+    FactSpec(HostsReady, HOST_MANAGER),
+    FactSpec(HostsRemoved, HOST_MANAGER),
+    FactSpec(HostPodReady, HOST_MANAGER),
+    FactSpec(HostPodGone, HOST_MANAGER),
 )
 
 _BY_MODEL: Final = {spec.model: spec for spec in FACTS}

@@ -123,18 +123,21 @@ class Kube(Reader):
         *,
         field_manager: str,
         create_if_missing: bool = False,
+        dry_run: bool = False,
         timeout: float = TIMEOUT,
     ) -> Manifest:
         """Apply fields server-side, by force; fields the manager applied before and leaves out now are removed.
 
         A manifest with ``metadata.uid`` only changes that very object (Conflict if it is gone or replaced): an apply
         without it on a deleted object would make a ghost, so that needs ``create_if_missing``.
+        With ``dry_run`` nothing is stored: what comes back is what the object would be.
         """
         if not create_if_missing and not manifest["metadata"].get("uid"):
             raise ValueError(f"apply of {res.kind} {manifest['metadata']['name']} needs metadata.uid")
         if manifest["metadata"].get("uid"):
             self._expect(require, f"apply of {res.kind}", manifest)
-        write = _Write.of("PATCH", res, manifest, fieldManager=field_manager, force="true")
+        query = {"fieldManager": field_manager, "force": "true"} | ({"dryRun": "All"} if dry_run else {})
+        write = _Write.of("PATCH", res, manifest, **query)
         return await self._write(dataclasses.replace(write, content_type=_APPLY_PATCH), manifest, timeout)
 
     async def json_patch(

@@ -172,6 +172,10 @@ class FakeApiServer:
     def _patch(self, target: Target, request: HttpRequest, body: Any) -> Manifest:  # noqa: ANN401 - JSON
         manager = request.query["fieldManager"]
         match request.content_type:
+            case "application/apply-patch+yaml" if request.query.get("dryRun"):
+                # Its own validation is not simulated, so there is nothing to refuse but what the identity says.
+                check_identity(target, body)
+                return dict(body)
             case "application/apply-patch+yaml":
                 return self._apply(target, body, manager)
             case "application/json-patch+json":

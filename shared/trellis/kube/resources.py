@@ -45,30 +45,48 @@ NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True)
 CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
+SECRETS: Final = Resource("", "v1", "secrets", "Secret", namespaced=True)
+SERVICES: Final = Resource("", "v1", "services", "Service", namespaced=True)
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True)
 EVENTS: Final = Resource("", "v1", "events", "Event", namespaced=True)
 CONTROLLER_REVISIONS: Final = Resource("apps", "v1", "controllerrevisions", "ControllerRevision", namespaced=True)
 JOBS: Final = Resource("batch", "v1", "jobs", "Job", namespaced=True)
+DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True)
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", namespaced=True)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
+ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True)
+BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
 SHIMS: Final = Resource("runtime.spinkube.dev", "v1alpha1", "shims", "Shim", namespaced=False)
+HOST_CONFIGS: Final = Resource(
+    "k8s.wasmcloud.dev", "v1alpha1", "wasmcloudhostconfigs", "WasmCloudHostConfig", namespaced=True
+)
 
 ALL: Final[tuple[Resource, ...]] = (
     NODES,
     NAMESPACES,
     PODS,
     CONFIGMAPS,
+    SECRETS,
+    SERVICES,
+    SERVICE_ACCOUNTS,
     EVENTS,
     CONTROLLER_REVISIONS,
     JOBS,
+    DAEMON_SETS,
     DEPLOYMENTS,
     LEASES,
     RUNTIME_CLASSES,
+    ROLES,
+    ROLE_BINDINGS,
+    BUDGETS,
     DEFINITIONS,
     SHIMS,
+    HOST_CONFIGS,
 )
 
 

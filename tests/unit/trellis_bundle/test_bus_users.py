@@ -16,7 +16,13 @@ from trellis_bundle.output import Format
 def test_each_user_gets_a_key_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
     first = write(tmp_path, ["prod"], 1)
     files = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
-    assert [row.name for row in first] == ["node_watcher.prod", "provisioner.prod", "people", "outside"]
+    assert [row.name for row in first] == [
+        "node_watcher.prod",
+        "provisioner.prod",
+        "host_manager.prod",
+        "people",
+        "outside",
+    ]
     assert all(row.made for row in first)
     assert all(Credentials(Path(row.seed_file), Kind.NKEY).read().public_key == row.public_key for row in first)
     assert not any(row.made for row in write(tmp_path, ["prod"], 1))
@@ -37,7 +43,7 @@ def test_no_seed_is_printed_or_in_what_the_server_gets(
     users_command(tmp_path, ["prod"], 1, output)
     shown = capsys.readouterr().out + (tmp_path / KEYS_FILE).read_text() + (tmp_path / ACCOUNTS_FILE).read_text()
     seeds = [path.read_text().strip() for path in (tmp_path / SEEDS).iterdir()]
-    assert len(seeds) == 4
+    assert len(seeds) == 5
     assert not [seed for seed in seeds if seed in shown]
 
 

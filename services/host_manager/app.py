@@ -1,0 +1,268 @@
+"""Wires host_manager: the only place that builds its clients and joins its parts.
+
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from host_manager import decide as deciding
+from host_manager.apply import Effects
+from host_manager.facts import due
+from host_manager.gather import BudgetView, GroupView, Known, view_budget, view_group
+from host_manager.group import Manifest
+from host_manager.inputs import Problem
+from host_manager.pods import PodView, view_pod
+from host_manager.settings import Settings
+from host_manager.snapshot import Snapshot
+from host_manager.status import refused_by
+from host_manager.watch import (
+    POD_SELECTOR,
+    WorkloadView,
+    on_operator,
+    on_pod,
+    on_workload,
+    only_our_mark,
+    view_operator,
+    view_workload,
+)
+from trellis import names
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.queue import KeyedQueue
+from trellis.events.envelope import FactData
+from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
+from trellis.events.subjects import HOST_MANAGER
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, KubeError, TooManyRequests, Unauthorized, Unavailable
+from trellis.kube.informer import Change, Informer
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import BUDGETS, DAEMON_SETS, DEPLOYMENTS, HOST_CONFIGS, PODS
+from trellis.peers import Controller
+from trellis.runtime import Base, LedService, Work
+from trellis.telemetry import Telemetry, TraceContext, context_from, setup
+
+WORKERS: Final = 16
+POD_WORKERS: Final = 8
+STATUS_DELAY_SECONDS: Final = 0.2
+"""A status counts pods: changes that come in a burst are counted once."""
+
+
+def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+    """Return the service; it connects when it is run."""
+    return LedService(
+        name=HOST_MANAGER,
+        settings=settings,
+        telemetry=setup(HOST_MANAGER, otlp_endpoint=settings.otlp_endpoint),
+        compose=partial(compose, settings),
+        namespaces={settings.namespace: {}},
+        kube=kube,
+        bus=bus,
+    )
+
+
+def compose(settings: Settings, base: Base) -> Work:
+    """Join the parts for one term of leadership."""
+    kube, bus, telemetry = base.kube, base.bus, base.telemetry
+    groups: Informer[GroupView] = Informer(
+        kube,
+        HOST_CONFIGS,
+        view_group,
+        lambda change: group_changed(change),  # noqa: PLW0108 - bound below
+        optional=True,
+    )
+    pods: Informer[PodView] = Informer(
+        kube,
+        PODS,
+        view_pod,
+        lambda change: pod_changed(change),  # noqa: PLW0108 - bound below
+        label_selector=POD_SELECTOR,
+    )
+    budgets: Informer[BudgetView] = Informer(kube, BUDGETS, view_budget, lambda _: None, refusable=True)
+    known = Known(kube, groups.objects, pods.objects, budgets=budgets.objects)
+    effects = Effects(kube, EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER), known)
+    reconcile = Reconcile(known, effects, bus, telemetry, settings.sources_seconds)
+    queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
+    followed = KeyedQueue(FollowPods(known, bus, telemetry).run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
+
+    def group_soon(key: str) -> None:
+        if key in groups.objects:
+            queue.add_after(key, STATUS_DELAY_SECONDS)
+
+    def group_changed(change: Change[GroupView]) -> None:
+        if not only_our_mark(change):
+            known.doubt(change.key)
+            queue.add(change.key)
+
+    def list_all() -> None:
+        for key in groups.objects:
+            known.doubt(key)
+            queue.add(key)
+        for key in {*pods.objects, *known.said.ready}:
+            followed.add(key)
+
+    pod_changed = on_pod(known, group_soon, followed.add)
+    workload_changed = on_workload(known, group_soon)
+    workloads: list[Informer[WorkloadView]] = [
+        Informer(kube, kind, view_workload, workload_changed, label_selector=POD_SELECTOR)
+        for kind in (DEPLOYMENTS, DAEMON_SETS)
+    ]
+    operators: Informer[Controller | None] = Informer(
+        kube,
+        DEPLOYMENTS,
+        view_operator,
+        lambda change: operator_changed(change),  # noqa: PLW0108 - bound below
+        refusable=True,
+    )
+    operator_changed = on_operator(known, operators.objects, list_all)
+    return Work(
+        [groups, pods, budgets, *workloads, operators],
+        [queue, followed],
+        list_all,
+        known.said.forget,
+        prepare=partial(recall, known, bus),
+    )
+
+
+async def recall(known: Known, bus: Bus) -> None:
+    """Read back which pods were said to be ready: of those that went away meanwhile it is said now."""
+    facts: AsyncIterator[FactData] = bus.last_facts((HostPodReady, HostPodGone, HostsReady))
+    async for fact in facts:
+        if isinstance(fact, HostsReady):
+            known.said.groups[f"{fact.namespace}/{fact.name}"] = f"{fact.uid}.{fact.generation}.ready"
+            continue
+        assert isinstance(fact, HostPodReady | HostPodGone)
+        key = f"{fact.namespace}/{fact.name}"
+        if isinstance(fact, HostPodReady):
+            known.said.ready[key] = fact
+        elif (said := known.said.ready.get(key)) is not None and said.uid == fact.uid:
+            del known.said.ready[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """One run of a group's key: gather, decide, apply."""
+
+    known: Known
+    effects: Effects
+    bus: Bus
+    telemetry: Telemetry
+    sources_seconds: float
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Bring one group up to date; raises KubeError for the queue to try again."""
+        try:
+            return await self._run(key, trace)
+        except BaseException:
+            self.known.doubt(key)
+            raise
+
+    async def _run(self, key: str, trace: TraceContext | None) -> float | None:
+        snapshot = await self.known.snapshot(key)
+        if snapshot is None:
+            return None
+        if not snapshot.glance:
+            # Whatever changes from now on takes another look.
+            self.known.knows(snapshot, self.sources_seconds)
+        actions = deciding.decide(snapshot)
+        if actions:
+            with self.telemetry.tracer.start_as_current_span(
+                f"reconcile hosts {key}",
+                context=context_from(trace),
+                attributes={"trellis.group": key, "trellis.actions": [type(action).__name__ for action in actions]},
+            ):
+                actions, again = await self._act(key, snapshot, actions)
+                if again is not None:
+                    return again
+        status = next((one.status for one in actions if isinstance(one, deciding.WriteStatus)), snapshot.status)
+        if refused_by(status):
+            self.known.doubt(key)  # what is refused is no part of what a look finds
+        again = await self._say(snapshot, status, deleted=False)
+        soon = self.known.look_in(key)
+        return again if again is not None else (self.sources_seconds if soon is None else soon)
+
+    async def _act(
+        self, key: str, snapshot: Snapshot, actions: list[deciding.Action]
+    ) -> tuple[list[deciding.Action], float | None]:
+        """Carry out what was decided; return what was done, and when to go on.
+
+        What the API server refuses for good is said on the group before it is tried again.
+        """
+        try:
+            if deciding.may_be_refused(snapshot):
+                actions, refused = await self.effects.tried(actions)
+                if refused:
+                    actions = deciding.decide(replace(snapshot, refused=refused))
+            # A group that is to go has to be told of before it can be gone.
+            again = await self._say(snapshot, snapshot.status, deleted=True)
+            await self.effects.apply(key, actions)
+        except (Conflict, Unavailable, TooManyRequests, Unauthorized):
+            raise  # it passes by itself, and is no news about the group
+        except KubeError as error:
+            self.known.doubt(key)
+            now = await self.known.snapshot(key)
+            if now is not None:
+                await self.effects.apply(key, deciding.report(now, Problem("WriteRefused", str(error))))
+            raise
+        return actions, again
+
+    async def _say(self, snapshot: Snapshot, status: Manifest, *, deleted: bool) -> float | None:
+        """Say what holds of a group; returns when to try again if the bus is away."""
+        head, said = snapshot.head, self.known.said.groups
+        if snapshot.other is not None or snapshot.group is None or deleted != head.deleting:
+            return None
+        about = {
+            "namespace": head.namespace,
+            "name": head.name,
+            "uid": head.uid,
+            "lattice": snapshot.group.spec.lattice,
+        }
+        fact: HostsReady | HostsRemoved
+        if head.deleting:
+            mark, fact = f"{head.uid}.removed", HostsRemoved(**about)
+        else:
+            conditions = {one["type"]: one for one in status.get("conditions") or ()}
+            mine = status.get("observedGeneration") == head.generation
+            done = (conditions.get("Ready", {}).get("status"), conditions.get("Progressing", {}).get("status"))
+            if not mine or done != ("True", "False"):
+                said.pop(head.key, None)  # once it is so again, it is said again
+                return None
+            mark = f"{head.uid}.{head.generation}.ready"
+            fact = HostsReady(**about, generation=head.generation, hosts=status.get("readyReplicas") or 0)
+        if said.get(head.key) == mark:
+            return None
+        try:
+            await self.bus.publish(fact, dedup=f"{head.uid}.{head.resource_version}.{fact.fact}")
+        except BusUnavailable:
+            return None if head.deleting else BUS_RETRY_SECONDS  # a group that is deleted must be able to go
+        said[head.key] = mark
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowPods:
+    """One run of a pod's key: say what became of it."""
+
+    known: Known
+    bus: Bus
+    telemetry: Telemetry
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Say the facts that are due; returns when to try again if the bus is away."""
+        del trace
+        said = self.known.said.ready
+        pod = self.known.pods.get(key)
+        for fact in due(pod, said.get(key)):
+            state = pod.resource_version if pod is not None and pod.uid == fact.uid else "deleted"
+            try:
+                await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
+            except BusUnavailable:
+                return BUS_RETRY_SECONDS
+            if isinstance(fact, HostPodReady):
+                said[key] = fact
+            else:
+                said.pop(key, None)
+        return None

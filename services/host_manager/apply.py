@@ -1,0 +1,191 @@
+"""Host_manager's side effects: children, finalizer, status, Events.
+
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: what is changed or deleted is the
+very object that was read; a child that is missing is made by an apply, so that its fields are ours from the beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from host_manager.children import fingerprint
+from host_manager.decide import Action, ApplyChild, DeleteChild, SetFinalizers, WarnGroup, WriteStatus
+from host_manager.gather import RESOURCES, Known
+from host_manager.group import API_VERSION, KIND, Manifest
+from host_manager.snapshot import Head
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, Invalid, KubeError, NotFound
+from trellis.kube.preconditions import only_if
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.resources import HOST_CONFIGS
+from trellis.telemetry import get_logger
+
+_log = get_logger(__name__)
+_NOT_DECLARED = "field not declared in schema"
+"""What the API server says, with status 500, of a field that no pod has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Where actions go."""
+
+    kube: Kube
+    recorder: EventRecorder
+    known: Known
+
+    async def tried(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
+        """Try by a dry run what runs the pods; return the actions, and the API server's words if it refuses that.
+
+        Its fields are taken over before, which changes nothing that it says: else what we leave out would stay.
+
+        Raises:
+            KubeError: it could not be tried.
+        """
+        done: list[Action] = []
+        refusal = ""
+        for action in actions:
+            if isinstance(action, ApplyChild) and action.is_workload:
+                ready = replace(action, found=await self._taken_over(action), managed_fields=None)
+                refusal = await self._refusal(ready)
+                done.append(ready)
+            else:
+                done.append(action)
+        return done, refusal
+
+    async def _refusal(self, action: ApplyChild) -> str:
+        try:
+            await self._apply(action, action.found, dry_run=True)
+        except Conflict:
+            raise
+        except KubeError as error:
+            if isinstance(error, Invalid) or _NOT_DECLARED in error.message:
+                return error.message
+            raise
+        return ""
+
+    async def apply(self, key: str, actions: Sequence[Action]) -> None:
+        """Carry out the actions about one group, in order.
+
+        Raises:
+            KubeError: a write was refused or not answered; what follows it was not done.
+        """
+        version = ""
+        for step in _steps(actions):
+            if len(step) == 1:
+                version = await self._one(key, step[0], version) or version
+                continue
+            done = await asyncio.gather(*(self._one(key, action, "") for action in step), return_exceptions=True)
+            for outcome in done:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+    async def _one(self, key: str, action: Action, version: str) -> str | None:
+        """Carry out one action; returns the group's resourceVersion if it was changed."""
+        match action:
+            case SetFinalizers():
+                patch = {"metadata": _read(action.head, version) | {"finalizers": list(action.finalizers)}}
+                _log.info("finalizers of group changed", group=key, message=action.message)
+                return await self._patch(action.head, patch)
+            case ApplyChild():
+                await self._write(key, action)
+            case DeleteChild():
+                await self._delete(key, action)
+            case WriteStatus():
+                # Of the former status nothing stays that is not in the new one.
+                patch = {"metadata": _read(action.head, version), "status": action.status}
+                return await self._patch(action.head, patch, subresource="status")
+            case WarnGroup():
+                head = action.head
+                await self.recorder.record(
+                    regarding=ObjectRef(API_VERSION, KIND, head.name, head.uid, head.namespace),
+                    type="Warning",
+                    reason=action.reason,
+                    message=action.message,
+                )
+            case _:
+                assert_never(action)
+        return None
+
+    async def _write(self, key: str, action: ApplyChild) -> None:
+        found = await self._taken_over(action)
+        written = await self._apply(action, found)
+        self.known.applied.setdefault(key, {})[action.key] = (fingerprint(action.wanted), fingerprint(written))
+        kind, name = action.key
+        _log.info("child written", group=key, kind=kind, name=name, made=found is None)
+
+    async def _taken_over(self, action: ApplyChild) -> Manifest | None:
+        """Write the managedFields of a child, if they are to change; return it as it is then."""
+        if action.managed_fields is None or action.found is None:
+            return action.found
+        metadata = action.found["metadata"]
+        return await self.kube.json_patch(
+            RESOURCES[action.key[0]],
+            metadata["name"],
+            [
+                *only_if(metadata["uid"], metadata["resourceVersion"]),
+                {"op": "replace", "path": "/metadata/managedFields", "value": action.managed_fields},
+            ],
+            metadata["namespace"],
+            field_manager=names.FIELD_MANAGER_HOST_MANAGER,
+        )
+
+    async def _apply(self, action: ApplyChild, found: Manifest | None, *, dry_run: bool = False) -> Manifest:
+        wanted = action.wanted
+        if found is not None:
+            read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
+            wanted = wanted | {"metadata": wanted["metadata"] | read}
+        return await self.kube.apply(
+            RESOURCES[wanted["kind"]],
+            wanted,
+            field_manager=names.FIELD_MANAGER_HOST_MANAGER,
+            create_if_missing=found is None,
+            dry_run=dry_run,
+        )
+
+    async def _delete(self, key: str, action: DeleteChild) -> None:
+        found = action.found
+        metadata = found["metadata"]
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(
+                RESOURCES[found["kind"]],
+                metadata["name"],
+                metadata["namespace"],
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+            )
+        self.known.applied.get(key, {}).pop((found["kind"], metadata["name"]), None)
+        _log.info("child deleted", group=key, kind=found["kind"], name=metadata["name"], message=action.message)
+
+    async def _patch(self, head: Head, patch: Manifest, subresource: str | None = None) -> str:
+        written = await self.kube.merge_patch(
+            HOST_CONFIGS,
+            head.name,
+            patch,
+            head.namespace,
+            field_manager=names.FIELD_MANAGER_HOST_MANAGER,
+            subresource=subresource,
+        )
+        return str(written["metadata"]["resourceVersion"])
+
+
+def _steps(actions: Sequence[Action]) -> list[list[Action]]:
+    """Return the actions in steps: children that nothing waits for are written at the same time, in one step."""
+    steps: list[list[Action]] = []
+    for action in actions:
+        together = isinstance(action, ApplyChild) and not action.is_workload
+        before = steps[-1][-1] if steps else None
+        if together and isinstance(before, ApplyChild) and not before.is_workload:
+            steps[-1].append(action)
+        else:
+            steps.append([action])
+    return steps
+
+
+def _read(head: Head, version: str) -> Manifest:
+    """Return what a write must name: the group, and its state as read, or as our own write just left it."""
+    return {"uid": head.uid, "resourceVersion": version or head.resource_version}

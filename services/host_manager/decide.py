@@ -1,0 +1,223 @@
+"""What to do about one group of hosts: its finalizer, its children, its status.
+
+Pure. In: a frozen snapshot. Out: actions, each with its reason. Called by ``app`` between gather and apply.
+Invariants: while another controller works on groups only the status is written; nothing is half made: a group that
+lacks what it names gets no child; a child of somebody else is left alone; what says what it should is not written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from host_manager.children import (
+    WORKLOADS,
+    ChildKey,
+    Marks,
+    child_keys,
+    differs,
+    fingerprint,
+    make_children,
+    marks_for,
+)
+from host_manager.group import LATEST, Group, Manifest, Wish
+from host_manager.inputs import Problem
+from host_manager.merging import TemplateError
+from host_manager.snapshot import Head, Snapshot
+from host_manager.status import BAD_NEWS, Facts, make_status
+from host_manager.takeover import taken_over
+from trellis import names
+
+
+@dataclass(frozen=True, slots=True)
+class SetFinalizers:
+    """Write the finalizers of the group."""
+
+    head: Head
+    finalizers: tuple[str, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyChild:
+    """Write a child; ``found`` is what was read, ``managed_fields`` what its managedFields are to be before."""
+
+    wanted: Manifest
+    found: Manifest | None
+    managed_fields: list[Manifest] | None = None
+
+    @property
+    def key(self) -> ChildKey:
+        """Kind and name of the child."""
+        return self.wanted["kind"], self.wanted["metadata"]["name"]
+
+    @property
+    def is_workload(self) -> bool:
+        """Whether it runs pods, which users may have added to."""
+        return self.wanted["kind"] in WORKLOADS
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteChild:
+    """Delete a child that the group is not to have any more."""
+
+    found: Manifest
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Write the status."""
+
+    head: Head
+    status: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class WarnGroup:
+    """Put a warning Event on the group."""
+
+    head: Head
+    reason: str
+    message: str
+
+
+Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup
+
+
+def decide(snapshot: Snapshot) -> list[Action]:
+    """Return what to do about one group, in order."""
+    head = snapshot.head
+    if head.deleting:
+        return _let_go(head, beside=snapshot.other is not None)
+    if snapshot.other is not None:
+        return _status(snapshot, None)
+    if snapshot.glance:
+        return _status(snapshot, None)
+    actions = _finalizers(head)
+    if snapshot.group is None or any(problem.blocks for problem in snapshot.problems):
+        return [*actions, *_status(snapshot, None)]
+    marks = _marks(snapshot, snapshot.group)
+    if isinstance(marks, Problem):
+        return [*actions, *_status(_with(snapshot, marks), None)]
+    wanted = _children(snapshot, snapshot.group, marks)
+    if isinstance(wanted, Problem):
+        return [*actions, *_status(_with(snapshot, wanted), None)]
+    if snapshot.refused:
+        # The pods as they are wanted were refused in a dry run: nothing else of the group is changed either.
+        refused = Problem("InvalidTemplate", f"the API server refuses the pods: {snapshot.refused}")
+        return [*actions, *_status(_with(snapshot, refused), None)]
+    return [*actions, *_writes(snapshot, wanted), *_deletions(snapshot, wanted), *_status(snapshot, marks)]
+
+
+def may_be_refused(snapshot: Snapshot) -> bool:
+    """Say whether the pods have parts that the user wrote: all else in them is known to be accepted."""
+    spec = snapshot.group.spec if snapshot.group else None
+    return spec is not None and bool(spec.scheduling_options or spec.certificates or spec.host_labels)
+
+
+def report(snapshot: Snapshot, problem: Problem) -> list[Action]:
+    """Return what to write of a problem that came up while the children were written."""
+    if snapshot.other is not None or snapshot.head.deleting:
+        return []
+    return _status(_with(snapshot, problem), None)
+
+
+def _with(snapshot: Snapshot, problem: Problem) -> Snapshot:
+    return replace(snapshot, problems=(*snapshot.problems, problem))
+
+
+def _let_go(head: Head, *, beside: bool) -> list[Action]:
+    """Let a group go that is being deleted: the garbage collector takes its children.
+
+    ``beside``: the other operator runs, and takes its own finalizer away.
+    """
+    ours = (names.FINALIZER_HOSTS,) if beside else (names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR)
+    kept = tuple(one for one in head.finalizers if one not in ours)
+    return [SetFinalizers(head, kept, "the group is being deleted")] if kept != head.finalizers else []
+
+
+def _finalizers(head: Head) -> list[Action]:
+    """Take wasmcloud-operator's finalizer away, which nobody would remove any more, and add ours."""
+    kept = [one for one in head.finalizers if one != names.WASMCLOUD_OPERATOR]
+    wanted = tuple(kept if names.FINALIZER_HOSTS in kept else [*kept, names.FINALIZER_HOSTS])
+    return [SetFinalizers(head, wanted, "hosts are managed here")] if wanted != head.finalizers else []
+
+
+def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
+    """Return which template the pods are to have."""
+    running = [child for kind in WORKLOADS if (child := snapshot.children.get((kind, group.name))) is not None]
+    try:
+        workload = running[0] if running else None
+        return marks_for(group, snapshot.inputs, workload, asked=snapshot.head.wants_latest)
+    except TemplateError as error:
+        return Problem("InvalidTemplate", str(error))
+
+
+def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
+    """Return the children that the group is to have, or why they cannot be."""
+    wish = Wish(group, snapshot.inputs, marks.revision)
+    try:
+        wanted = make_children(wish, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
+    except TemplateError as error:
+        return Problem("InvalidTemplate", str(error))
+    for child in wanted:
+        found = snapshot.children.get((child["kind"], child["metadata"]["name"]))
+        if found is not None and (owner := _stranger(found, group)):
+            what = f"{child['kind']} {group.namespace}/{child['metadata']['name']}"
+            return Problem("ChildConflict", f"{what} belongs to {owner}: name the group otherwise, or delete it")
+    return wanted
+
+
+def _stranger(found: Manifest, group: Group) -> str:
+    """Return which other object controls a child, "" if none does."""
+    for owner in found["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("uid") != group.uid:
+            return f"{owner.get('kind')} {owner.get('name')}"
+    return ""
+
+
+def _writes(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
+    actions: list[Action] = []
+    for child in wanted:
+        key = child["kind"], child["metadata"]["name"]
+        found = snapshot.children.get(key)
+        if found is None:
+            actions.append(ApplyChild(child, None))
+            continue
+        # The server may write a value in other words (1000m as 1): what we wrote and is as it was is not written again.
+        as_left = (fingerprint(child), fingerprint(found)) == snapshot.applied.get(key)
+        managed = taken_over(found)
+        if managed is not None or (not as_left and differs(child, found)):
+            actions.append(ApplyChild(child, found, managed))
+    return actions
+
+
+def _deletions(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
+    """Delete what the group had and is not to have; what it does not own is none of its business."""
+    assert snapshot.group is not None
+    kept = {(child["kind"], child["metadata"]["name"]) for child in wanted}
+    gone: list[Action] = []
+    for key in child_keys(snapshot.group):
+        found = snapshot.children.get(key)
+        if found is None or key in kept or found["metadata"].get("deletionTimestamp"):
+            continue
+        owners = found["metadata"].get("ownerReferences") or ()
+        if any(owner.get("uid") == snapshot.group.uid for owner in owners):
+            gone.append(DeleteChild(found, "the group is not to have it any more"))
+    return gone
+
+
+def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
+    """Write the status if it changed, and say once what has become wrong."""
+    status = make_status(snapshot, Facts(marks.revision if marks else None))
+    if status == snapshot.status:
+        return []
+    # A merge patch leaves what it does not name.
+    gone = {name: None for name in snapshot.status if name not in status}
+    actions: list[Action] = [WriteStatus(snapshot.head, status | gone)]
+    former = {(one["type"], one["status"], one["reason"]) for one in snapshot.status.get("conditions") or ()}
+    for one in status["conditions"]:
+        news = (one["type"], one["status"], one["reason"]) not in former
+        if one["type"] in BAD_NEWS and one["status"] == "True" and news:
+            actions.append(WarnGroup(snapshot.head, one["reason"], one["message"]))
+    return actions

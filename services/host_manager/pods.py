@@ -1,0 +1,104 @@
+"""The pods of groups, as small views.
+
+Pure: raw pods in, views out. Called by the pod watch, ``status`` and ``facts``.
+Source of the fields: core/v1 PodStatus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis import names
+
+Manifest = Mapping[str, Any]
+
+_WAITING_IS_FINE: Final = frozenset({"ContainerCreating", "PodInitializing", ""})
+_LATTICE_VARIABLE: Final = "WASMCLOUD_LATTICE"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a pod does not get ready; ``container`` is "" if it is the pod as a whole."""
+
+    reason: str
+    message: str
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """One pod of a group. ``labels``: those of its host. ``revision``: what tells the templates of pods apart."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    group: str
+    ready: bool
+    node: str = ""
+    addresses: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    lattice: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    trouble: Trouble | None = None
+
+    @property
+    def group_key(self) -> str:
+        """``namespace/name`` of its group."""
+        return f"{self.namespace}/{self.group}"
+
+    @property
+    def key(self) -> str:
+        """``namespace/name`` of the pod."""
+        return f"{self.namespace}/{self.name}"
+
+
+def view_pod(pod: Manifest) -> PodView:
+    """Project a pod; one that is being deleted is not ready, whatever its conditions still say."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    deleting = bool(metadata.get("deletionTimestamp"))
+    ready = conditions.get("Ready", {}).get("status") == "True" and not deleting
+    containers = spec.get("containers") or ()
+    hosts = {
+        name.removeprefix(names.HOST_LABEL_PREFIX): value
+        for name, value in labels.items()
+        if name.startswith(names.HOST_LABEL_PREFIX)
+    }
+    return PodView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        group=labels.get(names.LABEL_INSTANCE, ""),
+        ready=ready,
+        node=str(spec.get("nodeName") or ""),
+        addresses=tuple(str(one["ip"]) for one in status.get("podIPs") or () if one.get("ip")),
+        ports=tuple(sorted({port["containerPort"] for one in containers for port in one.get("ports") or ()})),
+        lattice=_lattice(containers),
+        labels=tuple(sorted(hosts.items())),
+        trouble=None if ready or deleting else _trouble(status, conditions),
+    )
+
+
+def _lattice(containers: Iterable[Manifest]) -> str:
+    variables = (one for container in containers for one in container.get("env") or ())
+    return next((str(one.get("value") or "") for one in variables if one["name"] == _LATTICE_VARIABLE), "")
+
+
+def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | None:
+    """Return what keeps a pod from being ready, in Kubernetes' own words; None while it only starts."""
+    scheduled = conditions.get("PodScheduled", {})
+    if scheduled.get("status") == "False":
+        return Trouble(str(scheduled.get("reason") or "Unschedulable"), str(scheduled.get("message") or ""))
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (one.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason") or "")
+        if reason not in _WAITING_IS_FINE:
+            return Trouble(reason, str(waiting.get("message") or ""), str(one["name"]))
+    if status.get("phase") == "Failed":
+        return Trouble(str(status.get("reason") or "Failed"), str(status.get("message") or ""))
+    return None

@@ -1,0 +1,78 @@
+"""What is known of one group when it is decided on: the object, its children, its pods, what it names.
+
+Pure. Filled by ``gather``; read by ``decide`` and ``status``. Invariant: all that a decision may depend on is in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from host_manager.children import ChildKey
+from host_manager.group import Group, Inputs, Manifest
+from host_manager.inputs import Problem
+from host_manager.pods import PodView
+from trellis import names
+from trellis.peers import Controller
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a write to the group must name, and what its metadata says."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    wants_latest: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One group. ``group`` is None if the spec cannot be read; then ``problems`` says why.
+
+    ``status``: as it stands. ``foreign_budget``: a disruption budget of somebody else selects the pods. ``refused``:
+    what the API server said of the pods in a dry run. ``last_words``: of the container that keeps crashing.
+    ``applied``: by child what it said when we wrote it last, and the digest of what we wrote.
+    ``glance``: only what runs the pods was read, for the status; the rest is as it was a moment ago.
+    """
+
+    head: Head
+    group: Group | None
+    inputs: Inputs
+    problems: tuple[Problem, ...]
+    children: Mapping[ChildKey, Manifest]
+    pods: tuple[PodView, ...]
+    status: Mapping[str, Any]
+    now: str
+    foreign_budget: bool = False
+    other: Controller | None = None
+    refused: str = ""
+    last_words: str = ""
+    applied: Mapping[ChildKey, tuple[str, str]] = field(default_factory=dict)
+    glance: bool = False
+
+
+def view_head(manifest: Manifest) -> Head:
+    """Project the metadata of a group."""
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations") or {}
+    return Head(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        generation=int(metadata.get("generation") or 0),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        wants_latest=annotations.get(names.ANNOTATION_TEMPLATE) == names.TEMPLATE_LATEST,
+    )

@@ -1,0 +1,120 @@
+"""What wakes host_manager from Kubernetes besides groups: what runs their pods, pods, the operator that it replaces.
+
+In: changes from the informers. Out: keys in the queues. Called by the informers, in the event loop.
+Invariant: nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from host_manager.children import fingerprint
+from host_manager.gather import GroupView, Known
+from host_manager.pods import PodView
+from trellis import names
+from trellis.kube.informer import Change
+from trellis.peers import Controller, Peer, view_controller
+from trellis.telemetry import get_logger
+
+_COUNTS: Final = frozenset(
+    {
+        "observedGeneration",
+        "replicas",
+        "readyReplicas",
+        "updatedReplicas",
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "conditions",
+    }
+)
+Wake = Callable[[str], None]
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadView:
+    """A Deployment or DaemonSet of a group. ``content``: of what somebody wrote; ``counts``: of its status."""
+
+    content: str
+    counts: str
+
+
+def view_workload(manifest: Mapping[str, Any]) -> WorkloadView:
+    """Project what runs pods; its name is its group's."""
+    status = {name: value for name, value in (manifest.get("status") or {}).items() if name in _COUNTS}
+    return WorkloadView(fingerprint(manifest), names.short_hash(orjson.dumps(status).decode()))
+
+
+def view_operator(deployment: Mapping[str, Any]) -> Controller | None:
+    """Return wasmcloud-operator, if that is what a Deployment runs and nobody took over."""
+    found = view_controller(deployment, (Peer.WASMCLOUD_OPERATOR,))
+    return found if found is not None and not found.taken_over else None
+
+
+def only_our_mark(change: Change[GroupView]) -> bool:
+    """Say whether a group differs only in that it has our finalizer now."""
+    if change.old is None or change.new is None or names.FINALIZER_HOSTS not in change.new.finalizers:
+        return False
+    return replace(change.old, finalizers=()) == replace(change.new, finalizers=())
+
+
+def on_workload(known: Known, wake: Wake) -> Callable[[Change[WorkloadView]], None]:
+    """Return the handler of changes of what runs pods; what somebody else wrote there takes a look at the group."""
+
+    def handle(change: Change[WorkloadView]) -> None:
+        ours = {content for _, content in known.applied.get(change.key, {}).values()}
+        if change.new is None or change.new.content not in ours:
+            known.doubt(change.key)
+        wake(change.key)
+
+    return handle
+
+
+def on_pod(known: Known, wake_group: Wake, wake_pod: Wake) -> Callable[[Change[PodView]], None]:
+    """Return the handler of changes of pods; what a group's status says of them may wait a moment, facts may not."""
+
+    def handle(change: Change[PodView]) -> None:
+        for pod in (change.old, change.new):
+            if pod is not None:
+                known.by_group.setdefault(pod.group_key, {}).pop(change.key, None)
+        if change.new is not None:
+            known.by_group[change.new.group_key][change.key] = change.new
+        for key in {pod.group_key for pod in (change.old, change.new) if pod is not None}:
+            if not known.by_group[key]:
+                del known.by_group[key]
+            wake_group(key)
+        wake_pod(change.key)
+
+    return handle
+
+
+def on_operator(
+    known: Known, found: Mapping[str, Controller | None], list_all: Callable[[], None]
+) -> Callable[[Change[Controller | None]], None]:
+    """Return the handler of changes of Deployments; most of them run no controller that matters here."""
+
+    def handle(change: Change[Controller | None]) -> None:
+        if change.old is None and change.new is None:
+            return
+        before = known.controller
+        active = sorted((one for one in found.values() if one is not None), key=lambda one: one.place)
+        known.controller = active[0] if active else None
+        if before == known.controller:
+            return
+        if known.controller is not None:
+            _log.warning("another controller is active: hands off", advice=known.controller.advice)
+        else:
+            _log.info("the other controller is gone or taken over")
+        list_all()
+
+    return handle
+
+
+POD_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.WADM_OPERATOR}"
+"""Pods of groups, and what runs them: as wasmcloud-operator labels them."""

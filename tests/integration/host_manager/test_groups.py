@@ -1,0 +1,185 @@
+"""A group becomes pods, says how they are, and goes without a trace, whatever becomes of the lattice."""
+
+from __future__ import annotations
+
+import http
+from typing import Any
+
+import pytest
+
+from support.exclusion import place
+from support.fleet import eventually, is_ours
+from support.host_world import PATIENCE, HostWorld
+from trellis import names
+from trellis.kube.resources import BUDGETS, CONFIGMAPS, DAEMON_SETS, DEPLOYMENTS, HOST_CONFIGS, SECRETS, SERVICES
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+NOWHERE = "nats://127.0.0.1:1"
+
+
+async def test_a_group_becomes_pods_and_scales_and_goes(hosts: HostWorld) -> None:
+    async with hosts.service():
+        hosts.create("group", hostReplicas=2, hostLabels={"zone": "a"})
+        await hosts.settled("group", revision=2)
+        assert hosts.find(SERVICES, "group")
+        assert hosts.find(BUDGETS, "group")
+        status = hosts.status("group")
+        numbers = ("desiredReplicas", "replicas", "readyReplicas", "updatedReplicas")
+        assert [status[name] for name in numbers] == [2, 2, 2, 2]
+        assert [host["reported"] for host in status["hosts"]] == ["Unknown", "Unknown"]
+
+        scale = hosts.call("GET", HOST_CONFIGS, "group", sub="scale")
+        assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (2, 2)
+        assert names.LABEL_INSTANCE in scale["status"]["selector"]
+        hosts.call("PATCH", HOST_CONFIGS, "group", {"spec": {"replicas": 3}}, sub="scale")
+        await eventually(lambda: hosts.status("group").get("readyReplicas") == 3, "three hosts", seconds=PATIENCE)
+        for number, pod in enumerate(hosts.pods("group")):
+            hosts.give_address(pod, f"10.9.0.{number + 1}")
+        await eventually(
+            lambda: {host.get("ip") for host in hosts.status("group")["hosts"]} == {f"10.9.0.{n}" for n in (1, 2, 3)},
+            "their addresses",
+            seconds=PATIENCE,
+        )
+
+        hosts.call("DELETE", HOST_CONFIGS, "group")
+        await eventually(lambda: hosts.find(HOST_CONFIGS, "group") is None, "the group is gone", seconds=PATIENCE)
+        await eventually(lambda: hosts.find(DEPLOYMENTS, "group") is None, "its children too", seconds=PATIENCE)
+
+        wanted = {"hosts.ready": 1, "host_pod.ready": 3, "hosts.removed": 1, "host_pod.gone": 3}
+        heard: list[str] = []
+        for _ in range(30):
+            events = await hosts.fleet.facts(100, seconds=2)
+            heard = [f"{event.noun}.{event.fact}" for event in events]
+            if all(heard.count(fact) >= count for fact, count in wanted.items()):
+                break
+        else:
+            pytest.fail(f"wanted {wanted}, heard {heard}")
+        ready = next(event.event["data"] for event in events if (event.noun, event.fact) == ("host_pod", "ready"))
+        assert (ready["lattice"], ready["labels"], ready["ports"]) == ("default", {"zone": "a"}, [4222])
+
+
+async def test_a_group_that_lacks_what_it_names_says_so_and_has_no_children(hosts: HostWorld) -> None:
+    async with hosts.service():
+        hosts.create("group", secretName="creds", registryCredentialsSecret="registry")
+
+        def degraded(word: str) -> Any:
+            return lambda: word in hosts.condition("group", "Degraded")[2]
+
+        await eventually(degraded("creds is missing"), "the condition", seconds=PATIENCE)
+        assert "registry is missing" in hosts.condition("group", "Degraded")[2]
+        assert hosts.find(CONFIGMAPS, "group") is None
+        assert hosts.find(DEPLOYMENTS, "group") is None
+
+        hosts.secret("creds", **{"nats.creds": "one"})
+        hosts.secret("registry", wrong="key")
+        await eventually(degraded(".dockerconfigjson"), "the key is named", seconds=PATIENCE)
+        assert hosts.find(DEPLOYMENTS, "group") is None
+
+        hosts.secret("registry", **{".dockerconfigjson": '{"auths": {"r.example.com": {"auth": "dTpw"}}}'})
+        await hosts.settled("group")
+        assert hosts.find(SECRETS, "group-registry")
+
+        def checksum() -> str:
+            template = hosts.call("GET", DEPLOYMENTS, "group")["spec"]["template"]
+            return str(template["metadata"]["annotations"][names.ANNOTATION_CHECKSUM])
+
+        before = checksum()
+        hosts.secret("creds", **{"nats.creds": "two"})
+        await eventually(lambda: checksum() != before, "the hosts are rolled", seconds=PATIENCE)
+        await hosts.settled("group")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"podTemplateAdditions": {"nodeSelecto": {"a": "b"}}}, "nodeSelecto"),
+        ({"containerTemplateAdditions": {"nats": {"ports": [{"containerPort": 70000}]}}}, "70000"),
+        ({"podTemplateAdditions": {"volumes": "x"}}, "podTemplateAdditions.volumes has to be a list"),
+    ],
+    ids=["unknown field", "bad value", "bad shape"],
+)
+async def test_pods_that_cannot_be_are_refused_before_anything_changes(
+    hosts: HostWorld, options: dict[str, Any], words: str
+) -> None:
+    async with hosts.service():
+        hosts.create("group")
+        await hosts.settled("group")
+        generation = hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"]
+        hosts.change("group", schedulingOptions=options, leafNodeDomain="other")
+        await eventually(
+            lambda: hosts.condition("group", "Degraded")[:2] == ("True", "InvalidTemplate"), words, seconds=PATIENCE
+        )
+        assert words in hosts.condition("group", "Degraded")[2]
+        assert hosts.condition("group", "Ready")[0] == "True", "the hosts that run are none the worse for it"
+        assert hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"] == generation
+        assert "other" not in hosts.call("GET", CONFIGMAPS, "group")["data"]["nats.conf"]
+
+
+async def test_a_group_that_becomes_a_daemonset_leaves_no_deployment(hosts: HostWorld) -> None:
+    async with hosts.service():
+        hosts.create("group")
+        await hosts.settled("group")
+        hosts.change("group", schedulingOptions={"daemonset": True})
+        await eventually(lambda: hosts.find(DEPLOYMENTS, "group") is None, "the Deployment is gone", seconds=PATIENCE)
+        assert hosts.find(DAEMON_SETS, "group")
+        await eventually(lambda: hosts.status("group").get("workload") == "DaemonSet", "said so", seconds=PATIENCE)
+
+
+async def test_what_somebody_changes_on_a_child_is_put_right(hosts: HostWorld) -> None:
+    async with hosts.service():
+        hosts.create("group")
+        await hosts.settled("group")
+        hosts.call("PATCH", CONFIGMAPS, "group", {"data": {"nats.conf": "mine"}})
+        await eventually(
+            lambda: "leafnodes" in hosts.call("GET", CONFIGMAPS, "group")["data"]["nats.conf"],
+            "it is put right",
+            seconds=PATIENCE,
+        )
+
+
+async def test_a_group_in_which_nothing_changes_is_not_written(hosts: HostWorld) -> None:
+    """Quantities in words of their own: the API server stores 1000m as 1, which must not look like a difference."""
+    resources = {"wasmcloud": {"requests": {"cpu": "1000m"}}}
+    async with hosts.service(sources_seconds=0.1) as service:
+        hosts.create("group", schedulingOptions={"resources": resources})
+        await hosts.settled("group")
+        labels = {"service": service.name, "queue": "groups"}
+
+        def runs() -> float:
+            registry = service.telemetry.metrics.registry
+            return registry.get_sample_value("trellis_handler_seconds_count", labels) or 0
+
+        start = runs()
+        await eventually(lambda: runs() > start + 3, "it is looked at", seconds=PATIENCE)
+        mark, start = hosts.fleet.mark(), runs()
+        await eventually(lambda: runs() > start + 10, "it is looked at again", seconds=PATIENCE)
+        written = [place(write) for write in hosts.fleet.writes(mark) if is_ours(write)]
+        assert [where for where in written if where[1] == hosts.namespace] == []
+
+
+async def test_everything_goes_on_without_the_bus(hosts: HostWorld) -> None:
+    async with hosts.service(nats_url=NOWHERE):
+        hosts.create("group")
+        await hosts.settled("group")
+        hosts.call("DELETE", HOST_CONFIGS, "group")
+        await eventually(lambda: hosts.find(HOST_CONFIGS, "group") is None, "the group is gone", seconds=PATIENCE)
+
+
+async def test_nothing_is_written_but_a_condition_while_the_other_operator_runs(hosts: HostWorld) -> None:
+    labels = {"app.kubernetes.io/name": "wasmcloud-operator"}
+    pod = {"containers": [{"name": "operator", "image": "ghcr.io/wasmcloud/wasmcloud-operator:0.5.0"}]}
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "operator"}, "spec": spec}
+    hosts.call("POST", DEPLOYMENTS, body=deployment)
+    async with hosts.service():
+        hosts.create("group")
+        await eventually(
+            lambda: hosts.condition("group", "OtherControllerActive")[0] == "True", "it says so", seconds=PATIENCE
+        )
+        assert "finalizers" not in hosts.call("GET", HOST_CONFIGS, "group")["metadata"]
+        assert hosts.find(CONFIGMAPS, "group") is None
+        status, _ = hosts.api.call("DELETE", DEPLOYMENTS.path(hosts.namespace, "operator"))
+        assert status == http.HTTPStatus.OK
+        await hosts.settled("group")
+        assert hosts.condition("group", "OtherControllerActive")[0] == "False"

@@ -1,0 +1,321 @@
+"""What is decided about one group, from what is known of it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from host_manager.children import Marks, fingerprint, make_children, marks_for, read_marks
+from host_manager.decide import Action, ApplyChild, DeleteChild, SetFinalizers, WarnGroup, WriteStatus, decide, report
+from host_manager.group import ADOPTED, LATEST, Group, Inputs, Wish
+from host_manager.inputs import Problem
+from host_manager.pods import PodView, Trouble
+from host_manager.snapshot import Head, Snapshot
+from support.host_groups import MINIMAL, wish
+from trellis import names
+from trellis.crds.host_config import WasmCloudHostConfigSpec
+from trellis.peers import Controller, Peer
+
+NOW = "2026-01-01T00:00:00Z"
+ALL_KINDS = [
+    "ConfigMap",
+    "ServiceAccount",
+    "Deployment",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "PodDisruptionBudget",
+]
+OPERATOR = Controller(Peer.WASMCLOUD_OPERATOR, "ns", "operator", "u9")
+
+
+def snapshot(**changes: Any) -> Snapshot:
+    """Return a new group with our finalizer, of which nothing is there yet."""
+    head = Head("g", "group", "uid-1", "7", generation=1, finalizers=(names.FINALIZER_HOSTS,))
+    base = Snapshot(head, wish(LATEST).group, Inputs(), (), {}, (), {}, NOW)
+    return replace(base, **changes)
+
+
+def stored(child: dict[str, Any], manager: str = names.FIELD_MANAGER_HOST_MANAGER) -> dict[str, Any]:
+    """Return a child as the API server has it after an apply."""
+    found = copy.deepcopy(child)
+    found["metadata"] |= {
+        "uid": f"uid-{child['kind']}",
+        "resourceVersion": "1",
+        "generation": 1,
+        "managedFields": [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {}}}],
+    }
+    return found
+
+
+def children(group: Group | None = None, revision: int = LATEST, inputs: Inputs | None = None) -> dict[Any, Any]:
+    """Return every child of a group, as it should be."""
+    group, inputs = group or wish(LATEST).group, inputs or Inputs()
+    marks = Marks(revision, marks_for(group, inputs, None, asked=False).basis)
+    made = make_children(Wish(group, inputs, revision), marks, budget=revision >= LATEST)
+    return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
+
+
+def settled(**changes: Any) -> Snapshot:
+    """Return a group with all its children and the status that belongs to them."""
+    known = snapshot(children=children())
+    [status] = [action for action in decide(known) if isinstance(action, WriteStatus)]
+    return replace(known, status=status.status, **changes)
+
+
+def kinds(actions: list[Action]) -> list[str]:
+    return [action.wanted["kind"] for action in actions if isinstance(action, ApplyChild)]
+
+
+def condition(actions: list[Action], kind: str) -> dict[str, Any]:
+    [status] = [action.status for action in actions if isinstance(action, WriteStatus)]
+    found: dict[str, Any] = next(one for one in status["conditions"] if one["type"] == kind)
+    return found
+
+
+def with_spec(**spec: Any) -> Group:
+    return Group("group", "g", "uid-1", WasmCloudHostConfigSpec.model_validate(MINIMAL | spec))
+
+
+def test_a_new_group_gets_our_template_and_all_that_belongs_to_it() -> None:
+    actions = decide(snapshot())
+    assert kinds(actions) == ALL_KINDS
+    workload = next(action.wanted for action in actions if isinstance(action, ApplyChild) and action.is_workload)
+    marks = read_marks(workload)
+    assert marks is not None
+    assert marks.revision == LATEST
+    assert condition(actions, "Ready")["reason"] == "NotCreated"
+
+
+def test_a_group_that_is_as_it_should_be_is_left_alone() -> None:
+    assert decide(settled()) == []
+
+
+def test_defaults_of_the_api_server_are_no_difference() -> None:
+    known = settled()
+    deployment = known.children["Deployment", "group"]
+    deployment["spec"]["progressDeadlineSeconds"] = 600
+    deployment["spec"]["template"]["spec"]["containers"][0]["terminationMessagePolicy"] = "File"
+    assert decide(known) == []
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_child_that_is_missing_or_changed_is_written(kind: str) -> None:
+    known = settled()
+    missing = {key: child for key, child in known.children.items() if key[0] != kind}
+    assert kinds(decide(replace(known, children=missing))) == [kind]
+    changed = copy.deepcopy(dict(known.children))
+    changed[kind, "group"]["metadata"]["ownerReferences"] = []
+    assert kinds(decide(replace(known, children=changed))) == [kind]
+
+
+def test_a_child_in_other_words_is_written_once() -> None:
+    group = with_spec(schedulingOptions={"resources": {"nats": {"requests": {"cpu": "1000m"}}}})
+    found = children(group)
+    found["Deployment", "group"]["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+    known = snapshot(group=group, children=found)
+    [action] = [action for action in decide(known) if isinstance(action, ApplyChild)]
+    assert action.is_workload
+    written = {action.key: (fingerprint(action.wanted), fingerprint(found[action.key]))}
+    assert kinds(decide(replace(known, applied=written))) == []
+    found["Deployment", "group"]["spec"]["replicas"] = 7
+    assert kinds(decide(replace(known, applied=written))) == ["Deployment"]
+
+
+def test_children_of_the_former_owner_are_taken_over_with_their_template() -> None:
+    theirs = {key: stored(child, names.WASMCLOUD_OPERATOR) for key, child in children(revision=ADOPTED).items()}
+    for child in theirs.values():
+        for label in (names.LABEL_APPLIED, names.LABEL_TEMPLATE):
+            child["metadata"].get("labels", {}).pop(label, None)
+    actions = decide(snapshot(children=theirs))
+    writes = [action for action in actions if isinstance(action, ApplyChild)]
+    assert kinds(actions) == [kind for kind in ALL_KINDS if kind != "PodDisruptionBudget"]
+    for action in writes:
+        assert action.managed_fields is not None
+        assert [entry["manager"] for entry in action.managed_fields] == [names.FIELD_MANAGER_HOST_MANAGER]
+    workload = next(action.wanted for action in writes if action.is_workload)
+    assert str(read_marks(workload)).startswith("1.")
+    assert "annotations" not in workload["spec"]["template"]["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "revision"),
+    [
+        ({}, ADOPTED),
+        ({"group": with_spec(hostReplicas=5)}, ADOPTED),
+        ({"group": with_spec(logLevel="DEBUG")}, LATEST),
+        ({"group": with_spec(drainSeconds=60)}, LATEST),
+        ({"inputs": Inputs(checksum="changed")}, LATEST),
+    ],
+    ids=["nothing", "a number that rolls no pod", "the template", "a field of ours", "a Secret"],
+)
+def test_an_adopted_group_gets_our_template_only_when_its_pods_roll_anyway(
+    changes: dict[str, Any], revision: int
+) -> None:
+    known = snapshot(children=children(revision=ADOPTED), **changes)
+    workload = known.children["Deployment", "group"]
+    assert known.group is not None
+    assert marks_for(known.group, known.inputs, workload, asked=False).revision == revision
+    assert marks_for(known.group, known.inputs, workload, asked=True).revision == LATEST
+
+
+def test_what_a_group_lacks_keeps_its_children_from_being_made() -> None:
+    problem = Problem("SecretMissing", "Secret g/x is missing")
+    actions = decide(snapshot(problems=(problem,)))
+    assert kinds(actions) == []
+    assert condition(actions, "Degraded")["reason"] == "SecretMissing"
+    assert [action.message for action in actions if isinstance(action, WarnGroup)] == ["Secret g/x is missing"]
+
+
+def test_what_is_only_wrong_is_said_and_the_group_made() -> None:
+    actions = decide(snapshot(problems=(Problem("RegistriesLeftOut", "one of two", blocks=False),)))
+    assert kinds(actions) == ALL_KINDS
+    assert condition(actions, "Degraded")["reason"] == "RegistriesLeftOut"
+
+
+def test_pods_that_were_refused_keep_everything_as_it_is() -> None:
+    actions = decide(snapshot(refused="no such field"))
+    assert kinds(actions) == []
+    assert "no such field" in condition(actions, "Degraded")["message"]
+
+
+def test_a_child_that_belongs_to_another_is_left_alone() -> None:
+    known = settled()
+    found = copy.deepcopy(dict(known.children))
+    found["ConfigMap", "group"]["metadata"]["ownerReferences"] = [
+        {"kind": "Other", "name": "its", "uid": "x", "controller": True}
+    ]
+    actions = decide(replace(known, children=found))
+    assert kinds(actions) == []
+    assert "ConfigMap g/group belongs to Other its" in condition(actions, "Degraded")["message"]
+
+
+def test_beside_the_other_operator_only_a_condition_is_written() -> None:
+    former = {"apps": [{"name": "a", "version": "1"}], "app_count": 1}
+    known = snapshot(other=OPERATOR, status=former)
+    actions = decide(replace(known, head=replace(known.head, finalizers=())))
+    assert [type(action) for action in actions] == [WriteStatus, WarnGroup]
+    assert condition(actions, "OtherControllerActive")["status"] == "True"
+    [status] = [action.status for action in actions if isinstance(action, WriteStatus)]
+    assert former.items() <= status.items()
+    assert report(known, Problem("x", "y")) == []
+
+
+def test_a_group_that_is_deleted_is_let_go_by_both_finalizers() -> None:
+    known = snapshot()
+    finalizers = ("somebody.else", names.WASMCLOUD_OPERATOR, names.FINALIZER_HOSTS)
+    [action] = decide(replace(known, head=replace(known.head, deleting=True, finalizers=finalizers)))
+    assert isinstance(action, SetFinalizers)
+    assert action.finalizers == ("somebody.else",)
+
+
+def test_beside_the_other_operator_a_group_that_is_deleted_loses_our_finalizer_alone() -> None:
+    known = snapshot(other=OPERATOR)
+    finalizers = (names.WASMCLOUD_OPERATOR, names.FINALIZER_HOSTS)
+    [action] = decide(replace(known, head=replace(known.head, deleting=True, finalizers=finalizers)))
+    assert isinstance(action, SetFinalizers)
+    assert action.finalizers == (names.WASMCLOUD_OPERATOR,)
+
+
+def test_a_glance_writes_nothing_but_the_status() -> None:
+    known = settled(glance=True)
+    deployment = known.children["Deployment", "group"]
+    deployment["status"] = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
+    only = {("Deployment", "group"): deployment}
+    [action] = decide(replace(known, children=only))
+    assert isinstance(action, WriteStatus)
+    assert action.status["templateRevision"] == LATEST
+
+
+def test_the_former_owners_finalizer_gives_way_to_ours() -> None:
+    known = snapshot()
+    [action, *_] = decide(replace(known, head=replace(known.head, finalizers=(names.WASMCLOUD_OPERATOR,))))
+    assert isinstance(action, SetFinalizers)
+    assert action.finalizers == (names.FINALIZER_HOSTS,)
+
+
+def test_a_daemonset_takes_the_place_of_the_deployment() -> None:
+    known = settled(group=with_spec(schedulingOptions={"daemonset": True}))
+    actions = decide(known)
+    assert "DaemonSet" in kinds(actions)
+    assert [action.found["kind"] for action in actions if isinstance(action, DeleteChild)] == ["Deployment"]
+
+
+def test_no_budget_is_made_beside_somebody_elses() -> None:
+    known = settled(foreign_budget=True)
+    [action] = [action for action in decide(known) if isinstance(action, DeleteChild)]
+    assert action.found["kind"] == "PodDisruptionBudget"
+
+
+def test_what_the_group_does_not_own_is_not_deleted() -> None:
+    known = settled(foreign_budget=True)
+    known.children["PodDisruptionBudget", "group"]["metadata"]["ownerReferences"] = []
+    assert decide(known) == []
+
+
+def pod(name: str, trouble: Trouble | None) -> PodView:
+    return PodView("g", name, f"uid-{name}", "1", "group", ready=trouble is None, trouble=trouble)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words", "message"),
+    [
+        (Trouble("ImagePullBackOff", "no such image", "wasmcloud-host"), "", "container wasmcloud-host: no such image"),
+        (Trouble("CrashLoopBackOff", "back-off", "nats-leaf"), "bad config", "it said last: bad config"),
+        (Trouble("Unschedulable", "0/3 nodes"), "", "pod b: 0/3 nodes"),
+    ],
+)
+def test_what_keeps_a_pod_from_running_is_said_in_its_own_words(trouble: Trouble, words: str, message: str) -> None:
+    actions = decide(settled(pods=(pod("a", None), pod("b", trouble)), last_words=words))
+    found = condition(actions, "Degraded")
+    assert (found["status"], found["reason"]) == ("True", trouble.reason)
+    assert message in found["message"]
+
+
+def test_a_quota_that_is_reached_is_said() -> None:
+    known = settled()
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
+    known.children["Deployment", "group"]["status"] = {"conditions": [failure]}
+    assert condition(decide(known), "Degraded")["message"] == "exceeded quota"
+
+
+@pytest.mark.parametrize(
+    ("counts", "ready", "progressing"),
+    [
+        ({"observedGeneration": 0}, "False", "Updating"),
+        ({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}, "True", "Updated"),
+        ({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 1, "readyReplicas": 1}, "True", "Updating"),
+        ({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}, "False", "Starting"),
+    ],
+)
+def test_ready_and_progressing_follow_the_counts(counts: dict[str, int], ready: str, progressing: str) -> None:
+    found = children()
+    found["Deployment", "group"]["status"] = counts
+    actions = decide(snapshot(children=found))
+    assert condition(actions, "Ready")["status"] == ready
+    assert condition(actions, "Progressing")["reason"] == progressing
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
+    known = settled(now="2027-01-01T00:00:00Z")
+    troubled = replace(known, pods=(pod("b", Trouble("Unschedulable", "no node")),))
+    actions = decide(troubled)
+    assert condition(actions, "Degraded")["lastTransitionTime"] == "2027-01-01T00:00:00Z"
+    assert condition(actions, "Ready")["lastTransitionTime"] == NOW
+
+
+def test_fields_of_old_are_named() -> None:
+    actions = decide(snapshot(group=with_spec(issuers=["C"], daemonset=True)))
+    found = condition(actions, "DeprecatedFields")
+    assert "spec.issuers" in found["message"]
+    assert "spec.daemonset" in found["message"]
+
+
+def test_what_is_no_longer_said_is_taken_out_of_the_status() -> None:
+    known = settled()
+    assert known.status["workload"] == "Deployment"
+    [status] = [action.status for action in decide(replace(known, children={})) if isinstance(action, WriteStatus)]
+    assert status["workload"] is None

@@ -1,0 +1,209 @@
+"""What is read of Secrets and ConfigMaps, what is missing, and what no message may show."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from host_manager.facts import due, ready_fact
+from host_manager.group import LATEST, Inputs
+from host_manager.inputs import Problem, read_inputs, sources_of
+from host_manager.pods import PodView, view_pod
+from host_manager.takeover import taken_over
+from support.host_groups import custom_resource, wish
+from trellis import names
+
+FULL = custom_resource("full")["spec"]
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def secret(**data: str) -> dict[str, Any]:
+    return {"data": {key: encoded(value) for key, value in data.items()}}
+
+
+def docker(auths: Any) -> dict[str, Any]:
+    return secret(**{".dockerconfigjson": json.dumps({"auths": auths})})
+
+
+def read(registry: dict[str, Any] | None) -> tuple[Inputs, tuple[Problem, ...]]:
+    group = wish(LATEST, registryCredentialsSecret="r").group
+    return read_inputs(group, {("Secret", "r"): registry}, "")
+
+
+def test_every_source_is_named_once() -> None:
+    group = wish(LATEST, **FULL, leafTls={"secretName": "ca1"}).group
+    assert sources_of(group) == [
+        ("Secret", "cluster-secrets"),
+        ("Secret", "wasmcloud-registry"),
+        ("Secret", "ca1"),
+        ("ConfigMap", "ca2"),
+    ]
+
+
+def test_all_that_is_missing_is_named() -> None:
+    group = wish(LATEST, **FULL).group
+    _, problems = read_inputs(group, dict.fromkeys(sources_of(group)), "")
+    assert [problem.reason for problem in problems] == ["SecretMissing"] * 3 + ["ConfigMapMissing"]
+    assert "ConfigMap g/ca2 is missing" in problems[3].message
+
+
+def test_certificates_are_the_keys_that_end_so_by_name() -> None:
+    group = wish(LATEST, certificates=FULL["certificates"]).group
+    found = {
+        ("Secret", "ca1"): secret(**{"b.crt": "", "a.crt": "", "other.txt": ""}),
+        ("ConfigMap", "ca2"): {"data": {"corp.crt": "x"}},
+    }
+    assert read_inputs(group, found, "")[0].authorities == ((("a.crt", "b.crt"), ()), ((), ("corp.crt",)))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"username": "u", "password": "p:w", "auth": "x"}, {"auth": encoded("u:p:w")}],
+    ids=["user and password", "auth alone"],
+)
+def test_a_registry_is_read_in_either_form(entry: dict[str, str]) -> None:
+    inputs, problems = read(docker({"r.example.com": entry}))
+    [registry] = inputs.registries
+    assert (registry.server, registry.user, registry.password) == ("r.example.com", "u", "p:w")
+    assert problems == ()
+    assert "p:w" not in repr(inputs)
+
+
+def test_of_several_registries_the_first_is_used_and_the_others_are_named() -> None:
+    entry = {"username": "u", "password": "secret"}
+    inputs, [problem] = read(docker({"b.example.com": entry, "a.example.com": entry}))
+    assert inputs.registries[0].server == "a.example.com"
+    assert (problem.reason, problem.blocks) == ("RegistriesLeftOut", False)
+    assert "b.example.com" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("registry", "reason"),
+    [
+        (secret(other="x"), "SecretKeyMissing"),
+        (docker({}), "RegistrySecretInvalid"),
+        (docker([]), "RegistrySecretInvalid"),
+        (docker({"r": {"auth": "%%%hunter2"}}), "RegistrySecretInvalid"),
+        (docker({"r": "hunter2"}), "RegistrySecretInvalid"),
+        (docker({"r": {"password": "hunter2"}}), "RegistrySecretInvalid"),
+        (secret(**{".dockerconfigjson": "hunter2"}), "RegistrySecretInvalid"),
+        ({"data": {".dockerconfigjson": "!!"}}, "RegistrySecretInvalid"),
+    ],
+)
+def test_a_registry_that_cannot_be_read_is_said_without_its_contents(registry: dict[str, Any], reason: str) -> None:
+    inputs, [problem] = read(registry)
+    assert inputs.registries == ()
+    assert problem.reason == reason
+    assert "hunter2" not in problem.message
+    assert not any(value and value in problem.message for value in registry["data"].values())
+
+
+def test_an_empty_name_is_said() -> None:
+    _, [problem] = read_inputs(wish(LATEST, secretName="").group, {}, "")
+    assert "spec.secretName is empty" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("data", "credentials", "seed", "told"),
+    [
+        ({"nats.creds": encoded("x")}, True, False, False),
+        ({"nats.creds": encoded("x"), "WASMCLOUD_CLUSTER_SEED": "x"}, True, True, False),
+        ({"WASMCLOUD_CLUSTER_SEED": "x"}, False, True, False),
+        ({"other": encoded("x")}, False, False, True),
+        ({"nats.creds": base64.b64encode(b"\xff\xfe").decode()}, False, False, True),
+    ],
+)
+def test_the_secret_for_nats(data: dict[str, str], credentials: bool, seed: bool, told: bool) -> None:
+    group = wish(LATEST, secretName="s").group
+    inputs, problems = read_inputs(group, {("Secret", "s"): {"data": data}}, "")
+    assert (inputs.credentials, inputs.seed, bool(problems)) == (credentials, seed, told)
+    assert not any(problem.blocks for problem in problems)
+
+
+def test_the_checksum_changes_with_each_content_and_shows_none() -> None:
+    group = wish(LATEST, secretName="s").group
+    sums = {
+        read_inputs(group, {("Secret", "s"): secret(**{"nats.creds": value})}, conf)[0].checksum
+        for value in ("a", "b")
+        for conf in ("", "x")
+    }
+    assert len(sums) == 4
+    assert all(len(one) == 10 for one in sums)
+
+
+def test_entries_of_both_managers_become_one() -> None:
+    fields = ({"f:spec": {"f:a": {}}}, {"f:spec": {"f:b": {"k:x": {}}}})
+    managers = (names.WASMCLOUD_OPERATOR, names.FIELD_MANAGER_HOST_MANAGER)
+    entries = [
+        {"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": owned}
+        for manager, owned in zip(managers, fields, strict=True)
+    ]
+    kubelet = {"manager": "kubelet", "operation": "Update", "fieldsV1": {}}
+    found = taken_over({"metadata": {"managedFields": [*entries, kubelet]}})
+    assert found == [
+        {**entries[1], "fieldsV1": {"f:spec": {"f:a": {}, "f:b": {"k:x": {}}}}},
+        kubelet,
+    ]
+    assert taken_over({"metadata": {"managedFields": [entries[1], kubelet]}}) is None
+
+
+def raw_pod(**status: Any) -> dict[str, Any]:
+    labels = {names.LABEL_INSTANCE: "group", "host-label.k8s.wasmcloud.dev/zone": "a"}
+    env = [{"name": "WASMCLOUD_LATTICE", "value": "default"}]
+    return {
+        "metadata": {"name": "p", "namespace": "g", "uid": "u", "resourceVersion": "3", "labels": labels},
+        "spec": {
+            "nodeName": "n",
+            "containers": [{"name": "nats-leaf", "ports": [{"containerPort": 4222}]}, {"name": "h", "env": env}],
+        },
+        "status": status,
+    }
+
+
+READY = {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}
+
+
+def test_a_ready_pod_is_said_with_all_that_is_needed_to_reach_it() -> None:
+    fact = ready_fact(view_pod(raw_pod(**READY)))
+    assert fact is not None
+    assert (fact.addresses, fact.ports, fact.lattice) == (["10.0.0.1", "fd00::1"], [4222], "default")
+    assert (fact.group, fact.node, fact.labels) == ("group", "n", {"zone": "a"})
+
+
+def facts(pod: PodView | None, before: PodView | None) -> list[str]:
+    return [fact.fact for fact in due(pod, ready_fact(before) if before else None)]
+
+
+def test_what_is_due_follows_from_what_was_said_and_what_is() -> None:
+    ready, starting = view_pod(raw_pod(**READY)), view_pod(raw_pod())
+    other = view_pod(raw_pod(**READY) | {"metadata": raw_pod()["metadata"] | {"uid": "u2"}})
+    moved = view_pod(raw_pod(**(READY | {"podIPs": [{"ip": "10.0.0.2"}]})))
+    assert facts(ready, None) == ["ready"]
+    assert facts(ready, ready) == []
+    assert facts(moved, ready) == ["ready"]
+    assert facts(starting, ready) == ["gone"]
+    assert facts(None, ready) == ["gone"]
+    assert facts(other, ready) == ["gone", "ready"]
+    assert facts(None, None) == []
+
+
+def test_a_pod_that_is_being_deleted_is_not_ready() -> None:
+    pod = raw_pod(**READY)
+    pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert not view_pod(pod).ready
+
+
+@pytest.mark.parametrize(
+    ("waiting", "reason"),
+    [("ContainerCreating", None), ("PodInitializing", None), ("ImagePullBackOff", "ImagePullBackOff")],
+)
+def test_only_what_does_not_pass_by_itself_is_trouble(waiting: str, reason: str | None) -> None:
+    status = {"containerStatuses": [{"name": "h", "state": {"waiting": {"reason": waiting}}}]}
+    trouble = view_pod(raw_pod(**status)).trouble
+    assert (trouble.reason if trouble else None) == reason
