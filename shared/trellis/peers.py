@@ -27,6 +27,8 @@ class Peer(StrEnum):
     WASMCLOUD_OPERATOR = "wasmcloud-operator"
 
 
+_OTHER_NAMES: Final[Mapping[Peer, frozenset[str]]] = {Peer.WASMCLOUD_OPERATOR: frozenset({"wadm-operator"})}
+"""Names that images and charts of some have besides; wasmcloud-operator's repository calls its own wadm-operator."""
 PROVISIONING: Final = (Peer.KWASM, Peer.RCM)
 """Those that work on nodes and Shims."""
 
@@ -88,7 +90,8 @@ def is_of(peer: Peer, deployment: Manifest) -> bool:
     spec = deployment.get("spec") or {}
     label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
-    return label == peer.value or any(_image_name(str(one.get("image", ""))) == peer.value for one in containers)
+    called = {peer.value} | _OTHER_NAMES.get(peer, frozenset())
+    return label in called or any(_image_name(str(one.get("image", ""))) in called for one in containers)
 
 
 def _image_name(image: str) -> str:

@@ -46,6 +46,27 @@ def test_a_deployment_runs_a_peer_if(manifest: dict[str, Any], peer: Peer | None
     assert (found.peer if found else None) is peer
 
 
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        deployment("ghcr.io/wasmcloud/wasmcloud-operator:0.4.0"),
+        deployment("ghcr.io/wasmcloud/wadm-operator:0.5.1"),
+        deployment("mirror/other", labels={"app.kubernetes.io/name": "wadm-operator"}),
+    ],
+)
+def test_the_operator_of_hosts_goes_by_two_names_and_is_nothing_to_nodes(manifest: dict[str, Any]) -> None:
+    found = view_controller(manifest, (Peer.WASMCLOUD_OPERATOR,))
+    assert found is not None
+    assert "trellis migrate wasmcloud-operator --take-over" in found.advice
+    assert view_controller(manifest) is None
+
+
+def test_hosts_themselves_are_not_taken_for_their_operator() -> None:
+    labels = {"app.kubernetes.io/name": "wasmcloud", "app.kubernetes.io/managed-by": "wadm-operator"}
+    hosts = deployment("nats:2.10-alpine", "ghcr.io/wasmcloud/wasmcloud:1.9.2", labels=labels)
+    assert view_controller(hosts, (Peer.WASMCLOUD_OPERATOR,)) is None
+
+
 @pytest.mark.parametrize(("value", "counts"), [("true", False), ("false", True), ("", True), ("yes", True)])
 def test_only_the_word_true_takes_a_controller_over(value: str, counts: bool) -> None:
     found = view_controller(deployment(KWASM_IMAGE, annotations={names.ANNOTATION_TAKEN_OVER: value}))
