@@ -31,7 +31,7 @@ from trellis.localcluster.lattice_servers import lattice_servers
 from trellis.localcluster.lattices import Lattices, ensure_lattices, is_part, start_parts
 from trellis.localcluster.nodes import ensure_nodes
 from trellis.localcluster.paths import Layout, check_name
-from trellis.localcluster.processes import alive, end, freeze, send, wait_gone
+from trellis.localcluster.processes import alive, children, end, freeze, send, wait_gone
 from trellis.localcluster.progress import Progress, Quiet
 from trellis.localcluster.requirements import require
 from trellis.localcluster.stages import ensure_stages, merge
@@ -187,10 +187,12 @@ def kill(name: str, tool: str, number: signal.Signals = signal.SIGKILL) -> None:
     """
     _, state = _running(name, tool)
     record = state.processes[tool]
+    providers = children(record, deep=True) if number == signal.SIGKILL and is_part(state, tool) else []
     if not (freeze(record) if number == signal.SIGSTOP else send(record, number)):
         raise LocalClusterError(f"{tool} of cluster '{name}' does not run")
     if number == signal.SIGKILL:
         wait_gone([record], _STOP_SECONDS)
+        end(providers, grace=0)  # as they would with a pod
 
 
 def restart(name: str, tool: str, progress: Progress | None = None) -> ClusterInfo:
@@ -204,7 +206,9 @@ def restart(name: str, tool: str, progress: Progress | None = None) -> ClusterIn
     with FileLock(layout.root / "lock"):
         _, state = _running(name, tool)
         graceful = tool in _GRACEFUL or is_part(state, tool)
+        providers = children(state.processes[tool], deep=True) if is_part(state, tool) else []
         end([state.processes[tool]], grace=_STOP_SECONDS if graceful else 0)
+        end(providers, grace=0)
         how = How(progress or Quiet(), threading.Event())
         if is_part(state, tool):
             start_parts(layout, state, [tool], how)

@@ -1,6 +1,6 @@
 """wadm and a wasmCloud host, the published crates: built once.
 
-In: the Cargo project in ``lattice_servers``. Out: two programs in the cache. Called by `up` of clusters with lattices,
+In: the Cargo project in ``wasmcloud``. Out: two programs in the cache. Called by `up` of clusters with lattices,
 `trellis dev tools --wadm` and tests. Needs a Rust toolchain and a C compiler.
 Invariant: both programs are built together from one lock, and are there together or not at all.
 """
@@ -17,7 +17,7 @@ from trellis.localcluster.paths import cache_root
 
 WADM: Final = "wadm"
 HOST: Final = "wasmcloud-host"
-_PROJECT: Final = "lattice_servers"
+_PROJECT: Final = "wasmcloud"
 _SOURCES: Final = ("Cargo.toml", "crates.lock", f"src/bin/{WADM}.rs", f"src/bin/{HOST}.rs")
 _HINT: Final = "wadm and the host are built once, from crates: it needs a crate registry, a C compiler, 4 GB of disk."
 

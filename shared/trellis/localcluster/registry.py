@@ -94,11 +94,12 @@ def refuse_if_owned(layout: Layout, state: ClusterState) -> None:
 def remove(layout: Layout) -> None:
     """Kill what carries the cluster's token and remove its directory. Only under :func:`claims`."""
     state = load(layout)
-    if state is not None:
-        end(state.processes.values(), grace=0)
     token = load_token(layout)
     if token is not None:
+        # First, while those are there by whom it knows what they started.
         sweep(token)
+    if state is not None:
+        end(state.processes.values(), grace=0)
     shutil.rmtree(layout.root, ignore_errors=True)
 
 

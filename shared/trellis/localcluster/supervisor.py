@@ -31,13 +31,25 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
 def marked(token: str) -> list[int]:
-    """Return the pids of this user's live processes that carry the token."""
-    found = []
+    """Return the pids of this user's live processes that carry the token, and of what they started without it.
+
+    A wasmCloud host gives the providers it starts an empty environment; they stay in the session that it leads.
+    """
+    found: list[int] = []
+    others: list[int] = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == token and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
+            if process.status() != psutil.STATUS_ZOMBIE:
+                (found if process.environ().get(MARK) == token else others).append(process.pid)
+    leaders = {pid for pid in found if _session(pid) == pid}
+    return found + [pid for pid in others if _session(pid) in leaders]
+
+
+def _session(pid: int) -> int | None:
+    """Return the session of a process; None if it is gone."""
+    with contextlib.suppress(OSError):
+        return os.getsid(pid)
+    return None
 
 
 def sweep(token: str) -> None:

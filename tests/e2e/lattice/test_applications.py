@@ -81,5 +81,5 @@ async def test_killed_and_started_again_wadm_knows_what_it_knew(
         await asyncio.to_thread(host.kill)
         await asyncio.to_thread(real_lattice.start_wadm)
         assert await wadm.names() == {"kept"}
-        async with real_lattice.hosts(lattice) as [other], Lattice.of(real_lattice.url, lattice) as watched:
+        async with Lattice.of(real_lattice.url, lattice) as watched, real_lattice.hosts(lattice) as [other]:
             await watched.event("provider_started", other.id)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import time
 from pathlib import Path
 
+import psutil
+
 from trellis.localcluster.guard import guard
-from trellis.localcluster.processes import ProcessRecord, end, spawn
+from trellis.localcluster.processes import ProcessRecord, alive, children, end, spawn, wait_gone
+from trellis.localcluster.supervisor import marked, sweep
 
 
 def open_files(record: ProcessRecord) -> set[str]:
@@ -28,3 +33,25 @@ def test_a_file_that_our_starter_left_open_is_closed_in_what_we_start(tmp_path: 
         os.close(descriptor)
         end(started, grace=0)
     os.close(watcher.pipe)
+
+
+def test_what_a_component_starts_without_our_mark_ends_with_it(tmp_path: Path) -> None:
+    token = "unmarked-children"
+    outside = subprocess.Popen(["/bin/sleep", "60"])
+    script = "/usr/bin/env -i /bin/sleep 60 & wait"
+    leader = spawn(["/bin/sh", "-c", script], log=tmp_path / "log", token=token)
+    try:
+        deadline = time.monotonic() + 30
+        while not (started := children(leader)) or psutil.Process(started[0].pid).environ():
+            assert time.monotonic() < deadline, "the child did not start with an empty environment"
+            time.sleep(0.02)
+        assert set(marked(token)) == {leader.pid, started[0].pid}
+        sweep(token)
+        assert wait_gone([leader, *started], 30) == []
+        assert marked(token) == []
+        assert outside.poll() is None
+        assert not alive(leader)
+    finally:
+        end([leader], grace=0)
+        outside.kill()
+        outside.wait()

@@ -219,7 +219,7 @@ def test_without_rust_the_shim_says_what_is_missing(monkeypatch: pytest.MonkeyPa
         wasmshim.shim(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("project", ["shim", "lattice_servers"])
+@pytest.mark.parametrize("project", ["shim", "wasmcloud"])
 def test_the_crates_are_pinned_by_checksum_and_name_no_address(project: str) -> None:
     lock = tomllib.loads((PACKAGE / project / "crates.lock").read_text())
     manifest = tomllib.loads((PACKAGE / project / "Cargo.toml").read_text())
