@@ -16,6 +16,8 @@ from host_manager.facts import due
 from host_manager.gather import BudgetView, GroupView, Known, view_budget, view_group
 from host_manager.group import Manifest
 from host_manager.inputs import Problem
+from host_manager.lattice_status import due_in, silent_pods
+from host_manager.listening import Listening
 from host_manager.pods import PodView, view_pod
 from host_manager.settings import Settings
 from host_manager.snapshot import Snapshot
@@ -47,6 +49,8 @@ from trellis.telemetry import Telemetry, TraceContext, context_from, setup
 
 WORKERS: Final = 16
 POD_WORKERS: Final = 8
+_LATE_SECONDS: Final = 0.05
+"""A look that comes a moment early finds nothing new yet."""
 STATUS_DELAY_SECONDS: Final = 0.2
 """A status counts pods: changes that come in a burst are counted once."""
 
@@ -82,7 +86,8 @@ def compose(settings: Settings, base: Base) -> Work:
         label_selector=POD_SELECTOR,
     )
     budgets: Informer[BudgetView] = Informer(kube, BUDGETS, view_budget, lambda _: None, refusable=True)
-    known = Known(kube, groups.objects, pods.objects, budgets=budgets.objects)
+    listening = Listening(lambda key: group_soon(key))  # noqa: PLW0108 - bound below
+    known = Known(kube, groups.objects, pods.objects, budgets=budgets.objects, listening=listening)
     effects = Effects(kube, EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER), known)
     reconcile = Reconcile(known, effects, bus, telemetry, settings.sources_seconds)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
@@ -124,6 +129,7 @@ def compose(settings: Settings, base: Base) -> Work:
         list_all,
         known.said.forget,
         prepare=partial(recall, known, bus),
+        background=[listening.run],
     )
 
 
@@ -180,9 +186,14 @@ class Reconcile:
         status = next((one.status for one in actions if isinstance(one, deciding.WriteStatus)), snapshot.status)
         if refused_by(status):
             self.known.doubt(key)  # what is refused is no part of what a look finds
+        if status.get("hosts") and not silent_pods(snapshot) and due_in(snapshot) is None:
+            self.known.listening.recycling.calm(key)
         again = await self._say(snapshot, status, deleted=False)
+        if again is not None:
+            return again
         soon = self.known.look_in(key)
-        return again if again is not None else (self.sources_seconds if soon is None else soon)
+        looks = (self.sources_seconds if soon is None else soon, due_in(snapshot))
+        return min(one for one in looks if one is not None) + _LATE_SECONDS
 
     async def _act(
         self, key: str, snapshot: Snapshot, actions: list[deciding.Action]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from host_manager.children import fingerprint
-from host_manager.decide import Action, ApplyChild, DeleteChild, SetFinalizers, WarnGroup, WriteStatus
+from host_manager.decide import Action, ApplyChild, DeleteChild, RecyclePod, SetFinalizers, WarnGroup, WriteStatus
 from host_manager.gather import RESOURCES, Known
 from host_manager.group import API_VERSION, KIND, Manifest
 from host_manager.snapshot import Head
@@ -107,9 +107,19 @@ class Effects:
                     reason=action.reason,
                     message=action.message,
                 )
+            case RecyclePod():
+                await self._recycle(key, action)
             case _:
                 assert_never(action)
         return None
+
+    async def _recycle(self, key: str, action: RecyclePod) -> None:
+        """Evict the pod, and say so on the group; a disruption budget may ask to wait."""
+        self.known.listening.recycling.begun(key)
+        with contextlib.suppress(NotFound):
+            await self.kube.evict(action.pod.namespace, action.pod.name, uid=action.pod.uid)
+        _log.info("pod of a silent host evicted", group=key, pod=action.pod.name)
+        await self._one(key, WarnGroup(action.head, "HostRecycled", action.message), "")
 
     async def _write(self, key: str, action: ApplyChild) -> None:
         found = await self._taken_over(action)

@@ -21,11 +21,15 @@ from host_manager.children import (
 )
 from host_manager.group import LATEST, Group, Manifest, Wish
 from host_manager.inputs import Problem
+from host_manager.lattice_status import REPORTED, silent_pods
 from host_manager.merging import TemplateError
+from host_manager.pods import PodView
 from host_manager.snapshot import Head, Snapshot
-from host_manager.status import BAD_NEWS, Facts, make_status
+from host_manager.status import BAD_NEWS, Facts, counts_of, make_status
 from host_manager.takeover import taken_over
 from trellis import names
+
+ONE_AT_A_TIME = "OneAtATime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,16 @@ class WarnGroup:
     message: str
 
 
-Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup
+@dataclass(frozen=True, slots=True)
+class RecyclePod:
+    """Restart the pod of a silent host, by eviction."""
+
+    head: Head
+    pod: PodView
+    message: str
+
+
+Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup | RecyclePod
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -92,7 +105,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.other is not None:
         return _status(snapshot, None)
     if snapshot.glance:
-        return _status(snapshot, None)
+        return [*_status(snapshot, None), *_recycle(snapshot)]
     actions = _finalizers(head)
     if snapshot.group is None or any(problem.blocks for problem in snapshot.problems):
         return [*actions, *_status(snapshot, None)]
@@ -106,7 +119,13 @@ def decide(snapshot: Snapshot) -> list[Action]:
         # The pods as they are wanted were refused in a dry run: nothing else of the group is changed either.
         refused = Problem("InvalidTemplate", f"the API server refuses the pods: {snapshot.refused}")
         return [*actions, *_status(_with(snapshot, refused), None)]
-    return [*actions, *_writes(snapshot, wanted), *_deletions(snapshot, wanted), *_status(snapshot, marks)]
+    return [
+        *actions,
+        *_writes(snapshot, wanted),
+        *_deletions(snapshot, wanted),
+        *_status(snapshot, marks),
+        *_recycle(snapshot),
+    ]
 
 
 def may_be_refused(snapshot: Snapshot) -> bool:
@@ -207,6 +226,21 @@ def _deletions(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
     return gone
 
 
+def _recycle(snapshot: Snapshot) -> list[Action]:
+    """Restart one silent host if that is asked for, and every other pod of the group is ready."""
+    wanted = snapshot.group is not None and snapshot.group.spec.host_recycling == ONE_AT_A_TIME
+    counts = counts_of(snapshot)
+    if not wanted or not snapshot.may_recycle or counts is None:
+        return []
+    if len(snapshot.pods) != counts.desired or not all(pod.ready for pod in snapshot.pods):
+        return []
+    silent = silent_pods(snapshot)
+    pod = next((pod for pod in snapshot.pods if silent and pod.name == silent[0]), None)
+    if pod is None:
+        return []
+    return [RecyclePod(snapshot.head, pod, f"pod {pod.name} is restarted: its host was silent for 70 s")]
+
+
 def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
     """Write the status if it changed, and say once what has become wrong."""
     status = make_status(snapshot, Facts(marks.revision if marks else None))
@@ -218,6 +252,7 @@ def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
     former = {(one["type"], one["status"], one["reason"]) for one in snapshot.status.get("conditions") or ()}
     for one in status["conditions"]:
         news = (one["type"], one["status"], one["reason"]) not in former
-        if one["type"] in BAD_NEWS and one["status"] == "True" and news:
+        bad = one["status"] == ("False" if one["type"] == REPORTED else "True")
+        if (one["type"] in BAD_NEWS or one["type"] == REPORTED) and bad and news:
             actions.append(WarnGroup(snapshot.head, one["reason"], one["message"]))
     return actions

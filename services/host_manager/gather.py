@@ -20,6 +20,7 @@ from host_manager.children import WORKLOADS, ChildKey, child_keys
 from host_manager.facts import Said
 from host_manager.group import LATEST, Group, Inputs, Manifest, Wish
 from host_manager.inputs import Problem, Source, read_inputs, sources_of
+from host_manager.listening import Listening
 from host_manager.pods import PodView
 from host_manager.resources import make_nats_conf
 from host_manager.snapshot import Head, Snapshot, view_head
@@ -124,6 +125,7 @@ class Known:
     by_group: dict[str, dict[str, PodView]] = field(default_factory=dict)
     controller: Controller | None = None
     budgets: Mapping[str, BudgetView] = field(default_factory=dict)
+    listening: Listening = field(default_factory=lambda: Listening(lambda _: None))
     looked: dict[str, Looked] = field(default_factory=dict)
 
     def forget(self, key: str) -> None:
@@ -158,6 +160,7 @@ class Known:
             manifest = await self.kube.get(HOST_CONFIGS, name, namespace)
         except NotFound:
             self.forget(key)
+            await self.listening.leave(key)
             return None
         head = view_head(manifest)
         pods = tuple(self.by_group.get(key, {}).values())
@@ -167,12 +170,13 @@ class Known:
         if isinstance(group, Problem):
             return Snapshot(head, None, Inputs(), (group,), {}, pods, status, now, other=self.controller)
         if head.deleting or self.controller is not None:
+            await self.listening.leave(key)
             return Snapshot(head, group, Inputs(), (), {}, pods, status, now, other=self.controller)
         base = Snapshot(head, group, Inputs(), (), {}, pods, status, now)
         looked = self.looked.get(key)
         if looked is not None and looked.covers(head):
-            return await self._glance(replace(base, problems=looked.problems), group)
-        return await self._look(base, group)
+            return self.listening.fill(await self._glance(replace(base, problems=looked.problems), group))
+        return self.listening.fill(await self._look(base, group))
 
     async def _glance(self, base: Snapshot, group: Group) -> Snapshot:
         """Read only what the status is made from."""
@@ -187,6 +191,7 @@ class Known:
         children, sources, words = await asyncio.gather(
             self._children(group), self._sources(group), self._last_words(base.pods)
         )
+        await self.listening.follow(base.head.key, group, sources)
         inputs, problems = _inputs(group, sources)
         return replace(
             base,

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from host_manager.environment import LABEL_VARIABLE, POD_LABEL
 from trellis import names
 
 Manifest = Mapping[str, Any]
 
 _WAITING_IS_FINE: Final = frozenset({"ContainerCreating", "PodInitializing", ""})
 _LATTICE_VARIABLE: Final = "WASMCLOUD_LATTICE"
+_POD_VARIABLE: Final = LABEL_VARIABLE + POD_LABEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod of a group. ``labels``: those of its host. ``revision``: what tells the templates of pods apart."""
+    """One pod of a group. ``labels``: those of its host. ``tells``: its host is labelled with the pod's name.
+
+    ``ready_since``: time of the last change of its readiness, as Kubernetes writes it, "" if there was none.
+    """
 
     namespace: str
     name: str
@@ -43,6 +48,8 @@ class PodView:
     lattice: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     trouble: Trouble | None = None
+    tells: bool = False
+    ready_since: str = ""
 
     @property
     def group_key(self) -> str:
@@ -81,12 +88,17 @@ def view_pod(pod: Manifest) -> PodView:
         lattice=_lattice(containers),
         labels=tuple(sorted(hosts.items())),
         trouble=None if ready or deleting else _trouble(status, conditions),
+        tells=_POD_VARIABLE in _variables(containers),
+        ready_since=str(conditions.get("Ready", {}).get("lastTransitionTime") or ""),
     )
 
 
 def _lattice(containers: Iterable[Manifest]) -> str:
-    variables = (one for container in containers for one in container.get("env") or ())
-    return next((str(one.get("value") or "") for one in variables if one["name"] == _LATTICE_VARIABLE), "")
+    return str(_variables(containers).get(_LATTICE_VARIABLE, {}).get("value") or "")
+
+
+def _variables(containers: Iterable[Manifest]) -> dict[str, Manifest]:
+    return {one["name"]: one for container in containers for one in container.get("env") or ()}
 
 
 def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | None:

@@ -14,6 +14,7 @@ from host_manager.group import Group, Inputs, Manifest
 from host_manager.inputs import Problem
 from host_manager.pods import PodView
 from trellis import names
+from trellis.lattice.view import LatticeView
 from trellis.peers import Controller
 
 
@@ -43,6 +44,8 @@ class Snapshot:
     ``status``: as it stands. ``foreign_budget``: a disruption budget of somebody else selects the pods. ``refused``:
     what the API server said of the pods in a dry run. ``last_words``: of the container that keeps crashing.
     ``applied``: by child what it said when we wrote it last, and the digest of what we wrote.
+    ``lattice``: what it tells, None if it has no address (``lattice_why`` says why); ``clock``: seconds of the
+    monotonic clock, as there. ``may_recycle``: enough time went by since a silent host was restarted.
     ``glance``: only what runs the pods was read, for the status; the rest is as it was a moment ago.
     """
 
@@ -60,6 +63,10 @@ class Snapshot:
     last_words: str = ""
     applied: Mapping[ChildKey, tuple[str, str]] = field(default_factory=dict)
     glance: bool = False
+    lattice: LatticeView | None = None
+    lattice_why: str = ""
+    clock: float = 0.0
+    may_recycle: bool = False
 
 
 def view_head(manifest: Manifest) -> Head:

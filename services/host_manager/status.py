@@ -13,16 +13,14 @@ from typing import Any, Final
 
 from host_manager.children import WORKLOADS, read_marks
 from host_manager.group import Manifest
-from host_manager.pods import PodView
+from host_manager.lattice_status import make_conditions, make_hosts, make_lattice
 from host_manager.snapshot import Snapshot
 from host_manager.template import selector_of
 
 OTHER: Final = "OtherControllerActive"
 DEPRECATED: Final = "DeprecatedFields"
-REPORTED: Final = "HostsReported"
 BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
 """Conditions that are bad news when they are True."""
-_HOSTS_SHOWN: Final = 2000
 _MESSAGE_MAX: Final = 2000
 
 
@@ -60,12 +58,10 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
     if snapshot.other is not None:
         return _beside_another(snapshot)
     counts = counts_of(snapshot)
-    status: Manifest = {
-        "apps": former.get("apps") or [],
-        "app_count": former.get("app_count") or 0,
+    status: Manifest = make_lattice(snapshot) | {
         "observedGeneration": snapshot.head.generation,
         "conditions": _conditions(snapshot, counts),
-        "hosts": [_host(pod) for pod in sorted(snapshot.pods, key=lambda pod: pod.name)[:_HOSTS_SHOWN]],
+        "hosts": make_hosts(snapshot),
         # So that `kubectl scale` and autoscalers find the pods before there are any.
         "selector": ",".join(f"{name}={value}" for name, value in _selector(snapshot).items()),
         "replicas": counts.replicas if counts else 0,
@@ -102,19 +98,12 @@ def _selector(snapshot: Snapshot) -> dict[str, str]:
     return {}
 
 
-def _host(pod: PodView) -> Manifest:
-    host: Manifest = {"pod": pod.name, "ready": pod.ready, "reported": "Unknown"}
-    if pod.node:
-        host["node"] = pod.node
-    return host | ({"ip": pod.addresses[0]} if pod.addresses else {})
-
-
 def _conditions(snapshot: Snapshot, counts: Counts | None) -> list[Manifest]:
     found = [
         _ready(snapshot, counts),
         _progressing(snapshot, counts),
         _degraded(snapshot, counts),
-        (REPORTED, "Unknown", "LatticeNotConnected", "the lattice is not listened to: what hosts report is not known"),
+        *make_conditions(snapshot),
     ]
     known = {one["type"] for one in snapshot.status.get("conditions") or ()}
     for kind, wrong in ((DEPRECATED, _deprecated(snapshot)), (OTHER, "")):

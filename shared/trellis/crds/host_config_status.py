@@ -5,6 +5,7 @@ Written by ``host_manager`` alone. Two fields are wasmcloud-operator's, and requ
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -40,10 +41,42 @@ class Host(ApiModel):
     """Identity of the host in the lattice."""
     version: str | None = None
     """Version that the host reports."""
-    uptime_seconds: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
-    """How long it has run."""
+    started_at: datetime | None = None
+    """When it started: now less its uptime."""
     labels: dict[str, str] | None = None
     """Labels that it reports."""
+
+
+class Unit(ApiModel):
+    """A component or provider that runs on a host."""
+
+    id: str
+    """Its identity in the lattice."""
+    image: str | None = None
+    """Where it came from."""
+
+
+class LatticeHost(ApiModel):
+    """A host of the lattice, here or in another cluster, as it reports itself."""
+
+    id: str
+    """Identity of the host in the lattice."""
+    name: str | None = None
+    """Its friendly name."""
+    version: str | None = None
+    """Version that it reports."""
+    started_at: datetime | None = None
+    """When it started: now less its uptime."""
+    pod: str | None = None
+    """Name of its pod, in whichever cluster that is, if it says so."""
+    labels: dict[str, str] | None = None
+    """Labels that it reports."""
+    components: Annotated[list[Unit], Field(max_length=100)] | None = None
+    """Components that run on it."""
+    providers: Annotated[list[Unit], Field(max_length=100)] | None = None
+    """Providers that run on it."""
+    applications: Annotated[list[str], Field(max_length=100)] | None = None
+    """Applications that those belong to."""
 
 
 class WasmCloudHostConfigStatus(ApiModel):
@@ -73,3 +106,5 @@ class WasmCloudHostConfigStatus(ApiModel):
     """Which of our templates the pods are made from; 1 is wasmcloud-operator's."""
     hosts: Annotated[list[Host], Field(max_length=2000)] | None = None
     """Its pods, with what the lattice reports of each host."""
+    lattice_hosts: Annotated[list[LatticeHost], Field(max_length=500)] | None = None
+    """Every host of the lattice."""

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from trellis.lattice.link import Link, LinkAddress
-from trellis.lattice.watch import LatticeAddress, LatticeView, LatticeWatch
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.link import Link
+from trellis.lattice.view import LatticeView
+from trellis.lattice.watch import LatticeWatch
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -46,6 +48,7 @@ class Lattices(Generic[Key]):
         self._watches: dict[LatticeAddress, _Watched] = {}
         self._lock = asyncio.Lock()
         self._tasks = asyncio.TaskGroup()
+        self._entered = asyncio.Event()
 
     @property
     def connections(self) -> int:
@@ -54,6 +57,7 @@ class Lattices(Generic[Key]):
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
+        self._entered.set()
         return self
 
     async def __aexit__(
@@ -65,13 +69,19 @@ class Lattices(Generic[Key]):
         finally:
             await self._tasks.__aexit__(kind, error, trace)
 
+    async def run(self) -> None:
+        """Be the context of a task that is cancelled when it is to end."""
+        async with self:
+            await asyncio.Event().wait()
+
     def view(self, key: Key) -> LatticeView | None:
         """Return what is known of the lattice this key needs, None if it needs none."""
         address = self._needs.get(key)
         return None if address is None else self._watches[address].watch.view()
 
     async def need(self, key: Key, address: LatticeAddress | None) -> None:
-        """Say which lattice a key needs from now on, None for none."""
+        """Say which lattice a key needs from now on, None for none; waits until the context is entered."""
+        await self._entered.wait()
         if self._needs.get(key) == address:
             return
         async with self._lock:

@@ -13,7 +13,6 @@ import contextlib
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 import nats.errors
@@ -23,7 +22,7 @@ from nats.aio.subscription import Subscription
 from trellis.bus.backoff import Backoff
 from trellis.bus.connection import describe
 from trellis.bus.user_client import UserClient
-from trellis.credentials import HeldCredentials
+from trellis.lattice.address import LinkAddress
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
 
@@ -37,7 +36,9 @@ _CONNECT_SECONDS: Final = 5
 _PING_SECONDS: Final = 10
 _UNANSWERED_PINGS: Final = 2
 _LOOK_SECONDS: Final = 5.0
+_REASON_SECONDS: Final = 60.0
 _PENDING_BYTES: Final = 16 * 2**20
+_DEAF: Final = "permissions violation for subscription"
 _TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
@@ -45,20 +46,6 @@ _log = get_logger(__name__)
 
 class LinkAwayError(Exception):
     """The lattice's NATS cannot be asked now; the text says why, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkAddress:
-    """Where a NATS is and who connects. ``authorities`` are certificates in PEM that count beside the system's."""
-
-    url: str
-    credentials: HeldCredentials | None = None
-    authorities: str = field(default="", repr=False)
-
-    @property
-    def servers(self) -> list[str]:
-        """Addresses of its servers."""
-        return [part.strip() for part in self.url.split(",") if part.strip()]
 
 
 class Link:
@@ -71,16 +58,30 @@ class Link:
         self._client: UserClient | None = None
         self._listeners: dict[str, list[Heard]] = {}
         self._subscriptions: dict[str, Subscription] = {}
-        self._why = "not connected yet"
+        self._why, self._why_since = "not connected yet", time.monotonic()
         self._warned = False
         self._complaints: list[Exception] = []
+        self._tried = False
         self.since: float | None = None
         """Since when it has been there without a break, in seconds of the monotonic clock; None while it is away."""
+        self.deaf = ""
+        """Why something is not heard although the connection is there: the user may not. Empty if all is."""
 
     @property
     def why(self) -> str:
-        """Why it is away, empty while it is there."""
-        return "" if self.since is not None else f"{self._why} ({redact_url(self._address.url)})"
+        """Why it is away or deaf, empty while neither is so."""
+        why = self.deaf if self.since is not None else self._why
+        return f"{why} ({redact_url(self._address.url)})" if why else ""
+
+    @property
+    def tried(self) -> bool:
+        """Whether a connection was made, or failed, at all."""
+        return self._tried
+
+    @property
+    def hearing_since(self) -> float | None:
+        """Since when everything that is to be heard can be, None while it cannot."""
+        return None if self.deaf else self.since
 
     async def listen(self, subject: str, heard: Heard) -> None:
         """Hear a subject from now on, also after every outage."""
@@ -181,12 +182,14 @@ class Link:
 
     async def _connect(self, client: UserClient, attempt: int, closed: asyncio.Event) -> None:
         connected = False
-        self._complaints = []
+        self._complaints, self.deaf = [], ""
 
         async def on_error(error: Exception) -> None:
             self._complaints.append(error)
             if not connected:
                 raise error  # ends this attempt; the library would go on for ever in its own rhythm
+            if _DEAF in str(error).lower():
+                self._is_deaf(describe(error))
 
         async def on_closed() -> None:
             closed.set()
@@ -226,23 +229,35 @@ class Link:
         context.load_verify_locations(cadata=self._address.authorities)
         return context
 
+    def _is_deaf(self, why: str) -> None:
+        if not self.deaf:
+            _log.warning(
+                "a lattice's NATS does not let this user hear it", url=redact_url(self._address.url), reason=why
+            )
+        self.deaf = why
+        self._changed()
+
     def _found(self) -> None:
-        self.since = time.monotonic()
+        self.since, self._tried = time.monotonic(), True
         if self._warned:
             self._warned = False
             _log.info("a lattice's NATS is back", url=redact_url(self._address.url))
         self._changed()
 
     def _lost(self, why: str) -> None:
-        was_there = self.since is not None
-        said = self._why
-        self.since, self._why = None, why
+        was_there, now = self.since is not None, time.monotonic()
+        # Servers that fail in different ways by turns would be news with every attempt.
+        news = was_there or not self._tried or (why != self._why and now - self._why_since >= _REASON_SECONDS)
+        self.since, self._tried = None, True
+        if news:
+            # A connection that was lost has a better reason soon: why there is no other.
+            self._why, self._why_since = why, now - (_REASON_SECONDS if was_there else 0)
         if not self._warned:
             self._warned = True
             _log.warning(
                 "a lattice's NATS is away; it will be tried for ever", url=redact_url(self._address.url), reason=why
             )
-        if was_there or said != why:
+        if news:
             self._changed()
 
 

@@ -11,15 +11,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
-from trellis.lattice.hosts import Hosts, Presence, Sighting, presence_of, read_host
-from trellis.lattice.link import Link, LinkAddress, LinkAwayError
+from trellis.lattice.address import LatticeAddress
+from trellis.lattice.hosts import Hosts, read_host
+from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.models import Model, read_models
 from trellis.lattice.reading import LatticeDataError, decoded, event_data, text
 from trellis.lattice.subjects import (
-    CONTROL_PREFIX,
     HOST_EVENTS,
     HOST_STOPPED,
     event_of,
@@ -29,6 +28,7 @@ from trellis.lattice.subjects import (
     model_list_subject,
     wadm_events_subject,
 )
+from trellis.lattice.view import LatticeView
 from trellis.telemetry import get_logger
 
 REFRESH_SECONDS: Final = 60.0
@@ -44,42 +44,6 @@ _REPORT_SECONDS: Final = 60.0
 _log = get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LatticeAddress:
-    """A lattice: whose NATS, its name there, and what its control subjects begin with.
-
-    Raises:
-        SubjectError: the name or the prefix cannot stand in a subject.
-    """
-
-    link: LinkAddress
-    lattice: str
-    control_prefix: str = CONTROL_PREFIX
-
-    def __post_init__(self) -> None:
-        host_ping_subject(self.lattice, self.control_prefix)
-
-
-@dataclass(frozen=True, slots=True)
-class LatticeView:
-    """What is known of a lattice at one moment. ``models`` is None where wadm was never heard.
-
-    ``linked_since`` is in seconds of the monotonic clock, None while the link is away; ``why`` says why it is, and
-    ``models_why`` why what is known of applications may be old.
-    """
-
-    linked_since: float | None
-    why: str = ""
-    hosts: tuple[Sighting, ...] = ()
-    models: tuple[Model, ...] | None = None
-    models_why: str = ""
-
-    def presence(self, host_id: str, now: float) -> Presence:
-        """Return what is known of a host."""
-        heard = next((seen.at for seen in self.hosts if seen.host.id == host_id), None)
-        return presence_of(heard, now, self.linked_since)
-
-
 class LatticeWatch:
     """``changed`` is called, in the event loop, when the view is another (a host's uptime alone is none)."""
 
@@ -91,12 +55,17 @@ class LatticeWatch:
         self._models: tuple[Model, ...] | None = None
         self._models_why = "wadm was not asked yet"
         self._linked: float | None = None
+        self._asked = False
         self._ask = asyncio.Event()
         self._garbage_told = -_REPORT_SECONDS
 
     def view(self) -> LatticeView:
         """Return what is known now."""
-        return LatticeView(self._link.since, self._link.why, self._hosts.sightings(), self._models, self._models_why)
+        link = self._link
+        settled = self._asked or (link.tried and link.since is None)
+        return LatticeView(
+            link.hearing_since, link.why, self._hosts.sightings(), self._models, self._models_why, settled
+        )
 
     def link_changed(self) -> None:
         """The link was lost or is back: hosts and wadm are asked anew."""
@@ -159,6 +128,9 @@ class LatticeWatch:
                 self._linked = self._link.since
                 await self._ask_hosts()
             await self._ask_wadm()
+            if not self._asked:
+                self._asked = True
+                self._changed()
 
     async def _ask_hosts(self) -> None:
         """Ask every host what it is; heartbeats would tell the same within 30 s."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.lattice_recordings import messages
-from trellis.lattice.link import LinkAddress
+from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.subjects import (
     SubjectError,
     event_of,
@@ -15,7 +15,6 @@ from trellis.lattice.subjects import (
     model_list_subject,
     wadm_events_subject,
 )
-from trellis.lattice.watch import LatticeAddress
 
 
 def test_subjects_are_those_of_the_protocols() -> None:

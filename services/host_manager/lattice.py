@@ -1,0 +1,99 @@
+"""Which lattice a group of hosts belongs to, and which of its hosts run in which pods.
+
+Pure. In: the group and the Secrets it names; pods and what the lattice tells. Out: an address; a report a pod. Called
+by ``gather`` and ``status``. Invariants: a pod is silent only if our own link could have heard it for 70 s since it
+was ready; which host is a pod's is known from the label it gives itself (template revision 2), never guessed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from host_manager.environment import POD_LABEL
+from host_manager.group import Group
+from host_manager.inputs import Source
+from host_manager.pods import PodView
+from host_manager.snapshot import Snapshot
+from host_manager.template import CREDENTIALS_KEY
+from trellis.credentials import HeldCredentials, Kind
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.hosts import SILENCE_SECONDS, Presence, Sighting, presence_of
+from trellis.lattice.subjects import CONTROL_PREFIX
+
+_AUTHORITY_KEY: Final = "ca.crt"
+_WORDS: Final[Mapping[Presence, Literal["Yes", "No", "Unknown"]]] = {
+    Presence.PRESENT: "Yes",
+    Presence.SILENT: "No",
+    Presence.UNKNOWN: "Unknown",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the lattice tells of one pod. ``sighting``: of the host in it; ``due``: in how many seconds the answer is
+    another one if nothing is heard, None if it stays.
+    """
+
+    reported: Literal["Yes", "No", "Unknown"]
+    sighting: Sighting | None = None
+    due: float | None = None
+
+
+def lattice_of(group: Group, read: Mapping[Source, Mapping[str, Any] | None]) -> LatticeAddress:
+    """Return the lattice of a group: the NATS that its leaves connect to, with the same credentials.
+
+    ``read``: by source the object, None if there is none.
+
+    Raises:
+        SubjectError: the lattice's name, or the prefix of its control subjects, can be in no subject.
+    """
+    spec = group.spec
+    text = _decoded(read, spec.secret_name, CREDENTIALS_KEY)
+    where = f"Secret {group.namespace}/{spec.secret_name}, key {CREDENTIALS_KEY}"
+    link = LinkAddress(
+        f"{spec.nats_address}:{spec.nats_client_port}",
+        HeldCredentials(text, Kind.CREDENTIALS, where) if text else None,
+        _decoded(read, spec.leaf_tls.secret_name if spec.leaf_tls else None, _AUTHORITY_KEY),
+    )
+    return LatticeAddress(link, spec.lattice, spec.control_topic_prefix or CONTROL_PREFIX)
+
+
+def reports_of(snapshot: Snapshot) -> dict[str, Report]:
+    """Return by name what the lattice tells of each pod."""
+    view = snapshot.lattice
+    if view is None:
+        return {pod.name: Report("Unknown") for pod in snapshot.pods}
+    hosts = {name: seen for seen in view.hosts if (name := seen.host.labels.get(POD_LABEL))}
+    return {pod.name: _report(pod, hosts.get(pod.name), snapshot, view.linked_since) for pod in snapshot.pods}
+
+
+def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, linked: float | None) -> Report:
+    if not pod.tells or linked is None:
+        return Report("Unknown", seen)
+    if not pod.ready:
+        heard = seen is not None and snapshot.clock - seen.at <= SILENCE_SECONDS
+        return Report("Yes" if heard else "Unknown", seen)
+    # What it could not say before it was ready, and we not hear before our link was there, is no silence.
+    listened = max(linked, snapshot.clock - _seconds_between(pod.ready_since or snapshot.now, snapshot.now))
+    presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened)
+    since = seen.at if seen is not None and presence is Presence.PRESENT else listened
+    due = None if presence is Presence.SILENT else max(0.0, since + SILENCE_SECONDS - snapshot.clock)
+    return Report(_WORDS[presence], seen, due)
+
+
+def _seconds_between(earlier: str, later: str) -> float:
+    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())
+
+
+def _decoded(read: Mapping[Source, Mapping[str, Any] | None], secret: str | None, key: str) -> str:
+    """Return the text under a key of a Secret, "" if there is none that is text."""
+    data = (read.get(("Secret", secret or "")) or {}).get("data") or {}
+    try:
+        return base64.b64decode(data.get(key) or "", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,163 @@
+"""What the status of a group says of its lattice: hosts beside pods, all hosts, applications, how well it is heard.
+
+Pure. In: a snapshot. Out: parts of the status. Called by ``status``. Invariants: while the lattice cannot be heard,
+what it told last stays and the condition says Unknown; a heartbeat that tells nothing new changes nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from host_manager.environment import POD_LABEL
+from host_manager.group import Manifest
+from host_manager.lattice import Report, reports_of
+from host_manager.pods import PodView
+from host_manager.snapshot import Snapshot
+from trellis.lattice.hosts import Sighting, Unit
+from trellis.lattice.models import Model
+
+REPORTED: Final = "HostsReported"
+APPLICATIONS: Final = "ApplicationsKnown"
+HOSTS_SHOWN: Final = 500
+"""Of a lattice, and of a group's pods: an object has to stay well below the 1.5 MiB that etcd takes."""
+_UNITS_SHOWN: Final = 100
+_APPS_SHOWN: Final = 1000
+_PODS_NAMED: Final = 3
+_JITTER_SECONDS: Final = 30
+"""A host tells its uptime in whole seconds with every heartbeat: its start does not move by that."""
+
+Said = tuple[str, str, str, str]
+"""Type, status, reason and message of a condition."""
+
+
+def make_hosts(snapshot: Snapshot) -> list[Manifest]:
+    """Return the group's pods, each with the host in it."""
+    reports = reports_of(snapshot)
+    former = _by_id(snapshot, "hosts")
+    pods = sorted(snapshot.pods, key=lambda pod: pod.name)[:HOSTS_SHOWN]
+    return [_host(snapshot, pod, reports[pod.name], former) for pod in pods]
+
+
+def make_lattice(snapshot: Snapshot) -> Manifest:
+    """Return ``apps``, ``app_count`` and ``latticeHosts``; what is not known is as it was."""
+    former = snapshot.status
+    apps, hosts = former.get("apps") or [], former.get("latticeHosts")
+    count = former.get("app_count") or 0
+    view = snapshot.lattice
+    if view is not None and view.settled:
+        if view.models is not None:
+            apps, count = [_app(model) for model in view.models[:_APPS_SHOWN]], len(view.models)
+        if view.linked_since is not None:
+            hosts = [_lattice_host(snapshot, seen) for seen in view.hosts[:HOSTS_SHOWN]]
+    return {"apps": apps, "app_count": count} | ({} if hosts is None else {"latticeHosts": hosts})
+
+
+def make_conditions(snapshot: Snapshot) -> list[Said]:
+    """Return the conditions about the lattice."""
+    view = snapshot.lattice
+    if view is None:
+        why = snapshot.lattice_why or "the lattice is not listened to: what hosts report is not known"
+        return [(kind, "Unknown", "LatticeNotConnected", why) for kind in (REPORTED, APPLICATIONS)]
+    if not view.settled:
+        return [_as_it_was(snapshot, kind) for kind in (REPORTED, APPLICATIONS)]
+    if view.linked_since is None:
+        why = f"the lattice's NATS cannot be heard: {view.why}; nothing is taken away because of that"
+        return [(kind, "Unknown", "LatticeAway", why) for kind in (REPORTED, APPLICATIONS)]
+    wadm: Said = (APPLICATIONS, "True", "AsExpected", "")
+    if view.models_why:
+        wadm = (APPLICATIONS, "Unknown", "WadmAway", view.models_why)
+    return [_reported(snapshot), wadm]
+
+
+def silent_pods(snapshot: Snapshot) -> list[str]:
+    """Return the names of the pods whose host is silent although it could have been heard."""
+    return sorted(name for name, report in reports_of(snapshot).items() if report.reported == "No")
+
+
+def due_in(snapshot: Snapshot) -> float | None:
+    """Return in how many seconds a host has been silent for too long if nothing is heard, None if none can be."""
+    return min((report.due for report in reports_of(snapshot).values() if report.due is not None), default=None)
+
+
+def _reported(snapshot: Snapshot) -> Said:
+    reports = reports_of(snapshot)
+    ready = [pod for pod in snapshot.pods if pod.ready]
+    silent = silent_pods(snapshot)
+    if silent:
+        named = ", ".join(silent[:_PODS_NAMED]) + (
+            f" and {len(silent) - _PODS_NAMED} more" * (len(silent) > _PODS_NAMED)
+        )
+        message = f"no heartbeat for 70 s of the host in pod {named}: see its log, or set hostRecycling: OneAtATime"
+        return REPORTED, "False", "HostsSilent", message
+    untold = [pod for pod in ready if not pod.tells]
+    if untold:
+        message = (
+            f"which host runs in which pod is told from template revision 2 on, which {len(untold)} pods do not have: "
+            "see latticeHosts for all hosts"
+        )
+        return REPORTED, "Unknown", "PodsDoNotTell", message
+    waiting = [pod.name for pod in ready if reports[pod.name].reported != "Yes"]
+    if waiting:
+        return REPORTED, "Unknown", "WaitingForHosts", f"{len(waiting)} of {len(ready)} ready pods are not heard of yet"
+    return REPORTED, "True", "HostsHeard", f"{len(ready)} of {len(ready)} ready pods are heard of in the lattice"
+
+
+def _as_it_was(snapshot: Snapshot, kind: str) -> Said:
+    for one in snapshot.status.get("conditions") or ():
+        if one["type"] == kind:
+            return kind, one["status"], one["reason"], one["message"]
+    return kind, "Unknown", "LatticeNotConnected", "the lattice is being connected to"
+
+
+def _host(snapshot: Snapshot, pod: PodView, report: Report, former: Mapping[str, Manifest]) -> Manifest:
+    host: Manifest = {"pod": pod.name, "ready": pod.ready, "reported": report.reported}
+    if pod.node:
+        host["node"] = pod.node
+    if pod.addresses:
+        host["ip"] = pod.addresses[0]
+    if report.sighting is not None:
+        return host | _identity(snapshot, report.sighting, former)
+    before = next((one for one in former.values() if one.get("pod") == pod.name), None)
+    if before is not None and (snapshot.lattice is None or snapshot.lattice.linked_since is None):
+        # It is not known any more, which is no reason to forget what it was.
+        return host | {name: before[name] for name in ("id", "version", "startedAt", "labels") if name in before}
+    return host
+
+
+def _lattice_host(snapshot: Snapshot, seen: Sighting) -> Manifest:
+    host = seen.host
+    told = _identity(snapshot, seen, _by_id(snapshot, "latticeHosts"))
+    told |= {"name": host.name} if host.name else {}
+    if pod := host.labels.get(POD_LABEL):
+        told["pod"] = pod
+    units = (("components", host.components), ("providers", host.providers))
+    told |= {name: _units(found) for name, found in units if found}
+    return told | ({"applications": list(host.applications[:_UNITS_SHOWN])} if host.applications else {})
+
+
+def _identity(snapshot: Snapshot, seen: Sighting, former: Mapping[str, Manifest]) -> Manifest:
+    host = seen.host
+    started = datetime.fromisoformat(snapshot.now) - timedelta(
+        seconds=round(snapshot.clock - seen.at) + host.uptime_seconds
+    )
+    before = former.get(host.id, {}).get("startedAt")
+    if before and abs((datetime.fromisoformat(before) - started).total_seconds()) <= _JITTER_SECONDS:
+        started = datetime.fromisoformat(before)
+    told: Manifest = {"id": host.id, "startedAt": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    told |= {"version": host.version} if host.version else {}
+    return told | ({"labels": dict(sorted(host.labels.items()))} if host.labels else {})
+
+
+def _units(units: Iterable[Unit]) -> list[Manifest]:
+    shown = sorted(units, key=lambda unit: (unit.id, unit.image))[:_UNITS_SHOWN]
+    return [{"id": unit.id} | ({"image": unit.image} if unit.image else {}) for unit in shown]
+
+
+def _app(model: Model) -> Manifest:
+    return {"name": model.name, "version": model.version}
+
+
+def _by_id(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    return {one["id"]: one for one in snapshot.status.get(name) or () if one.get("id")}

@@ -1,0 +1,42 @@
+"""Where a lattice is: whose NATS, who connects, its name there.
+
+Pure. In: what a user wrote. Out: values that tell connections and lattices apart. Called by services and ``link``.
+Invariant: two are equal if they are to share a connection; secrets are shown by no ``repr``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trellis.credentials import HeldCredentials
+from trellis.lattice.subjects import CONTROL_PREFIX, host_ping_subject
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAddress:
+    """Where a NATS is and who connects. ``authorities`` are certificates in PEM that count beside the system's."""
+
+    url: str
+    credentials: HeldCredentials | None = None
+    authorities: str = field(default="", repr=False)
+
+    @property
+    def servers(self) -> list[str]:
+        """Addresses of its servers."""
+        return [part.strip() for part in self.url.split(",") if part.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeAddress:
+    """A lattice: whose NATS, its name there, and what its control subjects begin with.
+
+    Raises:
+        SubjectError: the name or the prefix cannot stand in a subject.
+    """
+
+    link: LinkAddress
+    lattice: str
+    control_prefix: str = CONTROL_PREFIX
+
+    def __post_init__(self) -> None:
+        host_ping_subject(self.lattice, self.control_prefix)

@@ -1,0 +1,250 @@
+"""What a group's status says of its lattice, and when a silent host is restarted."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from host_manager.decide import RecyclePod, WarnGroup, decide
+from host_manager.environment import POD_LABEL
+from host_manager.group import LATEST, Group
+from host_manager.lattice import lattice_of
+from host_manager.lattice_status import due_in, silent_pods
+from host_manager.listening import Recycling
+from host_manager.pods import PodView, view_pod
+from host_manager.resources import make_workload
+from host_manager.snapshot import Snapshot
+from host_manager.status import Facts, make_status
+from support.host_groups import MINIMAL, wish
+from trellis.crds.host_config import WasmCloudHostConfigSpec
+from trellis.credentials import Kind
+from trellis.lattice.hosts import Host, Sighting, Unit
+from trellis.lattice.models import Model
+from trellis.lattice.subjects import SubjectError
+from trellis.lattice.view import LatticeView
+from unit.host_manager.test_decide import children, settled, snapshot
+
+CLOCK = 10_000.0
+NOW = "2026-01-01T00:10:00Z"
+LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+def pod(name: str = "group-1", **changes: Any) -> PodView:
+    view = PodView("g", name, f"uid-{name}", "1", "group", ready=True, tells=True, ready_since=LONG_AGO)
+    return replace(view, **changes)
+
+
+def heard(of: str = "group-1", ago: float = 5.0, **changes: Any) -> Sighting:
+    host = Host(f"N-{of}", version="1.9.2", uptime_seconds=100, labels={POD_LABEL: of, "zone": "a"})
+    return Sighting(replace(host, **changes), CLOCK - ago)
+
+
+def view(*hosts: Sighting, **changes: Any) -> LatticeView:
+    return replace(LatticeView(linked_since=CLOCK - 1000, hosts=hosts, models=()), **changes)
+
+
+def world(*pods: PodView, **changes: Any) -> Snapshot:
+    return replace(snapshot(children=children(), pods=pods, now=NOW, clock=CLOCK), **changes)
+
+
+def status(known: Snapshot) -> dict[str, Any]:
+    return make_status(known, Facts(LATEST))
+
+
+def condition(known: Snapshot, kind: str = "HostsReported") -> tuple[str, str, str]:
+    found = next(one for one in status(known)["conditions"] if one["type"] == kind)
+    return found["status"], found["reason"], found["message"]
+
+
+def test_a_pod_is_shown_with_the_host_in_it() -> None:
+    known = world(pod(), lattice=view(heard()))
+    (host,) = status(known)["hosts"]
+    assert host == {
+        "pod": "group-1",
+        "ready": True,
+        "reported": "Yes",
+        "id": "N-group-1",
+        "startedAt": "2026-01-01T00:08:15Z",
+        "version": "1.9.2",
+        "labels": {POD_LABEL: "group-1", "zone": "a"},
+    }
+    assert condition(known)[:2] == ("True", "HostsHeard")
+
+
+def test_every_host_of_the_lattice_is_shown_with_what_runs_on_it() -> None:
+    units = (Unit("shop-http", "ghcr.io/example/http:1", "shop", 4), Unit("by-hand"))
+    elsewhere = heard("other-7", components=units, providers=(Unit("shop-server", "http-server", "shop"),))
+    (host,) = status(world(lattice=view(elsewhere)))["latticeHosts"]
+    assert host["components"] == [{"id": "by-hand"}, {"id": "shop-http", "image": "ghcr.io/example/http:1"}]
+    assert host["providers"] == [{"id": "shop-server", "image": "http-server"}]
+    assert host["applications"] == ["shop"]
+    assert host["pod"] == "other-7"
+
+
+def test_applications_are_those_of_wadm_and_stay_while_it_is_away() -> None:
+    models = (Model("shop", "v2", "v1", "deployed"),)
+    known = world(lattice=view(models=models))
+    assert (status(known)["apps"], status(known)["app_count"]) == ([{"name": "shop", "version": "v2"}], 1)
+    assert condition(known, "ApplicationsKnown")[0] == "True"
+    away = replace(known, status=status(known), lattice=view(models=None, models_why="wadm: nobody answers"))
+    assert status(away)["app_count"] == 1
+    assert condition(away, "ApplicationsKnown") == ("Unknown", "WadmAway", "wadm: nobody answers")
+
+
+def test_a_heartbeat_without_news_changes_nothing() -> None:
+    first = world(pod(), lattice=view(heard(ago=29)))
+    first = replace(first, status=status(first))
+    later = replace(
+        first,
+        now="2026-01-01T00:10:29Z",
+        clock=CLOCK + 29,
+        lattice=view(heard(ago=-28, uptime_seconds=131)),
+    )
+    assert status(later) == first.status
+
+
+def test_a_lattice_that_is_away_is_unknown_and_takes_nothing_away() -> None:
+    before = world(pod(), lattice=view(heard()))
+    before = replace(before, status=status(before))
+    for hosts in ((heard(),), ()):
+        away = replace(before, lattice=view(*hosts, linked_since=None, why="connection refused (nats://n:4222)"))
+        assert condition(away)[:2] == ("Unknown", "LatticeAway")
+        assert "connection refused (nats://n:4222)" in condition(away)[2]
+        (host,) = status(away)["hosts"]
+        assert (host["reported"], host["id"]) == ("Unknown", "N-group-1")
+        assert status(away)["latticeHosts"] == before.status["latticeHosts"]
+
+
+def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
+    before = world(pod(), lattice=view(heard(), models=(Model("shop", "v1"),)))
+    before = replace(before, status=status(before))
+    begun = replace(before, lattice=view(linked_since=None, models=None, settled=False))
+    assert status(begun)["conditions"] == before.status["conditions"]
+    assert status(begun)["app_count"] == 1
+    assert status(begun)["latticeHosts"] == before.status["latticeHosts"]
+
+
+@pytest.mark.parametrize(
+    ("ready_since", "linked", "reported"),
+    [
+        pytest.param(LONG_AGO, 1000, "No", id="silent though we listened"),
+        pytest.param(LONG_AGO, 60, "Unknown", id="we have not listened for long"),
+        pytest.param("2026-01-01T00:09:00Z", 1000, "Unknown", id="it is not ready for long"),
+        pytest.param("2026-01-01T00:08:45Z", 1000, "No", id="it is ready for long enough"),
+        pytest.param("", 1000, "Unknown", id="since when it is ready is not known"),
+    ],
+)
+def test_a_pod_is_silent_only_if_it_could_have_been_heard(ready_since: str, linked: float, reported: str) -> None:
+    known = world(pod(ready_since=ready_since), lattice=view(linked_since=CLOCK - linked))
+    (host,) = status(known)["hosts"]
+    assert host["reported"] == reported
+    assert (silent_pods(known) == ["group-1"]) is (reported == "No")
+    assert (due_in(known) is None) is (reported == "No")
+
+
+def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
+    pods = [pod(f"group-{number}") for number in range(1, 6)]
+    known = world(*pods, lattice=view(heard("group-1")))
+    assert condition(known)[:2] == ("False", "HostsSilent")
+    assert "group-2, group-3, group-4 and 1 more" in condition(known)[2]
+    [event] = [action for action in decide(known) if isinstance(action, WarnGroup)]
+    assert event.reason == "HostsSilent"
+    again = replace(known, status=status(known))
+    assert not [action for action in decide(again) if isinstance(action, WarnGroup)]
+
+
+def test_pods_of_the_former_template_do_not_tell_which_host_is_theirs() -> None:
+    known = world(pod(tells=False), lattice=view())
+    assert condition(known)[:2] == ("Unknown", "PodsDoNotTell")
+    assert silent_pods(known) == []
+
+
+def recycled(known: Snapshot) -> list[str]:
+    return [action.pod.name for action in decide(known) if isinstance(action, RecyclePod)]
+
+
+def a_group(**spec: Any) -> Group:
+    return Group("group", "g", "uid-1", WasmCloudHostConfigSpec.model_validate(MINIMAL | spec))
+
+
+def test_silent_hosts_are_restarted_one_at_a_time_if_that_is_asked_for() -> None:
+    def deployed(**spec: Any) -> Snapshot:
+        group = a_group(hostReplicas=2, **spec)
+        known = settled(group=group, children=children(group), pods=(pod("group-1"), pod("group-2")))
+        return replace(known, now=NOW, clock=CLOCK, may_recycle=True, lattice=view())
+
+    known = deployed(hostRecycling="OneAtATime")
+    assert recycled(known) == ["group-1"]
+    assert recycled(deployed()) == []
+    assert recycled(replace(known, lattice=view(heard("group-1"), heard("group-2")))) == []
+    assert recycled(replace(known, lattice=view(heard("group-1")))) == ["group-2"]
+    assert recycled(replace(known, lattice=view(linked_since=None))) == [], "our own link is away"
+    assert recycled(replace(known, lattice=None)) == []
+    assert recycled(replace(known, may_recycle=False)) == [], "one was restarted a moment ago"
+    not_ready = replace(known, pods=(pod("group-1"), pod("group-2", ready=False)))
+    assert recycled(not_ready) == [], "another pod is away already"
+    assert recycled(replace(known, pods=(pod("group-1"),))) == [], "a pod is missing"
+
+
+def test_a_restart_that_does_not_help_is_repeated_ever_more_seldom() -> None:
+    times = Recycling()
+    assert times.may("g/group", 0)
+    pauses = []
+    for _ in range(7):
+        times.begun("g/group")
+        pauses.append(times.pauses["g/group"][1])
+    assert pauses == [120, 240, 480, 960, 1920, 3600, 3600]
+    assert not times.may("g/group", times.pauses["g/group"][0] - 1)
+    times.calm("g/group")
+    assert times.may("g/group", 0)
+
+
+def secret(**data: str) -> dict[str, Any]:
+    return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
+
+
+def test_a_lattice_is_reached_where_the_leaves_connect_and_as_they_do() -> None:
+    group = a_group(
+        natsAddress="tls://nats.example.com",
+        natsClientPort=4333,
+        secretName="creds",
+        leafTls={"secretName": "ca"},
+        controlTopicPrefix="my.ctl",
+        lattice="prod",
+    )
+    read = {("Secret", "creds"): secret(**{"nats.creds": "who"}), ("Secret", "ca"): secret(**{"ca.crt": "PEM"})}
+    address = lattice_of(group, read)
+    assert address.link.url == "tls://nats.example.com:4333"
+    assert address.link.authorities == "PEM"
+    assert address.link.credentials is not None
+    assert (address.link.credentials.kind, address.link.credentials.where) == (
+        Kind.CREDENTIALS,
+        "Secret g/creds, key nats.creds",
+    )
+    assert (address.lattice, address.control_prefix) == ("prod", "my.ctl")
+    assert "who" not in repr(address)
+    plain = lattice_of(a_group(), {("Secret", "creds"): None})
+    assert plain.link.credentials is None
+
+
+def test_a_lattice_whose_name_is_none_is_a_condition_and_not_listened_to() -> None:
+    with pytest.raises(SubjectError):
+        lattice_of(a_group(lattice="a.b"), {})
+    known = world(pod(), lattice=None, lattice_why="the lattice 'a.b' cannot be part of a NATS subject")
+    assert condition(known) == ("Unknown", "LatticeNotConnected", known.lattice_why)
+
+
+def test_a_pod_tells_by_its_environment() -> None:
+    made = wish(LATEST)
+    template = make_workload(made)["spec"]["template"]
+    raw = {
+        "metadata": template["metadata"] | {"namespace": "g", "name": "group-1", "uid": "u", "resourceVersion": "1"},
+        "spec": template["spec"],
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}]},
+    }
+    found = view_pod(raw)
+    assert found.tells
+    assert found.ready_since == LONG_AGO
