@@ -24,6 +24,7 @@ from trellis.peers import Peer, in_charge, view_controller
 from trellis.provisioning import JobState, NodeView, Proof, Target, encode_digests, installed_on, spec_digest
 from trellis.shims import ShimView
 from trellis.targets import target_of, wanted_on
+from trellis_bundle.migration_writes import DeleteObject, PatchObject
 
 Manifest = dict[str, Any]
 PatchOps = tuple[dict[str, Any], ...]
@@ -43,6 +44,7 @@ class Doing(StrEnum):
     DELETE = "delete"
     KEEP = "keep"
     LEAVE = "leave"
+    LET_GO = "let go"
 
 
 class Listed(StrEnum):
@@ -118,7 +120,7 @@ class Step:
     what: str
     doing: Doing
     why: str
-    write: PatchNode | PatchShim | PatchDeployment | DeleteJob | None = None
+    write: PatchNode | PatchShim | PatchDeployment | DeleteJob | PatchObject | DeleteObject | None = None
     node: str = ""
 
     @property
@@ -230,8 +232,8 @@ def take_over_controllers(peer: Peer, deployments: Iterable[Manifest]) -> list[S
     """Return the steps that let the provisioner work although the operator runs, one for each of its Deployments."""
     steps = []
     for item in deployments:
-        controller, metadata = view_controller(item), item["metadata"]
-        if controller is None or controller.peer is not peer or controller.taken_over:
+        controller, metadata = view_controller(item, (peer,)), item["metadata"]
+        if controller is None or controller.taken_over:
             continue
         marks = [] if metadata.get("annotations") else [{"op": "add", "path": "/metadata/annotations", "value": {}}]
         mark = names.ANNOTATION_TAKEN_OVER
@@ -242,7 +244,7 @@ def take_over_controllers(peer: Peer, deployments: Iterable[Manifest]) -> list[S
             {"op": "add", "path": path, "value": "true"},
         )
         what = f"runs {peer.value}"
-        why = f"annotated {mark}=true: the provisioner works beside it; take the annotation away to stop that"
+        why = f"annotated {mark}=true: Trellis works beside it; take the annotation away to stop that"
         write = PatchDeployment(controller.namespace, controller.name, ops)
         steps.append(Step(controller.place, what, Doing.TAKE_OVER, why, write))
     return steps
@@ -257,8 +259,7 @@ def still_writing(peer: Peer, deployments: Iterable[Manifest], objects: Iterable
     """
     found = [
         f"{controller.place} runs it: delete it, or scale it to 0"
-        for controller in in_charge(map(view_controller, deployments))
-        if controller.peer is peer
+        for controller in in_charge(view_controller(item, (peer,)) for item in deployments)
     ]
     shims = {item["metadata"]["name"] for item in objects if item["kind"] == "Shim"}
     keys = {f"f:{names.LABEL_PROVISIONED}"} if peer is Peer.KWASM else {f"f:{names.shim_label(name)}" for name in shims}

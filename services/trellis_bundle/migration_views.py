@@ -10,7 +10,20 @@ from rich.text import Text
 
 from trellis_bundle.migration import Doing, Step
 
-_STYLES: Final = {Doing.TAKE_OVER: "green", Doing.DELETE: "yellow", Doing.KEEP: "", Doing.LEAVE: "dim"}
+_STYLES: Final = {
+    Doing.TAKE_OVER: "green",
+    Doing.DELETE: "yellow",
+    Doing.KEEP: "",
+    Doing.LEAVE: "dim",
+    Doing.LET_GO: "yellow",
+}
+_PAST: Final = {
+    Doing.TAKE_OVER: "taken over",
+    Doing.DELETE: "deleted",
+    Doing.KEEP: "kept",
+    Doing.LEAVE: "left",
+    Doing.LET_GO: "let go",
+}
 
 
 def table_of(steps: Sequence[Step]) -> Table:
@@ -18,9 +31,8 @@ def table_of(steps: Sequence[Step]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("OBJECT", "WHAT IT IS", "WILL BE", "WHY"):
         table.add_column(heading, no_wrap=heading == "WILL BE", overflow="fold")
-    past = {Doing.TAKE_OVER: "taken over", Doing.DELETE: "deleted", Doing.KEEP: "kept", Doing.LEAVE: "left"}
     for step in steps:
         table.add_row(
-            Text(step.object), Text(step.what), Text(past[step.doing], style=_STYLES[step.doing]), Text(step.why)
+            Text(step.object), Text(step.what), Text(_PAST[step.doing], style=_STYLES[step.doing]), Text(step.why)
         )
     return table

@@ -105,6 +105,8 @@ LEASE_PREFIX: Final = "trellis-"
 # --- of groups of wasmCloud hosts: wasmcloud-operator's, because pods and children that run carry them ---
 WASMCLOUD_OPERATOR: Final = "operator.k8s.wasmcloud.dev/wasmcloud-host-config"
 """Its finalizer on a WasmCloudHostConfig, and its field manager."""
+WASMCLOUD_OPERATOR_SERVICE: Final = "operator.k8s.wasmcloud.dev/service"
+"""Its finalizer on a Service that mirrors an application."""
 WADM_OPERATOR: Final = "wadm-operator"
 """Value of :data:`LABEL_MANAGED_BY` of its pods."""
 HOST_LABEL_PREFIX: Final = "host-label.k8s.wasmcloud.dev/"

@@ -27,8 +27,11 @@ class Peer(StrEnum):
     WASMCLOUD_OPERATOR = "wasmcloud-operator"
 
 
-_OTHER_NAMES: Final[Mapping[Peer, frozenset[str]]] = {Peer.WASMCLOUD_OPERATOR: frozenset({"wadm-operator"})}
-"""Names that images and charts of some have besides; wasmcloud-operator's repository calls its own wadm-operator."""
+NAMES: Final[Mapping[Peer, frozenset[str]]] = {
+    **{peer: frozenset({peer.value}) for peer in Peer},
+    Peer.WASMCLOUD_OPERATOR: frozenset({Peer.WASMCLOUD_OPERATOR.value, "wadm-operator"}),
+}
+"""Names of each peer's images and charts; wasmcloud-operator's repository calls its own wadm-operator since 0.5.1."""
 PROVISIONING: Final = (Peer.KWASM, Peer.RCM)
 """Those that work on nodes and Shims."""
 
@@ -90,7 +93,7 @@ def is_of(peer: Peer, deployment: Manifest) -> bool:
     spec = deployment.get("spec") or {}
     label = (deployment["metadata"].get("labels") or {}).get("app.kubernetes.io/name")
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or ()
-    called = {peer.value} | _OTHER_NAMES.get(peer, frozenset())
+    called = NAMES[peer]
     return label in called or any(_image_name(str(one.get("image", ""))) in called for one in containers)
 
 

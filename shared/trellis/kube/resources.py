@@ -58,6 +58,12 @@ RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "Runtim
 ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
 ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", namespaced=True)
 BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)
+CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS: Final = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
+API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
@@ -84,6 +90,10 @@ ALL: Final[tuple[Resource, ...]] = (
     ROLES,
     ROLE_BINDINGS,
     BUDGETS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    ENDPOINT_SLICES,
+    API_SERVICES,
     DEFINITIONS,
     SHIMS,
     HOST_CONFIGS,

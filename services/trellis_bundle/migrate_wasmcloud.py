@@ -1,0 +1,164 @@
+"""``trellis migrate wasmcloud-operator``: hands host groups and mirrored Services over, and takes its dead API away.
+
+In: flags, the cluster. Out: a plan, which ``migrate_run`` shows and carries out. Called by the command line.
+Invariants: no host is restarted and no address changes; what is read of Secrets is neither shown nor kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from host_manager.inputs import Source, sources_of
+from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError, NotFound
+from trellis.kube.resources import (
+    API_SERVICES,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIGMAPS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    HOST_CONFIGS,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Manifest,
+    Resource,
+)
+from trellis.names import LABEL_MANAGED_BY
+from trellis.peers import NAMES, Peer
+from trellis_bundle.cli_errors import exit_on_error
+from trellis_bundle.gather import read_leadership
+from trellis_bundle.migrate_run import DryRunOption, Found, How, TakeOverOption, YesOption, list_all, migrate
+from trellis_bundle.migration import still_writing, take_over_controllers
+from trellis_bundle.migration_wasmcloud import (
+    APPLICATION_API,
+    Former,
+    FormerGroup,
+    plan_registration,
+    plan_services,
+    still_served,
+)
+from trellis_bundle.migration_wasmcloud_groups import keys_of, plan_groups, view_former_group
+from trellis_bundle.migration_wasmcloud_rest import plan_rest, warnings_of
+from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.output import Format, OutputOption
+from trellis_bundle.settings import ClientSettings, client_settings
+
+_PEER: Final = Peer.WASMCLOUD_OPERATOR
+_OF_OPERATOR: Final = f"{LABEL_MANAGED_BY} in ({','.join(sorted(NAMES[_PEER]))})"
+"""Selects the pods of hosts and the EndpointSlices: as the operator labels them, under both its names."""
+_DEFINITION: Final = f"{HOST_CONFIGS.plural}.{HOST_CONFIGS.group}"
+_CHILDREN: Final[Mapping[str, Resource]] = {
+    one.kind: one
+    for one in (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, DEPLOYMENTS, DAEMON_SETS, SERVICES, SECRETS)
+}
+
+
+def wasmcloud_operator(
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    take_over: TakeOverOption = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Hand over from wasmcloud-operator: groups of hosts, Services of applications, the API it registered.
+
+    The operator has to be scaled to 0 or gone before, or --take-over be given. Its aggregated API is deleted, because
+    without the operator it keeps every namespace from being deleted; groups and Services that are being deleted are
+    let go; groups that live are taken over by host_manager, and this shows what it will do to each. What stays of the
+    operator itself is told with the command that removes it.
+
+    JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "why"}], "done": 3}`; `do` is
+    take over, delete, let go, keep or leave.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        how = How(dry_run, yes, take_over, output)
+        asyncio.run(migrate(_PEER, settings, how, lambda kube: _find(kube, settings, how)))
+
+
+async def _find(kube: Kube, settings: ClientSettings, how: How) -> Found:
+    """Read the cluster and plan.
+
+    Raises:
+        KubeError: something cannot be read, or the server went away.
+    """
+    former = await _read(kube)
+    taking = take_over_controllers(_PEER, former.deployments) if how.force else []
+    steps = [*plan_registration(former), *plan_groups(former), *plan_services(former), *taking, *plan_rest(former)]
+    writing = [*still_writing(_PEER, former.deployments, (), time.time()), *still_served(former)]
+    return Found(steps, writing, [*warnings_of(former), *await _notes(kube, settings, former)])
+
+
+async def _read(kube: Kube) -> Former:
+    groups, services, slices, pods, deployments, accounts, roles, bindings = await asyncio.gather(
+        list_all(kube, HOST_CONFIGS),
+        list_all(kube, SERVICES),
+        list_all(kube, ENDPOINT_SLICES, _OF_OPERATOR),
+        list_all(kube, PODS, _OF_OPERATOR),
+        list_all(kube, DEPLOYMENTS),
+        list_all(kube, SERVICE_ACCOUNTS),
+        list_all(kube, CLUSTER_ROLES),
+        list_all(kube, CLUSTER_ROLE_BINDINGS),
+    )
+    return Former(
+        registration=await _find_one(kube, API_SERVICES, APPLICATION_API),
+        definition=await _find_one(kube, DEFINITIONS, _DEFINITION),
+        groups=tuple([await _group(kube, one) for one in groups]),
+        services=tuple(services),
+        slices=tuple(slices),
+        pods=tuple(pods),
+        deployments=tuple(deployments),
+        objects=(*accounts, *roles, *bindings),
+    )
+
+
+async def _group(kube: Kube, manifest: Manifest) -> FormerGroup:
+    """Read what belongs to a group, and what it names."""
+    group = view_former_group(manifest)
+    if isinstance(group, str):
+        return FormerGroup(manifest, {})
+    keys, sources = keys_of(group), sources_of(group)
+
+    async def read(source: Source) -> Manifest | None:
+        return await _find_one(kube, _CHILDREN[source[0]], source[1], group.namespace)
+
+    found = await asyncio.gather(*map(read, keys))
+    named = await asyncio.gather(*map(read, sources))
+    children = {key: child for key, child in zip(keys, found, strict=True) if child is not None}
+    return FormerGroup(manifest, children, dict(zip(sources, named, strict=True)))
+
+
+async def _find_one(kube: Kube, res: Resource, name: str, namespace: str | None = None) -> Manifest | None:
+    """Return an object, None if there is none."""
+    try:
+        return {**await kube.get(res, name, namespace), "kind": res.kind}
+    except NotFound:
+        return None
+
+
+async def _notes(kube: Kube, settings: ClientSettings, former: Former) -> list[str]:
+    """Say that nothing takes the groups over yet."""
+    if not former.groups:
+        return []
+    try:
+        leader = await read_leadership(kube, "host-manager", settings.namespace, datetime.now(UTC))
+    except NotFound:
+        pass  # it never ran here
+    except KubeError:
+        return []  # who asks may not know
+    else:
+        if leader.holder and leader.age is not None and leader.age < leader.duration:
+            return []
+    return ["host_manager does not run: groups are taken over when it does; their hosts run on until then"]

@@ -1,0 +1,263 @@
+"""`trellis migrate wasmcloud-operator` on a real API server, its aggregator included."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.fleet import eventually
+from support.host_world import PATIENCE, HostWorld
+from support.leftovers import as_new, leftover
+from trellis import names
+from trellis.kube.resources import (
+    API_SERVICES,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    HOST_CONFIGS,
+    NAMESPACES,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Resource,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+Manifest = dict[str, Any]
+REGISTRATION = "v1beta1.core.oam.dev"
+APPLICATIONS: Manifest = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "applications.core.oam.dev"},
+    "spec": {
+        "group": "core.oam.dev",
+        "scope": "Namespaced",
+        "names": {"plural": "applications", "singular": "application", "kind": "Application"},
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+class Former:
+    """What wasmcloud-operator left in the namespace of one test, and the command that hands it over."""
+
+    def __init__(self, hosts: HostWorld) -> None:
+        self.hosts = hosts
+        self.api = hosts.api
+        self.made: list[str] = []
+
+    def make(self, res: Resource, what: str, **fields: Any) -> Manifest:
+        """Create an object of the operator; what is no namespace's is taken away after the test."""
+        manifest = as_new(leftover("wasmcloud", what, namespace=self.hosts.namespace, app=fields.pop("app", "app")))
+        manifest["spec" if "spec" in manifest else "metadata"] |= fields
+        status, answer = self.api.call("POST", res.path(self.hosts.namespace), manifest)
+        assert status == http.HTTPStatus.CREATED, answer
+        if not res.namespaced:
+            self.made.append(res.path(name=answer["metadata"]["name"]))
+        found: Manifest = answer
+        return found
+
+    def delete(self, res: Resource, name: str) -> None:
+        """Ask for an object to be deleted."""
+        self.hosts.call("DELETE", res, name)
+
+    def deletion_asked(self, res: Resource, name: str) -> bool:
+        """Say whether an object is on its way out, and still there."""
+        found = self.hosts.find(res, name)
+        return found is not None and "deletionTimestamp" in found["metadata"]
+
+    def registered(self) -> str:
+        """Return which Service the API of applications is registered for, "" if it is of the API server itself."""
+        status, found = self.api.call("GET", API_SERVICES.path(name=REGISTRATION))
+        if status == http.HTTPStatus.NOT_FOUND:
+            return "none"
+        return str((found["spec"].get("service") or {}).get("name", ""))
+
+    async def migrate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command as a user runs it."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRELLIS_", "KUBE"))}
+        return await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "trellis_bundle", "migrate", "wasmcloud-operator", *arguments],
+            env=environment | self.hosts.fleet.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    async def told(self, *arguments: str) -> Manifest:
+        """Return what the command says as JSON."""
+        done = await self.migrate(*arguments, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        document: Manifest = json.loads(done.stdout)
+        return document
+
+    def writes(self, mark: int) -> list[tuple[str, str]]:
+        """Return what the command wrote since a mark, as the API server logged it."""
+        return [
+            (write["verb"], write["objectRef"]["resource"])
+            for write in self.hosts.fleet.writes(mark)
+            if "trellis-command-line" in str(write.get("userAgent"))
+            and write["objectRef"].get("resource") != "selfsubjectaccessreviews"
+        ]
+
+
+@pytest.fixture
+def former(hosts: HostWorld) -> Iterator[Former]:
+    """The leftovers of one test."""
+    made = Former(hosts)
+    yield made
+    for path in made.made:
+        made.api.call("DELETE", path)
+    for service in hosts.call("GET", SERVICES)["items"]:
+        path = SERVICES.path(hosts.namespace, service["metadata"]["name"])
+        made.api.call("PATCH", path, {"metadata": {"finalizers": None}})
+
+
+def steps_of(document: Manifest) -> dict[str, str]:
+    return {step["object"]: step["do"] for step in document["steps"]}
+
+
+async def test_all_that_the_operator_left_is_handed_over_and_nothing_else(hosts: HostWorld, former: Former) -> None:
+    await hosts.as_recorded("minimal")
+    await hosts.as_recorded("daemonset")
+    former.make(API_SERVICES, "registration")
+    former.make(CLUSTER_ROLES, "role")
+    former.make(CLUSTER_ROLE_BINDINGS, "binding")
+    former.make(SERVICE_ACCOUNTS, "account")
+    former.make(DEPLOYMENTS, "deployment", replicas=0)
+    for app in ("kept", "leaving"):
+        former.make(SERVICES, "service", app=app)
+        former.make(ENDPOINT_SLICES, "slice", app=app)
+    former.delete(HOST_CONFIGS, "daemonset")
+    former.delete(SERVICES, "leaving")
+    assert former.deletion_asked(HOST_CONFIGS, "daemonset")
+    assert former.deletion_asked(SERVICES, "leaving")
+    n = hosts.namespace
+    wanted = {
+        f"APIService {REGISTRATION}": "delete",
+        f"WasmCloudHostConfig {n}/minimal": "keep",
+        f"WasmCloudHostConfig {n}/daemonset": "let go",
+        f"Service {n}/kept": "keep",
+        f"Service {n}/leaving": "let go",
+        f"Deployment {n}/wadm-operator": "leave",
+        f"ServiceAccount {n}/wadm-operator": "leave",
+        "ClusterRole wadm-operator": "leave",
+        "ClusterRoleBinding wadm-operator-delegator": "leave",
+        f"CustomResourceDefinition {HOST_CONFIGS.plural}.{HOST_CONFIGS.group}": "leave",
+    }
+
+    mark = hosts.fleet.mark()
+    planned = await former.told("--dry-run")
+    assert steps_of(planned) == wanted
+    assert planned["writing"] == []
+    assert "do NOT delete the CustomResourceDefinition" in planned["notes"][0]
+    assert former.writes(mark) == []
+
+    before = hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"]
+    done = await former.told("--yes")
+    assert done["done"] == 3
+    assert sorted(former.writes(mark)) == [
+        ("delete", "apiservices"),
+        ("patch", "services"),
+        ("patch", "wasmcloudhostconfigs"),
+    ]
+    assert former.registered() == "none"
+    assert hosts.find(HOST_CONFIGS, "daemonset") is None
+    assert hosts.find(SERVICES, "leaving") is None
+    assert not former.deletion_asked(SERVICES, "kept")
+    assert hosts.find(ENDPOINT_SLICES, "kept") is not None
+    assert hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"] == before
+
+    mark = hosts.fleet.mark()
+    again = await former.told("--yes")
+    assert again["done"] == 0
+    assert former.writes(mark) == []
+    assert not {"delete", "let go"} & set(steps_of(again).values())
+
+
+async def test_namespaces_can_be_deleted_again_and_a_definition_of_applications_is_served(
+    hosts: HostWorld, former: Former
+) -> None:
+    former.make(API_SERVICES, "registration")
+    assert former.api.call("POST", DEFINITIONS.path(), APPLICATIONS)[0] == http.HTTPStatus.CREATED
+    former.made.insert(0, DEFINITIONS.path(name=APPLICATIONS["metadata"]["name"]))
+    applications = f"/apis/core.oam.dev/v1beta1/namespaces/{hosts.namespace}/applications"
+    other = f"{hosts.namespace}-other"
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
+    assert former.api.call("POST", NAMESPACES.path(), manifest)[0] == http.HTTPStatus.CREATED
+    assert former.api.call("DELETE", NAMESPACES.path(name=other))[0] in {http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED}
+
+    def held() -> bool:
+        _, found = former.api.call("GET", NAMESPACES.path(name=other))
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        return any(one["type"] == "NamespaceDeletionDiscoveryFailure" and one["status"] == "True" for one in conditions)
+
+    await eventually(held, "the API that is down holds the namespace", seconds=PATIENCE)
+    assert former.api.call("GET", applications)[0] == http.HTTPStatus.SERVICE_UNAVAILABLE
+
+    done = await former.told("--yes")
+    assert done["done"] == 1
+    await eventually(
+        lambda: former.api.call("GET", NAMESPACES.path(name=other))[0] == http.HTTPStatus.NOT_FOUND,
+        "the namespace is gone",
+        seconds=PATIENCE,
+    )
+    await eventually(
+        lambda: former.registered() == "" and former.api.call("GET", applications)[0] == http.HTTPStatus.OK,
+        "the definition is served",
+        seconds=PATIENCE,
+    )
+    again = await former.told("--yes")  # the registration that is there now is the API server's own
+    assert again["done"] == 0
+    assert f"APIService {REGISTRATION}" not in steps_of(again)
+
+
+async def test_nothing_is_done_while_the_operator_runs_unless_it_is_asked_for(hosts: HostWorld, former: Former) -> None:
+    former.make(API_SERVICES, "registration")
+    former.make(DEPLOYMENTS, "deployment")
+    mark = hosts.fleet.mark()
+    refused = await former.migrate("--yes")
+    assert refused.returncode == 1
+    assert f"Deployment {hosts.namespace}/wadm-operator runs it: delete it, or scale it to 0" in refused.stderr
+    assert "--take-over" in refused.stderr
+    assert former.writes(mark) == []
+    assert former.registered() == "wadm-operator"
+
+    done = await former.told("--yes", "--take-over")
+    assert steps_of(done)[f"Deployment {hosts.namespace}/wadm-operator"] == "take over"
+    assert former.registered() == "none"
+    annotations = hosts.call("GET", DEPLOYMENTS, "wadm-operator")["metadata"]["annotations"]
+    assert annotations[names.ANNOTATION_TAKEN_OVER] == "true"
+    again = await former.told("--yes")
+    assert (again["done"], again["writing"]) == (0, [])
+
+
+async def test_a_group_that_was_handed_over_is_adopted_without_a_restart(hosts: HostWorld, former: Former) -> None:
+    await hosts.as_recorded("minimal")
+    told = {step["object"]: step["why"] for step in (await former.told("--yes"))["steps"]}
+    assert "its hosts run on" in told[f"WasmCloudHostConfig {hosts.namespace}/minimal"]
+    async with hosts.service():
+        await hosts.settled("minimal", revision=1)
+    assert hosts.call("GET", DEPLOYMENTS, "minimal")["metadata"]["generation"] == 1
+    again = await former.told("--yes")
+    assert f"WasmCloudHostConfig {hosts.namespace}/minimal" not in steps_of(again)
