@@ -47,8 +47,8 @@ from trellis.peers import Controller
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, setup
 
-WORKERS: Final = 16
-POD_WORKERS: Final = 8
+WORKERS: Final = 8
+POD_WORKERS: Final = 4
 _LATE_SECONDS: Final = 0.05
 """A look that comes a moment early finds nothing new yet."""
 STATUS_DELAY_SECONDS: Final = 0.2

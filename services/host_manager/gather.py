@@ -58,6 +58,8 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     )
 }
 """Kinds of children, and of what groups name."""
+READS_AT_ONCE: Final = 12
+"""Of all groups together: each is a connection, and a connection holds a third of a MiB."""
 _CRASHING: Final = "CrashLoopBackOff"
 _LAST_LINES: Final = 3
 _LAST_BYTES: Final = 512
@@ -127,6 +129,7 @@ class Known:
     budgets: Mapping[str, BudgetView] = field(default_factory=dict)
     listening: Listening = field(default_factory=lambda: Listening(lambda _: None))
     looked: dict[str, Looked] = field(default_factory=dict)
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
 
     def forget(self, key: str) -> None:
         """Forget a group that is gone."""
@@ -215,7 +218,8 @@ class Known:
 
     async def _find(self, kind: str, name: str, namespace: str) -> Manifest | None:
         try:
-            return await self.kube.get(RESOURCES[kind], name, namespace)
+            async with self.reading:
+                return await self.kube.get(RESOURCES[kind], name, namespace)
         except NotFound:
             return None
 
