@@ -36,6 +36,7 @@ from trellis.kube.resources import JOBS, NODES
 from trellis.localcluster import ClusterInfo, local_cluster
 from trellis.telemetry import setup
 
+SERVICES = ("node-watcher", "provisioner")
 IN_FLIGHT = 40
 LIMIT = 25
 IDLE_SECONDS = 30
@@ -152,7 +153,7 @@ def trellis(info: ClusterInfo, port: int, max_unavailable: str) -> tuple[list[st
         "TRELLIS_MAX_UNAVAILABLE": max_unavailable,
         "TRELLIS_LOG_LEVEL": "warning",
     }
-    return [sys.executable, "-m", "trellis_bundle", "run"], environment
+    return [sys.executable, "-m", "trellis_bundle", "run", *SERVICES], environment
 
 
 def kwasm(binary: str, info: ClusterInfo, port: int) -> tuple[list[str], dict[str, str]]:

@@ -6,16 +6,14 @@ In: names of services and flags. Out: a running process. Called by the command l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import host_manager.app
 import host_manager.settings
-import node_watcher.app
 import node_watcher.settings
-import provisioner.app
 import provisioner.settings
 from trellis import heap
 from trellis.runtime import LedService, run_services
@@ -27,16 +25,21 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Runnable:
-    """How one service is set and made."""
+    """How one service is set and made. ``package`` is its import package, loaded only if it is to run."""
 
+    package: str
     settings: type[ServiceSettings]
-    create: Callable[[Any], LedService]
+
+    def create(self, settings: ServiceSettings) -> LedService:
+        """Return the service; it connects when it is run."""
+        service: LedService = importlib.import_module(f"{self.package}.app").create_app(settings)
+        return service
 
 
 SERVICES: Final[dict[str, Runnable]] = {
-    "node-watcher": Runnable(node_watcher.settings.Settings, node_watcher.app.create_app),
-    "provisioner": Runnable(provisioner.settings.Settings, provisioner.app.create_app),
-    "host-manager": Runnable(host_manager.settings.Settings, host_manager.app.create_app),
+    "node-watcher": Runnable("node_watcher", node_watcher.settings.Settings),
+    "provisioner": Runnable("provisioner", provisioner.settings.Settings),
+    "host-manager": Runnable("host_manager", host_manager.settings.Settings),
 }
 
 
