@@ -12,6 +12,7 @@ import yaml
 
 import node_watcher.settings
 import provisioner.settings
+from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.installing import ShimWish
 from trellis.settings import ServiceSettings
 from trellis.shims import is_for, view_shim, wish_for
@@ -78,6 +79,14 @@ def test_the_shim_of_the_readme_can_be_applied_and_is_for_the_nodes_it_selects()
     assert not is_for(shim, a_node("n"), auto_provision=False)
     assert is_for(shim, labelled, auto_provision=False)
     assert isinstance(wish_for(shim, "amd64", require_checksum=True), ShimWish)
+
+
+def test_the_host_group_of_the_readme_says_nothing_that_is_not_a_field() -> None:
+    block = re.search(r"```yaml hosts\n(.*?)```", README, re.DOTALL)
+    assert block is not None
+    spec = yaml.safe_load(block[1])["spec"]
+    read = WasmCloudHostConfigSpec.model_validate(spec)
+    assert read.model_dump(by_alias=True, exclude_unset=True) == spec
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
