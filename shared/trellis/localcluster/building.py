@@ -1,13 +1,16 @@
 """Runs one command of a build: what it says goes to a log file, the newest line to whoever shows progress.
 
 In: a command line, its directory, environment and log. Out: its standard output. Called by everything that builds: from
-Go modules, crates, Debian packages. Invariant: a build that is asked to stop ends its command first.
+Go modules, crates, Debian packages. Invariant: a build that is asked to stop ends its command first, and what that
+started.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -53,14 +56,19 @@ class LoggedBuild:
         start = self.log.stat().st_size if self.log.exists() else 0
         with output.open("wb") as out, self.log.open("ab") as said:
             process = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
-                argv, cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=said
+                argv,
+                cwd=self.directory,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=said,
+                process_group=0,
             )
             try:
                 self._watch(process, start, heard)
             finally:
                 if process.poll() is None:
-                    process.terminate()
-                    process.wait()
+                    _end_group(process)
         if process.returncode != 0:
             # Some say what is wrong on standard output.
             said_last = self._since(start) or output.read_text(encoding="utf-8", errors="replace")
@@ -87,6 +95,15 @@ class LoggedBuild:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(start, size - 16_384))
             return file.read().decode(errors="replace")
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a command with all that it started: cargo leaves its compilers behind, which run on for minutes."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def acquire(lock: FileLock, step: str, progress: Progress, abort: threading.Event) -> None:
