@@ -47,8 +47,10 @@ def _parts(former: Former) -> Iterable[Step]:
     parts += [item for item in former.services if _is_named_so(item) and not mirrors_application(item)]
     parts += _accounts_and_rights(former)
     shared = {_release(one.manifest) for one in former.groups}
+    when = "for when the operator is gone" if any(map(_runs, former.deployments)) else "nobody needs it any more"
     for item in sorted(parts, key=place_of):
-        yield Step(place_of(item), "of wasmcloud-operator itself", Doing.LEAVE, _advice(item, shared))
+        why = f"{when}: {_command(item, shared)}"
+        yield Step(place_of(item), "of wasmcloud-operator itself", Doing.LEAVE, why)
 
 
 def _runs(deployment: Manifest) -> bool:
@@ -88,18 +90,19 @@ def _release(item: Mapping[str, Any]) -> tuple[str, str] | None:
     return (namespace, name) if namespace and name else None
 
 
-def _advice(item: Manifest, shared: set[tuple[str, str] | None]) -> str:
+def _command(item: Manifest, shared: set[tuple[str, str] | None]) -> str:
+    """Return the command that removes a part; ``shared``: Helm releases that groups of hosts belong to."""
     metadata = item["metadata"]
     namespace = f"-n {metadata['namespace']} " if metadata.get("namespace") else ""
     delete = f"kubectl {namespace}delete {item['kind'].lower()} {metadata['name']}"
     release = _release(item)
     if release is None:
-        return f"nobody needs it any more: {delete}"
+        return delete
     where = f"-n {release[0]}"
     if release in shared:
-        return f"nobody needs it any more: {delete}; not by Helm: groups of hosts are in the same release {release[1]}"
+        return f"{delete}; not by Helm: groups of hosts are in the same release {release[1]}"
     return (
-        f"nobody needs it any more: helm {where} uninstall {release[1]}, which removes all of that release; "
+        f"helm {where} uninstall {release[1]}, which removes all of that release; "
         f"see it before with: helm {where} get manifest {release[1]}"
     )
 

@@ -278,9 +278,9 @@ def test_a_release_with_groups_in_it_is_warned_of() -> None:
     assert warned[1].startswith("do NOT uninstall the Helm release ops/platform")
 
 
-def test_an_operator_that_runs_is_no_leftover() -> None:
-    found = of_operator("deployment")
-    assert plan_rest(Former(deployments=(found,))) == []
+def test_an_operator_that_runs_is_no_leftover_and_needs_its_parts() -> None:
+    [step] = plan_rest(Former(deployments=(of_operator("deployment"),), services=(of_operator("own_service"),)))
+    assert step.why == "for when the operator is gone: kubectl -n ns delete service wadm-operator"
 
 
 @pytest.mark.parametrize("case", CASES)
