@@ -10,6 +10,7 @@ import pytest
 import typer.main
 import yaml
 
+import host_manager.settings
 import node_watcher.settings
 import provisioner.settings
 from trellis.crds.host_config import WasmCloudHostConfigSpec
@@ -23,7 +24,11 @@ from trellis_bundle.commands import register
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MODELS: list[type[ServiceSettings]] = [node_watcher.settings.Settings, provisioner.settings.Settings]
+MODELS: list[type[ServiceSettings]] = [
+    host_manager.settings.Settings,
+    node_watcher.settings.Settings,
+    provisioner.settings.Settings,
+]
 
 
 def variables() -> set[str]:

@@ -8,6 +8,7 @@ answer is a ``ConnectionFailed`` that names the server, and nothing waits withou
 from __future__ import annotations
 
 import asyncio
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,10 @@ after which a watch that makes no progress counts as deaf: the outage may be ove
 _LINE_MAX = 32 * 2**20
 """Bytes of one watch event; the API server refuses objects well below."""
 
+# asyncio gives each TLS connection a buffer of 256 KiB, written over at once and so resident: 10 MiB for the 40 that a
+# service holds. Four TLS records of 16 KiB at a time are enough; a library cannot be told otherwise.
+TLS_BUFFER_BYTES = 64 * 2**10
+SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 _NO_ANSWER = (aiohttp.ClientError, OSError, AccessError)
 
