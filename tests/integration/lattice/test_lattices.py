@@ -83,7 +83,7 @@ async def test_a_host_that_beats_or_stops_is_told_at_once(nats_server: NatsServe
         lattice.add("N1")
         await lattice.beat("N1")
         await eventually(lambda: watched.ids() == ["N1"])
-        await eventually(lambda: "nobody answers" in watched.view().models_why)
+        await eventually(lambda: watched.view().settled and "nobody answers" in watched.view().models_why)
         watched.changed.clear()
         await lattice.beat("N1")
         lattice.add("N2")
@@ -168,6 +168,7 @@ async def test_one_connection_serves_everybody_with_the_same_address_and_ends_wi
         for key, lattice in (("a", name), ("b", name), ("c", other)):
             await watched.lattices.need(key, at(nats_server, lattice))
         await eventually(lambda: (watched.ids("a"), watched.ids("b"), watched.ids("c")) == (["N1"], ["N1"], ["N2"]))
+        await eventually(lambda: all(watched.view(key).settled for key in "abc"))
         assert watched.lattices.connections == 1
         watched.changed.clear()
         second.add("N3")
