@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import orjson
+
 from host_manager.environment import POD_LABEL
 from host_manager.group import Manifest
 from host_manager.lattice import Report, reports_of
@@ -22,6 +24,8 @@ REPORTED: Final = "HostsReported"
 APPLICATIONS: Final = "ApplicationsKnown"
 HOSTS_SHOWN: Final = 500
 """Of a lattice, and of a group's pods: an object has to stay well below the 1.5 MiB that etcd takes."""
+_LIST_BYTES: Final = 300 * 1024
+"""Of each of the three lists."""
 _UNITS_SHOWN: Final = 100
 _APPS_SHOWN: Final = 1000
 _PODS_NAMED: Final = 3
@@ -37,7 +41,7 @@ def make_hosts(snapshot: Snapshot) -> list[Manifest]:
     reports = reports_of(snapshot)
     former = _by_id(snapshot, "hosts")
     pods = sorted(snapshot.pods, key=lambda pod: pod.name)[:HOSTS_SHOWN]
-    return [_host(snapshot, pod, reports[pod.name], former) for pod in pods]
+    return _fitting(_host(snapshot, pod, reports[pod.name], former) for pod in pods)
 
 
 def make_lattice(snapshot: Snapshot) -> Manifest:
@@ -48,9 +52,9 @@ def make_lattice(snapshot: Snapshot) -> Manifest:
     view = snapshot.lattice
     if view is not None and view.settled:
         if view.models is not None:
-            apps, count = [_app(model) for model in view.models[:_APPS_SHOWN]], len(view.models)
+            apps, count = _fitting(_app(model) for model in view.models[:_APPS_SHOWN]), len(view.models)
         if view.linked_since is not None:
-            hosts = [_lattice_host(snapshot, seen) for seen in view.hosts[:HOSTS_SHOWN]]
+            hosts = _fitting(_lattice_host(snapshot, seen) for seen in view.hosts[:HOSTS_SHOWN])
     return {"apps": apps, "app_count": count} | ({} if hosts is None else {"latticeHosts": hosts})
 
 
@@ -79,6 +83,17 @@ def silent_pods(snapshot: Snapshot) -> list[str]:
 def due_in(snapshot: Snapshot) -> float | None:
     """Return in how many seconds a host has been silent for too long if nothing is heard, None if none can be."""
     return min((report.due for report in reports_of(snapshot).values() if report.due is not None), default=None)
+
+
+def _fitting(items: Iterable[Manifest]) -> list[Manifest]:
+    """Return those that fit: whoever may publish on a lattice could else make a status that cannot be written."""
+    shown, size = [], 0
+    for item in items:
+        size += len(orjson.dumps(item))
+        if size > _LIST_BYTES:
+            break
+        shown.append(item)
+    return shown
 
 
 def _reported(snapshot: Snapshot) -> Said:

@@ -21,6 +21,8 @@ SILENCE_SECONDS: Final = 70.0
 MAX_HOSTS: Final = 5_000
 """Of one lattice. Whoever may publish on its NATS can invent hosts; more than this are not kept."""
 
+_UPTIME_MAX_SECONDS: Final = 2**31 - 1  # 68 years: a time in the past can be reckoned from it
+
 APPLICATION: Final = "wasmcloud.dev/appspec"
 """Annotation that wadm gives what it starts: the application's name."""
 
@@ -135,7 +137,7 @@ def read_host(data: object) -> Host:
         id=text(data, "host_id", required=True),
         name=text(data, "friendly_name"),
         version=text(data, "version"),
-        uptime_seconds=number(data, "uptime_seconds") or 0,
+        uptime_seconds=min(number(data, "uptime_seconds") or 0, _UPTIME_MAX_SECONDS),
         labels=texts(data, "labels"),
         components=_units(data, "components"),
         providers=_units(data, "providers"),

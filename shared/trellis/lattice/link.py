@@ -39,6 +39,9 @@ _LOOK_SECONDS: Final = 5.0
 _REASON_SECONDS: Final = 60.0
 _PENDING_BYTES: Final = 16 * 2**20
 _DEAF: Final = "permissions violation for subscription"
+_UNUSABLE: Final = (
+    "its address or its certificates cannot be read: see natsAddress, and ca.crt of the Secret for leafTls"
+)
 _TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
@@ -149,6 +152,9 @@ class Link:
                     await self._one_connection(failures)
                 except _TROUBLE as error:
                     self._lost(describe(self._complaints[-1] if self._complaints else error))
+                except (ValueError, TypeError):
+                    # What a user wrote is no address or no certificate. The error's own text may have a password in it.
+                    self._lost(_UNUSABLE)
                 # One that lasted was a good one, whatever ended it.
                 failures = 1 if time.monotonic() - connected_at > _LOOK_SECONDS else failures + 1
                 await asyncio.sleep(_ATTEMPTS.delay(failures))
@@ -262,6 +268,7 @@ class Link:
 
 
 async def _hang_up(client: UserClient) -> None:
-    with contextlib.suppress(*_TROUBLE):
+    # The library asserts that it got as far as having something to close, which an address that is none does not.
+    with contextlib.suppress(*_TROUBLE, AssertionError):
         await client.close()
     client.hang_up()

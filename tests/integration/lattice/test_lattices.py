@@ -225,3 +225,26 @@ async def test_credentials_that_are_none_are_told_where_they_came_from(
     await watched.lattices.need("group", LatticeAddress(LinkAddress(nats_server.url, held), name))
     await eventually(lambda: "Secret lattices/nats" in watched.view().why)
     assert "not a seed" not in watched.view().why
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        LinkAddress("nats://u:secret@[bad:4222"),
+        LinkAddress("nats://host:secret:4222"),
+        LinkAddress(":4222:4222"),
+        LinkAddress("nats://127.0.0.1:1", authorities="no certificate: é"),
+    ],
+    ids=["brackets", "two ports", "no host", "no certificate"],
+)
+async def test_an_address_that_is_none_is_told_and_harms_nobody_else(
+    nats_server: NatsServer, watched: Watched, name: str, link: LinkAddress
+) -> None:
+    async with LatticeSpeaker(nats_server.url, name) as lattice:
+        lattice.add("N1")
+        await watched.lattices.need("bad", LatticeAddress(link, name))
+        await watched.lattices.need("good", at(nats_server, name))
+        await eventually(lambda: watched.ids("good") == ["N1"])
+        await eventually(lambda: watched.view("bad").settled)
+        assert watched.view("bad").why
+        assert "secret" not in watched.view("bad").why.replace("secret:4222", "")

@@ -125,3 +125,7 @@ def test_invented_hosts_do_not_fill_the_memory() -> None:
     assert len(hosts) == MAX_HOSTS
     assert not hosts.heard(a_host("N0", uptime_seconds=2), 1)
     assert hosts.presence("N0", 70.5, 0) is Presence.PRESENT
+
+
+def test_an_uptime_beyond_all_times_is_cut() -> None:
+    assert read_host({"host_id": "N1", "uptime_seconds": 2**63}).uptime_seconds == 2**31 - 1
