@@ -5,7 +5,7 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -13,25 +13,17 @@ from typing import Final
 from host_manager import decide as deciding
 from host_manager.apply import Effects
 from host_manager.facts import due
-from host_manager.gather import BudgetView, GroupView, Known, view_budget, view_group
+from host_manager.gather import GroupView, Known
 from host_manager.group import Manifest
 from host_manager.inputs import Problem
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.listening import Listening
-from host_manager.pods import PodView, view_pod
+from host_manager.rights import Advice
 from host_manager.settings import Settings
 from host_manager.snapshot import Snapshot
 from host_manager.status import refused_by
-from host_manager.watch import (
-    POD_SELECTOR,
-    WorkloadView,
-    on_operator,
-    on_pod,
-    on_workload,
-    only_our_mark,
-    view_operator,
-    view_workload,
-)
+from host_manager.watch import on_operator, on_pod, on_workload, only_our_mark
+from host_manager.watches import UNKNOWN_SECONDS, Watches
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
 from trellis.bus.queue import KeyedQueue
@@ -40,10 +32,9 @@ from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRem
 from trellis.events.subjects import HOST_MANAGER
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, KubeError, TooManyRequests, Unauthorized, Unavailable
-from trellis.kube.informer import Change, Informer
+from trellis.kube.informer import Change
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import BUDGETS, DAEMON_SETS, DEPLOYMENTS, HOST_CONFIGS, PODS
-from trellis.peers import Controller
+from trellis.kube.rights import Refusals
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, setup
 
@@ -65,36 +56,27 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
+        confined=bool(settings.watch_namespaces),
+        words=Advice(settings).words,
     )
 
 
 def compose(settings: Settings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
-    groups: Informer[GroupView] = Informer(
-        kube,
-        HOST_CONFIGS,
-        view_group,
-        lambda change: group_changed(change),  # noqa: PLW0108 - bound below
-        optional=True,
-    )
-    pods: Informer[PodView] = Informer(
-        kube,
-        PODS,
-        view_pod,
-        lambda change: pod_changed(change),  # noqa: PLW0108 - bound below
-        label_selector=POD_SELECTOR,
-    )
-    budgets: Informer[BudgetView] = Informer(kube, BUDGETS, view_budget, lambda _: None, refusable=True)
+    watches = Watches(kube, settings.watch_namespaces)
+    groups, pods = watches.groups.objects, watches.pods.objects
     listening = Listening(lambda key: group_soon(key))  # noqa: PLW0108 - bound below
-    known = Known(kube, groups.objects, pods.objects, budgets=budgets.objects, listening=listening)
+    known = Known(kube, groups, pods, budgets=watches.budgets.objects, listening=listening)
     effects = Effects(kube, EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER), known)
-    reconcile = Reconcile(known, effects, bus, telemetry, settings.sources_seconds)
+    refusals = Refusals(base.health, Advice(settings).remedy)
+    reconcile = Reconcile(known, effects, bus, telemetry, settings.sources_seconds, watches.knows, refusals)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
-    followed = KeyedQueue(FollowPods(known, bus, telemetry).run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
+    follow = FollowPods(known, bus, telemetry, watches.knows)
+    followed = KeyedQueue(follow.run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
 
     def group_soon(key: str) -> None:
-        if key in groups.objects:
+        if key in groups:
             queue.add_after(key, STATUS_DELAY_SECONDS)
 
     def group_changed(change: Change[GroupView]) -> None:
@@ -103,33 +85,24 @@ def compose(settings: Settings, base: Base) -> Work:
             queue.add(change.key)
 
     def list_all() -> None:
-        for key in groups.objects:
+        for key in groups:
             known.doubt(key)
             queue.add(key)
-        for key in {*pods.objects, *known.said.ready}:
+        for key in filter(watches.covers, {*pods, *known.said.ready}):
             followed.add(key)
 
-    pod_changed = on_pod(known, group_soon, followed.add)
-    workload_changed = on_workload(known, group_soon)
-    workloads: list[Informer[WorkloadView]] = [
-        Informer(kube, kind, view_workload, workload_changed, label_selector=POD_SELECTOR)
-        for kind in (DEPLOYMENTS, DAEMON_SETS)
-    ]
-    operators: Informer[Controller | None] = Informer(
-        kube,
-        DEPLOYMENTS,
-        view_operator,
-        lambda change: operator_changed(change),  # noqa: PLW0108 - bound below
-        refusable=True,
-    )
-    operator_changed = on_operator(known, operators.objects, list_all)
+    watches.on_group.call = group_changed
+    watches.on_pod.call = on_pod(known, group_soon, followed.add)
+    watches.on_workload.call = on_workload(known, group_soon)
+    watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
     return Work(
-        [groups, pods, budgets, *workloads, operators],
+        [*watches],
         [queue, followed],
         list_all,
         known.said.forget,
         prepare=partial(recall, known, bus),
         background=[listening.run],
+        apart=bool(settings.watch_namespaces),
     )
 
 
@@ -157,14 +130,21 @@ class Reconcile:
     bus: Bus
     telemetry: Telemetry
     sources_seconds: float
+    knows: Callable[[str], bool]
+    refusals: Refusals
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one group up to date; raises KubeError for the queue to try again."""
+        if not self.knows(key):
+            return UNKNOWN_SECONDS
         try:
-            return await self._run(key, trace)
-        except BaseException:
+            again = await self._run(key, trace)
+        except BaseException as error:
             self.known.doubt(key)
+            self.refusals.failed(key, error)
             raise
+        self.refusals.worked(key)
+        return again
 
     async def _run(self, key: str, trace: TraceContext | None) -> float | None:
         snapshot = await self.known.snapshot(key)
@@ -260,10 +240,13 @@ class FollowPods:
     known: Known
     bus: Bus
     telemetry: Telemetry
+    knows: Callable[[str], bool]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Say the facts that are due; returns when to try again if the bus is away."""
         del trace
+        if not self.knows(key):
+            return UNKNOWN_SECONDS  # a pod that is not seen need not be gone
         said = self.known.said.ready
         pod = self.known.pods.get(key)
         for fact in due(pod, said.get(key)):

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from trellis.events.subjects import HOST_MANAGER
-from trellis.settings import Seconds, ServiceSettings
+from trellis.settings import Namespaces, Seconds, ServiceSettings
 
 
 class Settings(ServiceSettings):
@@ -18,4 +18,9 @@ class Settings(ServiceSettings):
     sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0,
         description="how often the Secrets and ConfigMaps that a group of hosts names are looked at for changes",
+    )
+    watch_namespaces: Namespaces = Field(
+        default=(),
+        description="namespaces with groups of hosts, separated by commas: nothing is asked outside of them and "
+        "TRELLIS_NAMESPACE, so no ClusterRole is needed; all of the cluster if unset",
     )

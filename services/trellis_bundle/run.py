@@ -65,6 +65,22 @@ def choose(services: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(services)) or list(SERVICES)
 
 
+def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
+    """Refuse to confine one service of a process beside others that work on the whole cluster.
+
+    What is confined is a cluster of its own on the bus, so under one name they would shut each other out.
+
+    Raises:
+        SettingsError: one is confined and another cannot be.
+    """
+    wide = [one.service.replace("_", "-") for one in loaded if not getattr(one, "watch_namespaces", ())]
+    if wide and len(wide) < len(loaded):
+        raise SettingsError(
+            f"TRELLIS_WATCH_NAMESPACES: is set, and {', '.join(wide)} cannot be confined to namespaces: run what can "
+            "be in a process of its own (trellis run host-manager)"
+        )
+
+
 def run(services: Sequence[str], flags: RunFlags) -> None:
     """Run services until SIGTERM.
 
@@ -75,6 +91,7 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
     overrides = {field: getattr(flags, field) for field in RunFlags.__dataclass_fields__}
     settings = [runnable.settings for runnable in chosen]
     loaded = [load(cls, **overrides) for cls in settings]
+    refuse_half_confined(loaded)
     setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
     for line in unknown_variables([runnable.settings for runnable in SERVICES.values()]):
         _log.warning(line)

@@ -80,6 +80,8 @@ class Work:
     forget_said: Callable[[], None]
     prepare: Callable[[], Awaitable[None]] | None = None
     background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = field(default=())
+    apart: bool = False
+    """What an informer is refused stops only what depends on it, and runs see to that: nobody waits for it."""
 
 
 Compose = Callable[[Base], Work]
@@ -97,6 +99,10 @@ class LedService:
     """Namespaces that must exist, with the labels they get if this service has to make them."""
     kube: Kube | None = None
     bus: Bus | None = None
+    confined: bool = False
+    """It may look at nothing but namespaces that it was given: its own has to exist, and tells which cluster it is."""
+    words: Callable[[KubeError], str] = str
+    """Says for people what an error of the API server means, and what is to be done about it."""
 
     def __post_init__(self) -> None:
         self.health = Health(self.name)
@@ -114,6 +120,7 @@ class LedService:
             health=self.health,
             identity=self.settings.identity,
         )
+        kube.words = self.words
         timing = asyncio.create_task(self._grace.begin_at(stop), name="grace")
         try:
             cluster = await unless(stop, self._cluster(kube))
@@ -172,14 +179,18 @@ class LedService:
             try:
                 return await self._arrive(kube)
             except KubeError as error:
-                self.health.not_ready("kubernetes", str(error))
+                words = kube.words(error)
+                self.health.not_ready("kubernetes", words)
                 if not warned:
-                    _log.warning("Kubernetes does not let this service begin, trying on", error=str(error))
+                    _log.warning("Kubernetes does not let this service begin, trying on", error=words)
                 warned = True
                 await asyncio.sleep(backoff.next())
 
     async def _arrive(self, kube: Kube) -> Cluster:
-        """See to the namespaces and return which cluster this is."""
+        """See to the namespaces and return which cluster this is: to a confined service its own namespace is that."""
+        if self.confined:
+            uid = str((await kube.get(NAMESPACES, self.settings.namespace))["metadata"]["uid"])
+            return Cluster(self.settings.cluster or uid[:8], uid)
         for name, labels in self.namespaces.items():
             try:
                 await kube.ensure_namespace(name, labels)
@@ -238,7 +249,7 @@ async def _consume(bus: Bus, consuming: asyncio.Event) -> None:
 async def _decide(work: Work, consuming: asyncio.Event, leading: Callable[[], bool]) -> None:
     """Decide only on complete caches, and only while leading: what a cache does not show yet must not look deleted."""
     for informer in work.informers:
-        await informer.synced.wait()
+        await (informer.answered if work.apart else informer.synced).wait()
     try:
         async with asyncio.timeout(BUS_HEAD_START_SECONDS):
             await consuming.wait()

@@ -39,6 +39,7 @@ __all__ = [
     "DnsLabel",
     "HttpUrl",
     "LogLevel",
+    "Namespaces",
     "Seconds",
     "ServiceSettings",
     "SettingsError",
@@ -99,6 +100,19 @@ def _subdomain(value: str) -> str:
     return value
 
 
+def _listed(value: object) -> object:
+    """Return the parts of a text that commas separate."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _namespaces(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not _DNS_LABEL.fullmatch(value):
+            message = f"needs names of namespaces separated by commas, and {value!r} is none"
+            raise ValueError(message)
+    return tuple(dict.fromkeys(values))
+
+
 def _home(value: Path) -> Path:
     return value.expanduser()
 
@@ -113,6 +127,7 @@ def _identity() -> str:
 
 DnsLabel = Annotated[str, AfterValidator(_dns_label)]
 Subdomain = Annotated[str, AfterValidator(_subdomain)]
+Namespaces = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_namespaces)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 

@@ -60,16 +60,17 @@ class Change(Generic[T]):
 class Informer(Generic[T]):
     """One list and watch. ``objects`` is keyed ``namespace/name``, or ``name`` for kinds without namespace.
 
-    ``project``, ``on_change`` and ``on_refresh`` are called in the event loop: they must be quick. An exception from
-    one is logged with the key and costs only that object's update. ``on_refresh`` gets what replaces its equal in
-    ``objects``: nothing that compares is new, but the resource version is, which the next write has to name.
+    ``synced`` is set by the first complete list, ``answered`` by whatever the server said first. ``project``,
+    ``on_change`` and ``on_refresh`` are called in the event loop: they must be quick. An exception from one is logged
+    with the key and costs only that object's update. ``on_refresh`` gets what replaces its equal in ``objects``:
+    nothing that compares is new, but the resource version is, which the next write has to name.
 
     ``optional``: the kind need not be defined. Where the API server does not know it there are no objects, which is no
     trouble, and it is looked for again every ``absent`` seconds. Objects that were known are kept even so: only a list
     or an event takes one away.
 
-    ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble: it is
-    said once in the log, and tried again every ``refused`` seconds.
+    ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble, and
+    it is tried again every ``refused`` seconds. Either is said once in the log.
     """
 
     kube: Kube
@@ -86,6 +87,7 @@ class Informer(Generic[T]):
     def __post_init__(self) -> None:
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
+        self.answered = asyncio.Event()
         self._selection = Selection(self.resource, self.namespace, self.label_selector)
         self._what = f"watch {self._selection}"
         self._version = ""
@@ -163,13 +165,12 @@ class Informer(Generic[T]):
             wait = self.timings.absent
         elif isinstance(error, Forbidden) and self.refusable:
             wait = self.timings.refused
-            if not self._refusal_told:
-                log.warning("not allowed to read, going on without", resource=self.resource.plural, error=str(error))
-            self._refusal_told = True
         else:
             return False
+        if not self._refusal_told:
+            log.warning("cannot read, going on without", resource=self.resource.plural, error=self.kube.words(error))
+        self._refusal_told = True
         self._recovered()
-        self.synced.set()
         await asyncio.sleep(wait)
         return True
 
@@ -192,7 +193,6 @@ class Informer(Generic[T]):
         self._version = version
         self._refusal_told = False
         self._recovered()
-        self.synced.set()
 
     async def _watch_once(self) -> None:
         """Watch until the server ends it, or it fails; waits before returning if it did no good."""
@@ -268,15 +268,19 @@ class Informer(Generic[T]):
         """Say once that the server cannot be used, and wait."""
         if error.status:
             self._progressed = time.monotonic()  # it was heard: a refusal is not mended by a restart
-        self.kube.health.not_ready(self._what, str(error))
+            self.answered.set()
+        words = self.kube.words(error)
+        self.kube.health.not_ready(self._what, words)
         if not self._failing:
-            log.warning("watch is interrupted, trying on", resource=self.resource.plural, error=str(error))
+            log.warning("watch is interrupted, trying on", resource=self.resource.plural, error=words)
         self._failing = True
         # A server that is busy says how long; all who were told so must not come back together.
         await asyncio.sleep((error.retry_after or 0.0) + self._backoff.next())
 
     def _recovered(self) -> None:
-        """Note a complete list."""
+        """Note a complete list, or that none is needed."""
+        self.synced.set()
+        self.answered.set()
         self._heard = self._progressed = time.monotonic()
         self._announce_recovery()
 

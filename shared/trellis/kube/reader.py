@@ -8,7 +8,7 @@ In: a resource and names. Out: manifests, pages, watch events, or a ``KubeError`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,7 +17,7 @@ import orjson
 
 from trellis.health import Health
 from trellis.kube.calls import Caller
-from trellis.kube.errors import Call, Gone, error_from_event, unavailable
+from trellis.kube.errors import Call, Gone, KubeError, error_from_event, unavailable
 from trellis.kube.resources import PODS, Manifest, Resource
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry
@@ -84,6 +84,8 @@ class Reader:
     def __init__(self, caller: Caller, *, health: Health) -> None:
         self._caller = caller
         self.health = health
+        self.words: Callable[[KubeError], str] = str
+        """Says for people what an error means, and, where the service knows it, what is to be done about it."""
 
     @property
     def server(self) -> str:

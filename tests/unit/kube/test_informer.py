@@ -9,9 +9,10 @@ from typing import cast
 
 import pytest
 
-from support.kube_world import Watched, configmap, labelled, until
+from support.kube_world import Watched, configmap, labelled, project, until
 from trellis.kube.fake import FakeKube, status_reply
-from trellis.kube.informer import ChangeKind
+from trellis.kube.informer import ChangeKind, Informer
+from trellis.kube.informers import Informers
 from trellis.kube.resources import CONFIGMAPS, Manifest
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.kube.watch_timings import WatchTimings
@@ -276,3 +277,31 @@ async def test_what_must_be_read_and_may_not_is_not_ready(kube: FakeKube) -> Non
     assert not informer.synced.is_set()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_refusal_is_an_answer_but_no_list(kube: FakeKube) -> None:
+    kube.answer_next(1, lambda _: status_reply(403, "Forbidden", "no"), when=is_list)
+    informer = Watched(kube, "default", timings=WatchTimings(backoff_first=0.5, backoff_most=0.5)).informer
+    task = asyncio.create_task(informer.run())
+    await until(informer.answered.is_set, "the refusal")
+    await until(informer.synced.is_set, "the list")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_informers_of_several_namespaces_are_one_to_their_reader(kube: FakeKube) -> None:
+    informers = Informers(
+        ("default", "kube-system"),
+        lambda namespace: Informer(kube, CONFIGMAPS, project, lambda _: None, namespace, timings=QUICK),
+    )
+    assert not informers.synced("default")
+    tasks = [asyncio.create_task(one.run()) for one in informers]
+    await until(lambda: informers.synced("default") and informers.synced("kube-system"), "both")
+    for namespace in ("default", "kube-system"):
+        kube.put(CONFIGMAPS, configmap(namespace, "a", of=namespace))
+    await until(lambda: len(informers.objects) == 2, "both objects")
+    assert informers.objects["kube-system/a"].data == (("of", "kube-system"),)
+    assert not informers.synced(None), "nobody saw all namespaces"
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -53,6 +53,15 @@ async def test_a_cluster_with_a_name_of_its_own_is_still_known_by_its_uid(kube: 
     assert cluster.uid == (await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
 
 
+async def test_a_confined_service_asks_for_nothing_but_its_own_namespace(kube: FakeKube) -> None:
+    own = kube.put(NAMESPACES, {"metadata": {"name": "trellis-system"}})["metadata"]["uid"]
+    tested = service(kube)
+    tested.confined = True
+    assert await tested._cluster(kube) == (own[:8], own)
+    asked = {request.path for request in kube.api.requests} - {"/readyz"}
+    assert asked == {"/api/v1/namespaces/trellis-system"}
+
+
 async def test_a_refusal_is_waited_out_and_shown_as_not_ready(kube: FakeKube) -> None:
     tested = service(kube)
     refused = asyncio.Event()

@@ -11,7 +11,14 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings
 
 from trellis.counts import CountOrPercent
-from trellis.settings import ServiceSettings, SettingsError, exit_on_settings_error, load, unknown_variables
+from trellis.settings import (
+    Namespaces,
+    ServiceSettings,
+    SettingsError,
+    exit_on_settings_error,
+    load,
+    unknown_variables,
+)
 
 
 def _even(value: int) -> int:
@@ -241,3 +248,20 @@ def test_main_ends_with_the_line_on_stderr_and_status_2(capsys: pytest.CaptureFi
     assert ended.value.code == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("", "TRELLIS_HEALTH_PORT (--health-port): has 70000, needs at least 0 and at most 65535\n")
+
+
+class ConfinedSettings(ServiceSettings):
+    watch_namespaces: Namespaces = ()
+
+
+def test_namespaces_are_separated_by_commas_each_counts_once() -> None:
+    assert load(ConfinedSettings).watch_namespaces == ()
+    assert load(ConfinedSettings, watch_namespaces=" b, a,b,").watch_namespaces == ("b", "a")
+
+
+def test_a_name_that_no_namespace_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRELLIS_WATCH_NAMESPACES", "a,B_c")
+    [line] = lines(ConfinedSettings)
+    assert line == (
+        "TRELLIS_WATCH_NAMESPACES: has 'a,B_c', needs names of namespaces separated by commas, and 'B_c' is none"
+    )

@@ -1,0 +1,107 @@
+"""What the account of a service may not do, in words that say what to grant.
+
+In: refusals of the API server. Out: the right that is missing; for runs of keys, the service's readiness. Called by
+services, which say what is to be applied. Invariant: only what RBAC refused is a missing right: quotas and admission
+answer 403 too.
+Source: the messages of kube-apiserver's RBAC authorizer, and of its check of what a Role may give.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from trellis.health import Health
+from trellis.kube.errors import Forbidden
+from trellis.telemetry import get_logger
+
+_REFUSED: Final = re.compile(
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\S+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
+    r'(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
+_NOT_TO_GIVE: Final = re.compile(
+    r'user "(?P<user>[^"]*)".* is attempting to grant RBAC permissions not currently held:\s*(?P<rules>.*)', re.DOTALL
+)
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What an account was not allowed to do. ``resource`` is ``pods/log`` or ``leases.coordination.k8s.io``.
+
+    ``namespace`` is "" for what has none, and for all of them together.
+    """
+
+    user: str
+    verb: str
+    resource: str
+    namespace: str
+
+    def __str__(self) -> str:
+        """Return ``list pods in namespace team-a``."""
+        place = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+        return f"{self.verb} {self.resource} {place}"
+
+
+def missing_right(error: BaseException) -> Right | None:
+    """Return the right whose lack an error tells of, None if it tells of something else."""
+    if not isinstance(error, Forbidden):
+        return None
+    if found := _REFUSED.search(error.message):
+        group = found["group"]
+        resource, _, subresource = found["resource"].partition("/")
+        named = (f"{resource}.{group}" if group else resource) + (f"/{subresource}" if subresource else "")
+        return Right(found["user"], found["verb"], named, found["namespace"] or "")
+    if found := _NOT_TO_GIVE.search(error.message):
+        rules = " ".join(found["rules"].split())
+        return Right(found["user"], f"give on (in {error.kind} {error.name})", rules, error.namespace)
+    return None
+
+
+def lacking(right: Right, remedy: str) -> str:
+    """Return the sentence about a missing right: who may not do what where, and what to do about it."""
+    return f"{right.user} may not {right}: {remedy}"
+
+
+@dataclass(slots=True)
+class Refusals:
+    """The rights that runs of keys lack at present: each is said once, and the service is not ready meanwhile.
+
+    ``remedy`` returns what is to be done about one.
+    """
+
+    health: Health
+    remedy: Callable[[Right], str]
+    _lacking: dict[Right, set[str]] = field(default_factory=dict)
+
+    def failed(self, key: str, error: BaseException) -> None:
+        """Note how a run of a key failed: the rights that it lacked before are there by now, or lacking still."""
+        right = missing_right(error)
+        if right is None:
+            return
+        self._settle(key, but=right)
+        if right not in self._lacking:
+            words = lacking(right, self.remedy(right))
+            self.health.not_ready(_what(right), words)
+            _log.warning("a right is missing, trying on", error=words)
+        self._lacking.setdefault(right, set()).add(key)
+
+    def worked(self, key: str) -> None:
+        """Note that a run of a key came to its end."""
+        if self._lacking:
+            self._settle(key)
+
+    def _settle(self, key: str, but: Right | None = None) -> None:
+        for right in [one for one, keys in self._lacking.items() if one != but and key in keys]:
+            self._lacking[right].discard(key)
+            if not self._lacking[right]:
+                del self._lacking[right]
+                self.health.forget(_what(right))
+                _log.info("a right is not missing any more", right=str(right))
+
+
+def _what(right: Right) -> str:
+    return f"right to {right}"

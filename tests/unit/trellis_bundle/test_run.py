@@ -1,0 +1,19 @@
+"""`trellis run`: which services go together in one process."""
+
+from __future__ import annotations
+
+import pytest
+
+import host_manager.settings
+import provisioner.settings
+from trellis.settings import SettingsError
+from trellis_bundle.run import refuse_half_confined
+
+
+def test_a_confined_service_runs_alone_and_not_beside_one_that_works_on_the_whole_cluster() -> None:
+    wide = provisioner.settings.Settings()
+    confined = host_manager.settings.Settings.model_validate({"watch_namespaces": "team-a"})
+    refuse_half_confined([confined])
+    refuse_half_confined([wide, host_manager.settings.Settings()])
+    with pytest.raises(SettingsError, match="provisioner cannot be confined"):
+        refuse_half_confined([wide, confined])
