@@ -6,6 +6,8 @@ Invariant: a Job counts by what its Node shows and its canaries did, never by it
 
 from __future__ import annotations
 
+from typing import Final
+
 from provisioner.actions import (
     Action,
     CreateCanary,
@@ -31,6 +33,9 @@ from trellis.provisioning import (
 )
 from trellis.unfinished import fulfilled
 
+CLEAR_SECONDS: Final = 4.0
+"""How long a Job stays after its end: deleting it and its pod costs the API server as much as making the next one."""
+
 
 def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     """A Job that ended well is believed when the node itself shows the handler, and a pod ran with it."""
@@ -40,7 +45,7 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         if said not in snapshot.said:
             actions.append(SayFact(ProvisionSucceeded(**about(job), verified=proof.value), said, job))
         if fulfilled(job, node):
-            actions.append(DeleteJob(job, Reason.PROVED, foreground=False))
+            actions.append(_clear_away(snapshot, job))
         return actions
     if job.failure is not None:
         return []
@@ -51,6 +56,13 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         return [LookAgain(left)]
     message = f"the installer ended well, but after {snapshot.verify_timeout:.0f} s the node {unlike(job, node)}"
     return take_back(node, job, Reason.HANDLER_MISSING, message, tried(node, job))
+
+
+def _clear_away(snapshot: Snapshot, job: JobView) -> Action:
+    """Where many installers end at once, clearing their Jobs away must not keep the next nodes waiting."""
+    finished = job.finished_at or job.created_at
+    left = min(finished + CLEAR_SECONDS - snapshot.now, CLEAR_SECONDS)  # whatever another's clock says
+    return LookAgain(left) if left > 0 else DeleteJob(job, Reason.PROVED, foreground=False)
 
 
 def _try_out(snapshot: Snapshot, node: NodeView, job: JobView, left: float) -> list[Action]:

@@ -153,6 +153,15 @@ def test_success_is_said_before_the_label_and_the_job_goes_after_it() -> None:
     assert delete == DeleteJob(job, Reason.PROVED, foreground=False)
 
 
+@pytest.mark.parametrize(
+    ("now", "left"), [(1000, 4.0), (1003.5, 0.5), (1004, None), (900, 4.0)], ids=["at its end", "later", "then", "skew"]
+)
+def test_a_job_that_is_done_keeps_out_of_the_way_of_the_next_ones(now: float, left: float | None) -> None:
+    job = a_job(NODE, JobState.COMPLETE, finished_at=1000)
+    actions = deciding(proved(NODE), job, entry=SLOT, said=frozenset({f"{job.uid}.succeeded"}), now=now)
+    assert actions == [LookAgain(left) if left else DeleteJob(job, Reason.PROVED, foreground=False)]
+
+
 def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> None:
     node = replace(NODE, handlers=frozenset({"runc"}))
     job = a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"}))
