@@ -39,7 +39,7 @@ check: install ## Lint, types, boundaries, unit and contract tests (fast: all da
 
 test: check ## Everything CI runs: check, the built wheel, real nats-server, real kube-apiserver
 	@$(BIN)/trellis dev tools
-	@$(BIN)/pytest -q tests/integration -n 2 --dist loadgroup
+	@$(BIN)/python tests/integration/run.py
 
 test-e2e: install ## What needs more than `make test`: real nodes (root, Linux); ARGS=--quick for a minute of it
 	@$(BIN)/python tests/e2e/run.py $(ARGS)

@@ -1,0 +1,51 @@
+"""Runs the integration tests two at a time; a few that fail are tried once more, by themselves, and named as FLAKY.
+
+They run real servers on machines that others use too: a process that got no processor for its deadline is no fault of
+what is tested. A fault fails again. More than ``FEW`` failures are no coincidence and are not tried again.
+
+Exit status: pytest's; 0 also if all that failed among the others passed alone.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+HERE = Path(__file__).parent
+FEW = 3
+TESTS_FAILED = 1
+
+
+def run(tests: list[str], *options: str) -> tuple[int, list[str]]:
+    """Run tests; return pytest's exit status, and the names of those that failed, as pytest takes them."""
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", *tests, *options, f"--junit-xml={report}"]
+        status = subprocess.run([*command, "-o", "junit_family=xunit1"], check=False).returncode
+        return status, failed(report.read_text(encoding="utf-8")) if report.exists() else []
+
+
+def failed(report: str) -> list[str]:
+    """Return the names of the tests that failed by a report in JUnit's form."""
+    cases = ET.fromstring(report).iter("testcase")
+    bad = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+    return [f"{case.get('file')}::{case.get('name')}" for case in bad]
+
+
+def main(options: list[str]) -> int:
+    """Run all, and once more what failed, if that is little."""
+    status, names = run([str(HERE)], "-n", "2", "--dist", "loadgroup", *options)
+    if status != TESTS_FAILED or not 0 < len(names) <= FEW:
+        return status
+    print(f"once more, by themselves: {', '.join(names)}", flush=True)
+    again, still = run(names)
+    for name in names:
+        print(f"{'FAILED' if name in still or again > TESTS_FAILED else 'FLAKY (passed alone)'}  {name}", flush=True)
+    return again
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
