@@ -5,16 +5,15 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from host_manager import decide as deciding
 from host_manager.apply import Effects
 from host_manager.facts import due
 from host_manager.gather import GroupView, Known
-from host_manager.group import Manifest
 from host_manager.inputs import Problem
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.listening import Listening
@@ -200,7 +199,7 @@ class Reconcile:
             raise
         return actions, again
 
-    async def _say(self, snapshot: Snapshot, status: Manifest, *, deleted: bool) -> float | None:
+    async def _say(self, snapshot: Snapshot, status: Mapping[str, Any], *, deleted: bool) -> float | None:
         """Say what holds of a group; returns when to try again if the bus is away."""
         head, said = snapshot.head, self.known.said.groups
         if snapshot.other is not None or snapshot.group is None or deleted != head.deleting:

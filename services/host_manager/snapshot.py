@@ -69,7 +69,7 @@ class Snapshot:
     may_recycle: bool = False
 
 
-def view_head(manifest: Manifest) -> Head:
+def view_head(manifest: Mapping[str, Any]) -> Head:
     """Project the metadata of a group."""
     metadata = manifest["metadata"]
     annotations = metadata.get("annotations") or {}
