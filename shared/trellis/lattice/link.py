@@ -32,12 +32,14 @@ Heard = Callable[[str, bytes], None]
 INBOX: Final = "_INBOX_trellis"
 _ATTEMPTS: Final = Backoff(first=0.5, cap=30.0)
 _CONNECT_SECONDS: Final = 5
+_GOODBYE_SECONDS: Final = 1.0
 # A server that is frozen, or behind a cut cable, is noticed after two unanswered pings.
 _PING_SECONDS: Final = 10
 _UNANSWERED_PINGS: Final = 2
 _LOOK_SECONDS: Final = 5.0
 _REASON_SECONDS: Final = 60.0
 _PENDING_BYTES: Final = 16 * 2**20
+_STATUS: Final = "Status"
 _DEAF: Final = "permissions violation for subscription"
 _UNUSABLE: Final = (
     "its address or its certificates cannot be read: see natsAddress, and ca.crt of the Secret for leafTls"
@@ -130,7 +132,8 @@ class Link:
         answers: list[bytes] = []
 
         async def take(message: Msg) -> None:
-            answers.append(message.data)
+            if _STATUS not in (message.headers or {}):  # else it is the server's word that nobody listens there
+                answers.append(message.data)
 
         inbox = client.new_inbox()
         try:
@@ -268,7 +271,9 @@ class Link:
 
 
 async def _hang_up(client: UserClient) -> None:
-    # The library asserts that it got as far as having something to close, which an address that is none does not.
+    # The library asserts that it got as far as having something to close, which an address that is none does not. And
+    # it waits for ever for the end of a connection on which TLS failed: nobody tells that to its half that knew no TLS.
     with contextlib.suppress(*_TROUBLE, AssertionError):
-        await client.close()
+        async with asyncio.timeout(_GOODBYE_SECONDS):
+            await client.close()
     client.hang_up()

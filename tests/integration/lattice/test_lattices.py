@@ -17,7 +17,10 @@ from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.hosts import Presence
 from trellis.lattice.lattices import Lattices
 from trellis.lattice.view import LatticeView
+from trellis.localcluster.certs import write_pki
 from trellis.localcluster.nats import NatsServer
+
+CERTIFICATE = {"cert_file": "crt", "key_file": "key"}
 
 
 class Watched:
@@ -118,6 +121,15 @@ async def test_garbage_changes_nothing(nats_server: NatsServer, watched: Watched
         await lattice.raw(f"wadm.evt.{name}.manifest_published", b"garbage")
         await eventually(lambda: "name" in watched.view().models_why)
         assert [app.name for app in watched.view().models or ()] == ["shop"], "what was known stays"
+
+
+async def test_a_lattice_without_hosts_is_no_garbage(
+    nats_server: NatsServer, watched: Watched, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await watched.lattices.need("group", at(nats_server, name))
+    await eventually(lambda: watched.view().settled)
+    assert watched.view().hosts == ()
+    assert "not what its protocol says" not in caplog.text
 
 
 async def test_an_outage_is_told_forgets_nothing_and_is_waited_out(tmp_path: Path, watched: Watched) -> None:
@@ -225,6 +237,29 @@ async def test_credentials_that_are_none_are_told_where_they_came_from(
     await watched.lattices.need("group", LatticeAddress(LinkAddress(nats_server.url, held), name))
     await eventually(lambda: "Secret lattices/nats" in watched.view().why)
     assert "not a seed" not in watched.view().why
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_told_and_asked_for_again(
+    tmp_path: Path, watched: Watched
+) -> None:
+    for authority in ("good", "other"):
+        (tmp_path / authority).mkdir()
+        write_pki(tmp_path / authority)
+    config = tmp_path / "nats.conf"
+
+    def certify(authority: str) -> None:
+        files = ((key, tmp_path / authority / f"kube-apiserver.{kind}") for key, kind in CERTIFICATE.items())
+        config.write_text("tls { " + ", ".join(f'{key}: "{file}"' for key, file in files) + " }")
+
+    certify("other")
+    with NatsServer(tmp_path / "nats", config=config) as server:
+        link = LinkAddress(server.url, authorities=(tmp_path / "good" / "ca.crt").read_text())
+        await watched.lattices.need("group", LatticeAddress(link, "default"))
+        await eventually(lambda: "CERTIFICATE_VERIFY_FAILED" in watched.view().why)
+        certify("good")
+        server.stop()
+        server.start()
+        await watched.linked()
 
 
 @pytest.mark.parametrize(
