@@ -61,6 +61,9 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
         ),
     ] = 0,
     containerd: Annotated[Containerd, typer.Option(help="The containerd of real nodes.")] = Containerd.TWO,
+    lattice_nats: Annotated[
+        bool, typer.Option("--lattice-nats", help="With a NATS by which pods of real nodes join lattices.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Bring a cluster up, or complete the one that runs.
@@ -76,7 +79,7 @@ def up(  # noqa: PLR0913, PLR0917 (one parameter an option)
     from trellis.localcluster import Lattices  # noqa: PLC0415 - needs the extra
     from trellis_bundle import dev_local  # noqa: PLC0415 - needs the extra
 
-    real = dev_local.RealNodes(real_node, containerd.value)
+    real = dev_local.RealNodes(real_node, containerd.value, lattice_nats)
     lattices = Lattices(tuple(wadm_lattice or ["default"]), wadm_hosts, labels) if wadm else None
     dev_local.up(name, nodes=nodes, real=real, jaeger=jaeger, lattices=lattices, as_json=as_json)
 

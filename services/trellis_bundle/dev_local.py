@@ -75,10 +75,11 @@ def _ending_well(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RealNodes:
-    """How many real nodes, and their containerd."""
+    """How many real nodes, their containerd, and whether their pods are to reach the lattices' NATS."""
 
     count: int
     containerd: str
+    lattice_nats: bool
 
 
 def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, as_json: bool) -> None:
@@ -91,6 +92,7 @@ def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattic
             real_nodes=real.count,
             containerd=real.containerd,
             lattices=lattices,
+            lattice_nats=real.lattice_nats,
             progress=progress,
         )
         define_kinds(info, progress)
@@ -99,7 +101,8 @@ def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattic
 
 def _hidden(info: ClusterInfo) -> set[str]:
     """Return the fields that are no part of what is printed: real nodes and lattices only where there are any."""
-    optional = {"real_nodes": info.real_nodes, "lattices": info.lattices, "lattice_hosts": info.lattices}
+    optional: dict[str, object] = {"real_nodes": info.real_nodes, "lattice_nats": info.lattice_nats}
+    optional |= {"lattices": info.lattices, "lattice_hosts": info.lattices}
     return {"audit_log", *(field for field, found in optional.items() if not found)}
 
 
@@ -156,6 +159,8 @@ def _summary(info: ClusterInfo) -> str:
     if info.otlp_endpoint is not None:
         lines += [f"  export TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"Traces: {info.jaeger_url}/api/services"]
     lines += [f"Real node {node.name}: {node.address}, what it changed: {node.root}" for node in info.real_nodes]
+    if info.lattice_nats is not None:
+        lines.append(f"Lattices for pods on real nodes: natsAddress: {info.lattice_nats}")
     lines += [_of_host(host) for host in info.lattice_hosts]
     lines += [f"Programs: {info.bin_dir}", f"Take it down: trellis dev down{named}"]
     return "\n".join(lines)
@@ -165,6 +170,7 @@ def _describe(info: ClusterInfo) -> str:
     expected = [tool for tool in PORTS if tool != "jaeger" or info.jaeger_url is not None]
     expected += ["network", *(node.name for node in info.real_nodes)] if info.real_nodes else []
     expected += ["wadm", *(host.name for host in info.lattice_hosts)] if info.lattices else []
+    expected += ["lattice-nats"] if info.lattice_nats is not None else []
     ended = [tool for tool in expected if tool not in info.pids]
     health = f"ended: {', '.join(ended)}; `trellis dev up --name {info.name}` starts them again" if ended else "all run"
     lines = [f"{info.name}  ({health})", f"  KUBECONFIG={info.kubeconfig}", f"  TRELLIS_NATS_URL={info.nats_url}"]

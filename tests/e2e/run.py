@@ -46,6 +46,7 @@ PARTS = (
     Part("the installer, from a private registry behind a proxy", REAL / "test_installer_private.py", _no_wasm_nodes),
     Part("the installer's spans, in a Jaeger", REAL / "test_installer_traces.py", _no_wasm_nodes),
     Part("shims that work and shims that do not", REAL / "test_shims.py", _no_wasm_nodes),
+    Part("groups of hosts on a real node", REAL / "test_host_groups.py", requirements.missing),
     Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
     Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),
     Part("three real nodes", REAL / "test_three_nodes.py", requirements.missing),

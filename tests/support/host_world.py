@@ -180,9 +180,9 @@ class HostWorld:
             self.api.call("PATCH", HOST_CONFIGS.path(self.namespace, name), {"metadata": {"finalizers": None}})
 
 
-@pytest.fixture
-def hosts(fleet: Fleet, namespace: str) -> Iterator[HostWorld]:
-    """A world with two nodes, the kind of groups defined and served."""
+@contextlib.contextmanager
+def host_world(fleet: Fleet, namespace: str) -> Iterator[HostWorld]:
+    """Have a world with two nodes, the kind of groups defined and served, for the time of a block."""
     kind = next(kind for kind in KINDS if kind.model is WasmCloudHostConfig)
     status, answer = fleet.api.call("POST", DEFINITIONS.path(), make_definition(kind))
     assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
@@ -194,3 +194,10 @@ def hosts(fleet: Fleet, namespace: str) -> Iterator[HostWorld]:
     made = HostWorld(fleet, namespace)
     yield made
     made.clean_up()
+
+
+@pytest.fixture
+def hosts(fleet: Fleet, namespace: str) -> Iterator[HostWorld]:
+    """A world in the cluster of the tests."""
+    with host_world(fleet, namespace) as made:
+        yield made

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trellis.localcluster.leafnodes import hub_config, leaf_config
 from trellis.localcluster.nats import NatsServer
+from trellis.localcluster.nats_configs import hub_config, leaf_config
 from trellis.localcluster.ports import free_ports
 
 

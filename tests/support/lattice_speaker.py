@@ -56,11 +56,18 @@ class LatticeSpeaker:
     async def stop(self, host_id: str) -> None:
         """Let a host say that it stops."""
         del self.hosts[host_id]
-        await self.say("host_stopped", {"host_id": host_id, "labels": {}, "reason": "asked"})
+        await self.say("host_stopped", {"labels": {}}, host_id)
 
-    async def say(self, event: str, data: object) -> None:
+    async def start(self, host_id: str) -> None:
+        """Let a host that was added say that it starts: less than a heartbeat tells."""
+        host = self.hosts[host_id]
+        told = {name: host[name] for name in ("friendly_name", "labels", "version")}
+        await self.say("host_started", told | {"uptime_seconds": 0}, host_id)
+
+    async def say(self, event: str, data: object, source: str = "") -> None:
         """Send an event of a host."""
-        await self.raw(f"wasmbus.evt.{self.lattice}.{event}", json.dumps({"specversion": "1.0", "data": data}).encode())
+        envelope = {"specversion": "1.0", "source": source, "data": data}
+        await self.raw(f"wasmbus.evt.{self.lattice}.{event}", json.dumps(envelope).encode())
 
     async def publish(self, models: list[dict[str, Any]]) -> None:
         """Change wadm's list, and let wadm say that something was published."""

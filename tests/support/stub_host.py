@@ -3,8 +3,9 @@
 In: requests of the control interface (ping, inventory, labels, stop). Out: replies, and the events host_started,
 host_heartbeat, labels_changed and host_stopped, with the data of a wasmCloud 1.9 host. As a library: :class:`StubHost`
 on a connection, many on one if wanted. As a program: ``python stub_host.py``, with the options and environment
-variables of a host (WASMCLOUD_LATTICE, WASMCLOUD_NATS_HOST, WASMCLOUD_LABEL_<key>, …), so that it can stand in for one
-in a pod; it needs nats-py and nothing else. One suite (host_behaviour) runs against it and against the real host.
+variables of a host (WASMCLOUD_LATTICE, WASMCLOUD_LABEL_<key>, …), so that it can stand in for one in a pod; of its own
+has it STUB_HEARTBEAT and STUB_DRAIN (seconds that it takes to stop). One suite (host_behaviour) runs against it and
+against the real host. It needs nats-py and nothing else.
 Invariant: what it does not know it answers as the real host does, with an error, or like it not at all.
 """
 
@@ -215,7 +216,8 @@ async def stub_host(options: Options) -> AsyncIterator[StubHost]:
         async with StubHost(client, options) as host:
             yield host
     finally:
-        await client.close()
+        with contextlib.suppress(NatsError, OSError):  # it is just being connected again
+            await client.close()
 
 
 def new_id() -> str:
@@ -265,16 +267,14 @@ async def _ignore(error: Exception) -> None:
 
 def _options(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
     """Read options and environment as a host's; what a stub has no use for is passed over."""
-    address = (
-        f"nats://{environment.get('WASMCLOUD_NATS_HOST', '127.0.0.1')}:{environment.get('WASMCLOUD_NATS_PORT', 4222)}"
-    )
+    place = environment.get("WASMCLOUD_NATS_HOST", "127.0.0.1"), environment.get("WASMCLOUD_NATS_PORT", "4222")
     prefix = "WASMCLOUD_LABEL_"
     labels = {name.removeprefix(prefix): value for name, value in environment.items() if name.startswith(prefix)}
     parser = argparse.ArgumentParser(description="A wasmCloud host without Wasm.", allow_abbrev=False)
-    parser.add_argument("--nats", default=address)
+    parser.add_argument("--nats", default=f"nats://{':'.join(place)}")
     parser.add_argument("--lattice", default=environment.get("WASMCLOUD_LATTICE", "default"))
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--heartbeat", type=float, default=30.0, metavar="SECONDS")
+    parser.add_argument("--heartbeat", type=float, default=environment.get("STUB_HEARTBEAT", 30.0))
     given, _ = parser.parse_known_args(argv)
     labels |= {key: value for key, _, value in (pair.partition("=") for pair in given.label)}
     return Options(
@@ -287,14 +287,14 @@ def _options(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
     )
 
 
-async def _run(options: Options) -> None:
+async def _run(options: Options, drain: float) -> None:
     async with stub_host(options) as host:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, host.stopped.set)
-        sys.stdout.write(f"stub host {host.id} is in lattice '{options.lattice}'\n")
-        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), f"stub host {host.id} is in lattice '{options.lattice}'\n".encode())
         await host.stopped.wait()
+        await asyncio.sleep(drain)
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(_options(sys.argv[1:], os.environ)))
+    asyncio.run(_run(_options(sys.argv[1:], os.environ), float(os.environ.get("STUB_DRAIN", "0"))))

@@ -27,17 +27,20 @@ def decoded(payload: bytes) -> object:
         raise LatticeDataError(f"no JSON: {error}") from None
 
 
-def event_data(payload: bytes) -> Mapping[str, Any]:
-    """Return the data of a CloudEvent.
+def host_event_data(payload: bytes) -> Mapping[str, Any]:
+    """Return the data of an event that a host sent, with ``host_id`` in any case.
+
+    Source: wasmCloud 1.9. A heartbeat says which host it is of; of its start and its end a host tells only as the
+    event's ``source`` whose they are.
 
     Raises:
         LatticeDataError: it is no CloudEvent with an object as data.
     """
     event = decoded(payload)
     data = event.get("data") if isinstance(event, dict) else None
-    if not isinstance(data, dict):
+    if not isinstance(event, dict) or not isinstance(data, dict):
         raise LatticeDataError("no CloudEvent with `data`")
-    return data
+    return data if "host_id" in data else {"host_id": event.get("source"), **data}
 
 
 def text(data: Mapping[str, Any], key: str, *, required: bool = False) -> str:

@@ -17,7 +17,7 @@ from trellis.lattice.address import LatticeAddress
 from trellis.lattice.hosts import Hosts, read_host
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.models import Model, read_models
-from trellis.lattice.reading import LatticeDataError, decoded, event_data, text
+from trellis.lattice.reading import LatticeDataError, decoded, host_event_data, text
 from trellis.lattice.subjects import (
     HOST_EVENTS,
     HOST_STOPPED,
@@ -89,12 +89,12 @@ class LatticeWatch:
 
     def _on_host(self, subject: str, payload: bytes) -> None:
         try:
-            data = event_data(payload)
+            data = host_event_data(payload)
             if event_of(subject) == HOST_STOPPED:
                 news = self._hosts.left(text(data, "host_id", required=True))
             elif "version" in data:
                 news = self._hosts.heard(read_host(data), time.monotonic())
-            else:  # host_started of old hosts says little more than a name: its first heartbeat comes at once
+            else:  # host_started of old hosts says little more than a name
                 return
         except LatticeDataError as error:
             self._tell_garbage(subject, error)

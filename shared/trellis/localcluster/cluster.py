@@ -27,6 +27,7 @@ from trellis.localcluster.certs import write_pki, write_private
 from trellis.localcluster.commands import AUDIT_POLICY, PORTS
 from trellis.localcluster.errors import LocalClusterError
 from trellis.localcluster.guard import Guard
+from trellis.localcluster.lattice_nats import ensure_lattice_nats, start_lattice_nats
 from trellis.localcluster.lattice_servers import lattice_servers
 from trellis.localcluster.lattices import Lattices, ensure_lattices, is_part, start_parts
 from trellis.localcluster.nodes import ensure_nodes
@@ -36,7 +37,7 @@ from trellis.localcluster.progress import Progress, Quiet
 from trellis.localcluster.requirements import require
 from trellis.localcluster.stages import ensure_stages, merge
 from trellis.localcluster.start import Starter
-from trellis.localcluster.state import NODE_NAMES, ClusterInfo, ClusterState, describe, load, save
+from trellis.localcluster.state import LATTICE_NATS, NODE_NAMES, ClusterInfo, ClusterState, describe, load, save
 
 _STOP_SECONDS: Final = 10.0
 _GRACEFUL: Final = frozenset(PORTS) - {"kube-apiserver"}
@@ -57,6 +58,7 @@ class Wanted:
     real_nodes: int = 0
     containerd: str = "2"
     lattices: Lattices | None = None
+    lattice_nats: bool = False
 
     @property
     def components(self) -> set[str]:
@@ -74,6 +76,7 @@ def up(  # noqa: PLR0913 (keywords, all with defaults)
     real_nodes: int = 0,
     containerd: str = "2",
     lattices: Lattices | None = None,
+    lattice_nats: bool = False,
     progress: Progress | None = None,
 ) -> ClusterInfo:
     """Bring a cluster up, or complete the one of that name that runs already, and return how to reach it.
@@ -81,14 +84,22 @@ def up(  # noqa: PLR0913 (keywords, all with defaults)
     A running cluster keeps its data: components that ended are started again, missing nodes and Jaeger are added.
     ``audit`` logs every write to the API server (``audit_log`` of the result); ``kwok_stages`` are kwok Stage
     documents. Both are taken only when the cluster is made. ``real_nodes`` run a kubelet and containerd ("2" or "1.6").
-    ``lattices`` adds wadm, and wasmCloud hosts as far as they are missing.
+    ``lattices`` adds wadm, and wasmCloud hosts as far as they are missing; ``lattice_nats`` a NATS server through which
+    hosts in pods of real nodes are in the lattices, too.
 
     Raises:
         ToolError: if a program is missing and cannot be built.
         LocalClusterError: if it cannot be brought up; nothing of a new cluster is left then.
     """
     made_with = (nodes, jaeger, audit, tuple(kwok_stages))
-    wanted = Wanted(check_name(name), *made_with, real_nodes=real_nodes, containerd=containerd, lattices=lattices)
+    wanted = Wanted(
+        check_name(name),
+        *made_with,
+        real_nodes=real_nodes,
+        containerd=containerd,
+        lattices=lattices,
+        lattice_nats=lattice_nats,
+    )
     layout, state, watcher = bring_up(wanted, progress or Quiet(), threading.Event())
     if watcher is not None:
         watcher.release()
@@ -212,6 +223,8 @@ def restart(name: str, tool: str, progress: Progress | None = None) -> ClusterIn
         how = How(progress or Quiet(), threading.Event())
         if is_part(state, tool):
             start_parts(layout, state, [tool], how)
+        elif tool == LATTICE_NATS:
+            start_lattice_nats(layout, state, how)
         else:
             Starter(layout, state, how.progress, how.abort).restart(tool)
     return describe(layout, state)
@@ -231,6 +244,10 @@ def _ensure_network(layout: Layout, state: ClusterState, wanted: Wanted, *, new:
         )
     if state.range is not None or wanted.real_nodes:
         realnode.ensure_network(layout, state)
+    elif wanted.lattice_nats:
+        raise LocalClusterError(
+            f"cluster '{layout.name}' has no real nodes whose pods could reach a NATS: give it some (--real-node)"
+        )
 
 
 def _complete(layout: Layout, state: ClusterState, wanted: Wanted, how: How) -> None:
@@ -242,6 +259,7 @@ def _complete(layout: Layout, state: ClusterState, wanted: Wanted, how: How) -> 
             api.close()
     if state.range is not None:
         realnode.ensure_real_nodes(layout, state, wanted.real_nodes, how)
+    ensure_lattice_nats(layout, state, how, wanted=wanted.lattice_nats)
     ensure_lattices(layout, state, wanted.lattices, how)
     state.complete = True
     if not state.owned:

@@ -9,36 +9,24 @@ have a stream for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from filelock import FileLock
 
 from trellis.localcluster.cluster import restart
 from trellis.localcluster.commands import LEAFNODES
 from trellis.localcluster.errors import LocalClusterError
+from trellis.localcluster.nats_configs import hub_config, leaf_config
 from trellis.localcluster.paths import Layout
-from trellis.localcluster.ports import LOOPBACK, free_ports
+from trellis.localcluster.ports import free_ports
 from trellis.localcluster.progress import Progress
 from trellis.localcluster.state import ClusterState, load, save
 
-_BUS: Final = '["trellis.>"]'
 
-
-def hub_config(domain: str, port: int) -> str:
-    """Return the configuration of a nats-server that takes leaf nodes on a port."""
-    return f'server_name: "{domain}"\njetstream {{ domain: "{domain}" }}\nleafnodes {{ listen: "{LOOPBACK}:{port}" }}\n'
-
-
-def leaf_config(domain: str, hub_port: int) -> str:
-    """Return the configuration of a nats-server that is a leaf node of the hub with this port."""
-    remote = f'url: "nats-leaf://{LOOPBACK}:{hub_port}", deny_imports: {_BUS}, deny_exports: {_BUS}'
-    return f'server_name: "{domain}"\njetstream {{ domain: "{domain}" }}\nleafnodes {{ remotes: [{{ {remote} }}] }}\n'
-
-
-def join(hub: str, leaves: Iterable[str], progress: Progress | None = None) -> None:
+def join(hub: str, leaves: Iterable[str], progress: Progress | None = None, *, through: int | None = None) -> int:
     """Make the NATS servers of some clusters leaf nodes of another's; each is started again, on its port.
 
-    The leaves connect by themselves, and again after any outage.
+    The leaves connect by themselves, and again after any outage. Returns the hub's port for leaf nodes. ``through``: a
+    port of this machine that leads there; the leaves know no other, so that a test can cut what is behind it.
 
     Raises:
         LocalClusterError: if there is no such cluster, or one would be a leaf of itself or of two.
@@ -50,8 +38,9 @@ def join(hub: str, leaves: Iterable[str], progress: Progress | None = None) -> N
     port = _configure(hub, {})
     restart(hub, "nats-server", progress)
     for name in names:
-        _configure(name, {LEAFNODES: port})
+        _configure(name, {LEAFNODES: port if through is None else through})
         restart(name, "nats-server", progress)
+    return port
 
 
 def _configure(name: str, hub: Mapping[str, int]) -> int:

@@ -33,6 +33,7 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     real_nodes: int = 0,
     containerd: str = "2",
     lattices: Lattices | None = None,
+    lattice_nats: bool = False,
     progress: Progress | None = None,
 ) -> AsyncIterator[ClusterInfo]:
     """Have a cluster for the time of a block, under a name of its own unless one is given.
@@ -42,7 +43,7 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     client limits it has in any cluster: 1,000 Jobs then take it four minutes.
     """
     made_with = (nodes, jaeger, audit, tuple(kwok_stages), True, quick_jobs, real_nodes, containerd, lattices)
-    wanted = Wanted(check_name(name or unique_name()), *made_with)
+    wanted = Wanted(check_name(name or unique_name()), *made_with, lattice_nats)
     abort = threading.Event()
     starting = asyncio.create_task(asyncio.to_thread(bring_up, wanted, progress or Quiet(), abort))
     try:
@@ -68,6 +69,7 @@ def owned_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     real_nodes: int = 0,
     containerd: str = "2",
     lattices: Lattices | None = None,
+    lattice_nats: bool = False,
 ) -> Iterator[ClusterInfo]:
     """Do the same as :func:`local_cluster` where no event loop runs, as in a pytest fixture."""
     wanted = Wanted(
@@ -80,6 +82,7 @@ def owned_cluster(  # noqa: PLR0913 (keywords, all with defaults)
         real_nodes=real_nodes,
         containerd=containerd,
         lattices=lattices,
+        lattice_nats=lattice_nats,
     )
     layout, state, watcher = bring_up(wanted, Quiet(), threading.Event())
     try:

@@ -76,10 +76,10 @@ def wait_ready(
         time.sleep(_POLL)
 
 
-def nats_answers(port: int) -> bool:
+def nats_answers(port: int, host: str = LOOPBACK) -> bool:
     """Return whether a NATS server greets on this port."""
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=1) as connection:
+        with socket.create_connection((host, port), timeout=1) as connection:
             return connection.recv(5) == b"INFO "
     except OSError:
         return False

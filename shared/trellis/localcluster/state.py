@@ -21,6 +21,8 @@ from trellis.localcluster.processes import ProcessRecord, children
 
 NETWORK: Final = "network"
 """The process that holds the real nodes' network."""
+LATTICE_NATS: Final = "lattice-nats"
+"""The process by which pods on real nodes reach the lattices' NATS."""
 NODE_NAMES: Final = tuple(f"real-{index}" for index in range(8))
 """The names that real nodes can have; each has a token from the start."""
 
@@ -52,7 +54,10 @@ class LatticeHost(BaseModel, frozen=True):
 
 
 class ClusterInfo(BaseModel, frozen=True):
-    """How to reach a cluster. Addresses are URLs on the loopback address; absent parts are null."""
+    """How to reach a cluster. Addresses are URLs on the loopback address; absent parts are null.
+
+    ``lattice_nats`` is where pods on real nodes find the lattices: the ``natsAddress`` of a group of hosts.
+    """
 
     name: str
     kubeconfig: Path
@@ -65,6 +70,7 @@ class ClusterInfo(BaseModel, frozen=True):
     real_nodes: tuple[RealNodeInfo, ...] = ()
     lattices: tuple[str, ...] = ()
     lattice_hosts: tuple[LatticeHost, ...] = ()
+    lattice_nats: str | None = None
 
 
 class ClusterState(BaseModel):
@@ -154,4 +160,5 @@ def describe(layout: Layout, state: ClusterState) -> ClusterInfo:
         real_nodes=tuple(describe_node(layout, state, name) for name in NODE_NAMES if name in state.processes),
         lattices=tuple(state.lattices),
         lattice_hosts=tuple(state.hosts.values()),
+        lattice_nats=f"nats://{state.address}" if LATTICE_NATS in state.processes else None,
     )

@@ -20,6 +20,8 @@ from support.stub_host import Options, StubHost, stub_host
 
 PATIENCE = 150.0
 """A host of wasmCloud beats each 30 s, wadm is asked each 60 s if it says nothing."""
+SOON = 45.0
+"""Less than the 70 s after which a host is taken for gone."""
 EMPTY_COMPONENT = b"\0asm\x0d\0\x01\0"
 """The smallest component: it exports nothing, and can be started all the same."""
 
@@ -78,6 +80,10 @@ async def test_what_a_real_lattice_tells_stands_on_the_group_and_outlives_wadm(
                 await _hosts_are_shown(hosts, real.id, stub, (first, second))
                 await _an_application_comes_and_goes(hosts, wadm, real.id, component)
                 await _wadm_goes_and_comes(hosts, real_lattice)
+                await asyncio.to_thread(real.terminate)
+                await eventually(
+                    lambda: of_lattice(hosts.status("group"), real.id) == {}, "it said that it stops", seconds=SOON
+                )
         finally:
             await asyncio.to_thread(real.kill)
         assert await pods(hosts, 2) == [first, second], "no pod was restarted for any of this"

@@ -98,6 +98,11 @@ async def test_a_host_that_beats_or_stops_is_told_at_once(nats_server: NatsServe
         assert watched.changed == ["group"], "a heartbeat without news is none"
         await lattice.stop("N1")
         await eventually(lambda: watched.ids() == ["N2"])
+        lattice.add("N3", labels={"zone": "a"}, version="1.9.2")
+        await lattice.start("N3")
+        await eventually(lambda: watched.ids() == ["N2", "N3"])
+        started = watched.view().hosts[1].host
+        assert (started.labels, started.version, started.components) == ({"zone": "a"}, "1.9.2", ())
 
 
 async def test_what_wadm_publishes_is_asked_for_at_once(nats_server: NatsServer, watched: Watched, name: str) -> None:

@@ -116,3 +116,8 @@ def test_a_cluster_is_no_leaf_of_itself_or_of_none() -> None:
         join("same", ["same"])
     with pytest.raises(LocalClusterError, match="there is no cluster 'nowhere'"):
         join("nowhere", ["else"])
+
+
+def test_where_no_pods_run_none_can_reach_the_lattices() -> None:
+    with pytest.raises(LocalClusterError, match=r"has no real nodes .*--real-node"), owned_cluster(lattice_nats=True):
+        pytest.fail("it is refused before anything starts")

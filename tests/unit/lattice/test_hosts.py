@@ -9,7 +9,7 @@ import pytest
 
 from support.lattice_recordings import messages
 from trellis.lattice.hosts import MAX_HOSTS, SILENCE_SECONDS, Host, Hosts, Presence, presence_of, read_host
-from trellis.lattice.reading import LatticeDataError, event_data
+from trellis.lattice.reading import LatticeDataError, host_event_data
 
 RECORDED = [message["data"]["data"] for message in messages("host_heartbeat")]
 ID = "ND3QVQQMYIN7L6WG6VHEVIC6N44ZU6GLJ7RCZW4ORJ5D4KENQREOFPCF"
@@ -62,12 +62,17 @@ def test_what_describes_no_host_is_refused_by_the_name_of_the_field(data: object
 @pytest.mark.parametrize("payload", [b"", b"\xff", b"{", b"[]", b"1", b'{"data": []}', b'{"data": null}'])
 def test_what_is_no_event_is_refused(payload: bytes) -> None:
     with pytest.raises(LatticeDataError):
-        event_data(payload)
+        host_event_data(payload)
 
 
 def test_the_data_of_a_recorded_event_is_found() -> None:
     event = messages("host_heartbeat")[0]["data"]
-    assert event_data(json.dumps(event).encode()) == event["data"]
+    assert host_event_data(json.dumps(event).encode()) == event["data"]
+
+
+def test_what_does_not_say_whose_it_is_is_its_sources() -> None:
+    event = {"source": "N1", "data": {"labels": {}}}
+    assert host_event_data(json.dumps(event).encode()) == {"host_id": "N1", "labels": {}}
 
 
 LIMIT = SILENCE_SECONDS

@@ -1,0 +1,244 @@
+"""Groups of hosts on a real node: pods with a real NATS leaf in the cluster's lattice, and what befalls them.
+
+The hosts are stubs: they are in their lattice and run nothing. host_manager is a process beside the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nats
+import nats.errors
+import pytest
+
+from support.fleet import eventually
+from support.host_behaviour import Lattice, own_lattice
+from support.host_images import NATS, NEW_VERSION, OLD_VERSION, host_image, host_images, nats_image
+from support.real_nodes import Kubectl
+from support.real_nodes import eventually as wait_for
+from support.service_process import running
+from support.settling import settle
+from trellis.crds.host_config import WasmCloudHostConfig
+from trellis.crds.kinds import KINDS, make_definition
+from trellis.localcluster import ClusterInfo, kill, owned_cluster, restart
+from trellis.localcluster.building import How
+from trellis.localcluster.progress import Lines
+from trellis.localcluster.realnode_faults import load_image
+
+NODE = "real-0"
+PATIENCE = 240.0
+DRAIN = 3
+"""Seconds that a host takes to stop: longer than a leaf lives that is told to stop at the same moment."""
+CHILDREN = "deployment,replicaset,pod,configmap,serviceaccount,role,rolebinding,service,poddisruptionbudget"
+Status = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster of one real node that has the images, and knows groups of hosts."""
+
+    info: ClusterInfo
+    kubectl: Kubectl
+
+    def group(self, name: str, lattice: str, **spec: Any) -> None:
+        """Create a group of stubs that beat each second."""
+        env = [{"name": "STUB_HEARTBEAT", "value": "1"}, {"name": "STUB_DRAIN", "value": str(DRAIN)}]
+        spec = {
+            "lattice": lattice,
+            "version": OLD_VERSION,
+            "image": host_image(OLD_VERSION),
+            "natsLeafImage": NATS,
+            "natsAddress": self.info.lattice_nats,
+            "drainSeconds": DRAIN + 2,
+            "hostLabels": {"zone": "a"},
+            "schedulingOptions": {"containerTemplateAdditions": {"wasmcloud": {"env": env}}},
+            **spec,
+        }
+        metadata = {"name": name}
+        self.kubectl.create(
+            {
+                "apiVersion": "k8s.wasmcloud.dev/v1alpha1",
+                "kind": "WasmCloudHostConfig",
+                "metadata": metadata,
+                "spec": spec,
+            }
+        )
+
+    @contextlib.asynccontextmanager
+    async def host_manager(self, directory: Path) -> AsyncIterator[None]:
+        """Run host_manager as a process of its own, with the cluster's NATS as its bus."""
+        log = directory / "host-manager.log"
+        settings = {"KUBECONFIG": str(self.info.kubeconfig), "NATS_URL": self.info.nats_url, "HEALTH_PORT": "0"}
+        settings |= {"NAMESPACE": "trellis-system", "SOURCES_SECONDS": "2"}
+        async with running(
+            log, "host-manager", **{f"TRELLIS_{key}": value for key, value in settings.items()}
+        ) as process:
+            yield
+            assert process.returncode is None, log.read_text()
+
+    async def shown(self, name: str, what: str, holds: Callable[[Status], object]) -> Status:
+        """Wait until the status of a group is so; return it."""
+        status: Status = {}
+
+        def look() -> object:
+            nonlocal status
+            status = self.kubectl.get("whc", name).get("status") or {}
+            return holds(status)
+
+        try:
+            await eventually(look, what, seconds=PATIENCE)
+        except AssertionError:
+            pods = self.kubectl("get", "pods", "-o", "wide")
+            pytest.fail(f"not within {PATIENCE:.0f} s: {what}: {json.dumps(status)}\n{pods}")
+        return status
+
+    async def heard(self, name: str, count: int, version: str = OLD_VERSION) -> dict[str, str]:
+        """Wait until a group has so many hosts, each in its pod and heard of; return their ids by pod."""
+
+        def all_heard(status: Status) -> bool:
+            hosts = status.get("hosts") or []
+            told = [host for host in hosts if (host["reported"], host.get("version")) == ("Yes", version)]
+            return len(told) == len(hosts) == count == status.get("readyReplicas") == status.get("updatedReplicas")
+
+        status = await self.shown(name, f"{count} hosts of version {version}", all_heard)
+        return {host["pod"]: host["id"] for host in status["hosts"]}
+
+    def pods(self, name: str) -> list[str]:
+        """Return the names of a group's pods."""
+        listed = self.kubectl("get", "pods", "-l", f"app.kubernetes.io/instance={name}", "-o", "name")
+        return sorted(line.removeprefix("pod/") for line in listed.split())
+
+    def children(self, name: str) -> list[str]:
+        """Return all that there is of a group besides itself."""
+        listed = self.kubectl("get", CHILDREN, "-o", "name").split()
+        return [one for one in listed if one.split("/")[1] == name or one.split("/")[1].startswith(f"{name}-")]
+
+
+@pytest.fixture(scope="module")
+def world(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One real node whose pods reach the lattices of the cluster."""
+    assert machine
+    how = How(Lines(), threading.Event())
+    images = [*host_images(how), nats_image(tmp_path_factory.mktemp("images") / "nats.tar", how)]
+    with owned_cluster(real_nodes=1, lattice_nats=True) as info:
+        for archive in images:
+            load_image(info.name, NODE, archive)
+        kubectl = Kubectl(info)
+        kubectl.create(make_definition(next(kind for kind in KINDS if kind.model is WasmCloudHostConfig)))
+        wait_for(lambda: "whc" in kubectl("api-resources", "--api-group=k8s.wasmcloud.dev"), "the kind is served")
+        yield World(info, kubectl)
+
+
+async def test_hosts_are_shown_scale_stop_in_good_order_and_go(world: World, tmp_path: Path) -> None:
+    lattice, kubectl = own_lattice(), world.kubectl
+    async with world.host_manager(tmp_path), Lattice.of(world.info.nats_url, lattice) as watched:
+        world.group("group", lattice)
+        ((pod, first),) = (await world.heard("group", 1)).items()
+        status = await world.shown("group", "all well", lambda status: _conditions(status) >= WELL)
+        (host,) = status["hosts"]
+        assert (host["node"], host["ip"]) == (NODE, kubectl.get("pod", pod)["status"]["podIP"])
+        assert (host["labels"]["kubernetes_pod"], host["labels"]["zone"]) == (pod, "a")
+        assert host["startedAt"] >= kubectl.get("pod", pod)["metadata"]["creationTimestamp"]
+        assert [(one["id"], one["pod"]) for one in status["latticeHosts"]] == [(first, pod)]
+
+        kubectl("scale", "whc/group", "--replicas=2")
+        two = await world.heard("group", 2)
+        assert two[pod] == first, "the first runs on"
+
+        kill(world.info.name, "lattice-nats")
+        status = await world.shown("group", "it is missed", lambda status: "LatticeAway" in _reasons(status))
+        assert {host["reported"] for host in status["hosts"]} == {"Unknown"}
+        assert {host["id"] for host in status["latticeHosts"]} == set(two.values())
+        await asyncio.to_thread(restart, world.info.name, "lattice-nats")
+        assert await world.heard("group", 2) == two, "the same hosts in the same pods"
+
+        # The only way out of the pod is its leaf: what the host says at the end of its drain gets through it.
+        kubectl("delete", "pod", pod, "--wait=false")
+        await watched.event("host_stopped", first)
+        await eventually(lambda: pod not in world.pods("group"), "the pod is gone", seconds=PATIENCE)
+        after = await world.heard("group", 2)
+        assert first not in after.values()
+
+        kubectl("delete", "whc", "group", "--timeout=120s")
+        for host_id in after.values():
+            await watched.event("host_stopped", host_id)
+        await eventually(lambda: world.children("group") == [], "nothing is left of it", seconds=PATIENCE)
+
+
+async def test_another_image_rolls_the_hosts_and_each_stops_in_good_order(world: World, tmp_path: Path) -> None:
+    lattice, kubectl = own_lattice(), world.kubectl
+    async with world.host_manager(tmp_path), Lattice.of(world.info.nats_url, lattice) as watched:
+        world.group("rolled", lattice, hostReplicas=2)
+        old = await world.heard("rolled", 2)
+        patch = json.dumps({"spec": {"image": host_image(NEW_VERSION), "version": NEW_VERSION}})
+        kubectl("patch", "whc", "rolled", "--type=merge", "-p", patch)
+        new = await world.heard("rolled", 2, NEW_VERSION)
+        assert not old.items() & new.items()
+        for host_id in old.values():
+            await watched.event("host_stopped", host_id)
+        await world.shown("rolled", "all well", lambda status: _conditions(status) >= WELL)
+        status = await world.shown(
+            "rolled", "the old ones left", lambda status: len(status["latticeHosts"]) == len(new)
+        )
+        assert {host["version"] for host in status["latticeHosts"]} == {NEW_VERSION}
+
+        patch = json.dumps({"spec": {"image": "trellis.local/no-such-host:1"}})
+        kubectl("patch", "whc", "rolled", "--type=merge", "-p", patch)
+        status = await world.shown(
+            "rolled", "it says why", lambda status: "no-such-host" in _message(status, "Degraded")
+        )
+        assert ("Ready", "True") in _conditions(status), "hosts that run go on"
+        kubectl("delete", "whc", "rolled", "--timeout=120s")
+        await eventually(lambda: world.children("rolled") == [], "nothing is left of it", seconds=PATIENCE)
+
+
+async def test_what_is_on_the_bus_is_not_reached_from_the_nodes(world: World) -> None:
+    inside = await nats.connect(world.info.nats_url)
+    outside = await nats.connect(f"{world.info.lattice_nats}:4222")
+    try:
+        for here, there in ((inside, outside), (outside, inside)):
+            heard: list[str] = []
+
+            async def hear(message: nats.aio.msg.Msg, heard: list[str] = heard) -> None:
+                heard.append(message.subject)
+
+            for subject in ("trellis.>", "wasmbus.evt.probe.>"):
+                await there.subscribe(subject, cb=hear)
+            await settle(there)
+            async with asyncio.timeout(60):
+                # More than once: servers tell each other by and by what is listened to.
+                while heard.count("wasmbus.evt.probe.x") < 3:
+                    await here.publish("trellis.evt.c.node.opted_in.x", b"{}")
+                    await here.publish("wasmbus.evt.probe.x", b"{}")
+                    await settle(here)
+                    await asyncio.sleep(0.1)
+            assert set(heard) == {"wasmbus.evt.probe.x"}
+        assert await inside.request("$JS.API.INFO", b"", timeout=30), "it has JetStream"
+        with pytest.raises((nats.errors.NoRespondersError, nats.errors.TimeoutError)):
+            await outside.request("$JS.API.INFO", b"", timeout=3)
+    finally:
+        await inside.close()
+        await outside.close()
+
+
+WELL = {("Ready", "True"), ("Progressing", "False"), ("Degraded", "False"), ("HostsReported", "True")}
+
+
+def _conditions(status: Status) -> set[tuple[str, str]]:
+    return {(one["type"], one["status"]) for one in status.get("conditions") or ()}
+
+
+def _reasons(status: Status) -> set[str]:
+    return {str(one["reason"]) for one in status.get("conditions") or ()}
+
+
+def _message(status: Status, kind: str) -> str:
+    found = (str(one["message"]) for one in status.get("conditions") or () if one["type"] == kind)
+    return next(found, "")
