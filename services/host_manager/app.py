@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from host_manager import decide as deciding
 from host_manager.apply import Effects
+from host_manager.copying import Copying
 from host_manager.facts import due
 from host_manager.gather import GroupView, Known
 from host_manager.inputs import Problem
@@ -65,7 +66,8 @@ def compose(settings: Settings, base: Base) -> Work:
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     watches = Watches(kube, settings.watch_namespaces)
     groups, pods = watches.groups.objects, watches.pods.objects
-    listening = Listening(lambda key: group_soon(key))  # noqa: PLW0108 - bound below
+    copying = Copying(bus, telemetry, base.cluster)
+    listening = Listening(lambda key: group_soon(key), copying.run)  # noqa: PLW0108 - bound below
     known = Known(kube, groups, pods, budgets=watches.budgets.objects, listening=listening)
     effects = Effects(kube, EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER), known)
     refusals = Refusals(base.health, Advice(settings).remedy)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from trellis.bus.tail import Selection, TailedEvent, Tally, replay, tail
+from trellis.bus.tail import NOUN_LATTICE, Selection, TailedEvent, Tally, replay, tail
 from trellis.events.subjects import FACTS, ROOT_EVENTS, pattern_filter
 from trellis.settings import SettingsError
 from trellis.telemetry import setup_logging
@@ -29,7 +29,8 @@ from trellis_bundle.times import span
 app = typer.Typer(help="The facts that services say.", no_args_is_help=True)
 
 TRACE_SHOWN: Final = 8
-_SHOWN: Final = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing")
+_SHOWN: Final[tuple[str, ...]] = ("verified", "attempt", "reason", "message", "by", "former_uid", "failing")
+_SHOWN_OF_LATTICE: Final[tuple[str, ...]] = ("name", "component_id", "provider_id", "host_id", "error")
 _VALUE_MAX: Final = 80
 _EMPTY: Final = "-"
 _TRACE_ID = re.compile(r"[0-9a-f]{8,32}")
@@ -47,6 +48,9 @@ SubjectOption = Annotated[
 TraceOption = Annotated[
     str | None, typer.Option(metavar="ID", help="only facts of this trace: its id, or the first 8 digits or more")
 ]
+LatticeOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="not facts, but the copies of this lattice's events, kept for 7 days")
+]
 SinceOption = Annotated[str | None, typer.Option(help="begin there: 10m (ago), 2h or 2026-01-31T08:00:00Z")]
 UntilOption = Annotated[str | None, typer.Option(help="end there: as --since")]
 LastOption = Annotated[int | None, typer.Option(min=1, help="begin with the last so many facts")]
@@ -60,6 +64,7 @@ def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
     noun: NounOption = None,
     subject: SubjectOption = None,
     trace: TraceOption = None,
+    lattice: LatticeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     last: LastOption = None,
@@ -74,7 +79,7 @@ def tail_events(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error():
         settings = _quiet(nats_url)
-        selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, last))
+        selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, lattice, last))
         if selection.over(datetime.now(UTC)) and since is None and last is None:
             raise SettingsError("--until: is past, so there is nothing to follow: add --since or --last")
         asyncio.run(
@@ -90,6 +95,7 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
     noun: NounOption = None,
     subject: SubjectOption = None,
     trace: TraceOption = None,
+    lattice: LatticeOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     original_pace: Annotated[
@@ -106,7 +112,7 @@ def replay_events(  # noqa: PLR0913, PLR0917 - options of a command line
     """
     with exit_on_error():
         settings, tally = _quiet(nats_url), Tally()
-        selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until))
+        selection = _selection(settings, _Given(cluster, noun, subject, trace, since, until, lattice))
         credentials = settings.nats_credentials
         events = replay(settings.nats_url, selection, tally, original_pace=original_pace, credentials=credentials)
         ended = asyncio.run(_follow(events, _shower(output, json=json)))
@@ -125,6 +131,7 @@ class _Given:
     trace: str | None
     since: str | None
     until: str | None
+    lattice: str | None = None
     last: int | None = None
 
 
@@ -137,6 +144,8 @@ def _selection(settings: ClientSettings, given: _Given) -> Selection:
     """Return what the options select; raises SettingsError for a wrong one, and for two that contradict each other."""
     if given.subject is not None and given.noun is not None:
         raise SettingsError(f"--noun: is part of --subject, give one of them: --subject '{given.noun}.>'")
+    if given.lattice is not None and (given.noun or given.subject) is not None:
+        raise SettingsError("--lattice: shows what is no fact: it does not go with --noun or --subject")
     if given.trace is not None and given.last is not None:
         raise SettingsError("--last: counts facts of all traces, and does not go with --trace: use --since")
     since, until = span(given.since, given.until, datetime.now(UTC))
@@ -148,6 +157,7 @@ def _selection(settings: ClientSettings, given: _Given) -> Selection:
         until=until,
         last=given.last,
         trace=_trace(given.trace),
+        lattice=given.lattice,
     )
 
 
@@ -205,13 +215,19 @@ def line_of(event: TailedEvent) -> str:
         one_line("/".join(event.key)) or _EMPTY,
         one_line(str(envelope.get("source", "")).rpartition("/")[2]) or _EMPTY,
         event.trace_id[:TRACE_SHOWN] or _EMPTY,
-        _fields(data if isinstance(data, dict) else {}) if envelope else f"(no CloudEvent: {event.size} bytes)",
+        _fields(event.noun, data if isinstance(data, dict) else {})
+        if envelope
+        else f"(no CloudEvent: {event.size} bytes)",
     )
     return "  ".join(part for part in parts if part)
 
 
-def _fields(data: dict[str, Any]) -> str:
-    return " ".join(f"{name}={_short(data[name])}" for name in _SHOWN if data.get(name) not in (None, ""))
+def _fields(noun: str, data: dict[str, Any]) -> str:
+    shown = _SHOWN
+    if noun == NOUN_LATTICE:
+        metadata = data.get("metadata")  # of a manifest
+        shown, data = _SHOWN_OF_LATTICE, {**(metadata if isinstance(metadata, dict) else {}), **data}
+    return " ".join(f"{name}={_short(data[name])}" for name in shown if data.get(name) not in (None, ""))
 
 
 def _short(value: object) -> str:

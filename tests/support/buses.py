@@ -13,7 +13,7 @@ from trellis.bus.bus import Bus, Received, Timing
 from trellis.events.envelope import FactData
 from trellis.events.node import NodeOptedOut
 from trellis.health import Health
-from trellis.telemetry import Metrics, setup
+from trellis.telemetry import Metrics, Telemetry, setup
 
 DEADLINE_SECONDS = 20.0
 QUICK = Timing(check=0.5, ack_wait=1.0, publish_budget=10.0)
@@ -70,13 +70,17 @@ class Buses:
     made: list[Bus] = field(default_factory=list)
 
     def new(self, service: str = "provisioner", **options: Any) -> Bus:
-        telemetry = setup(service, metrics=self.metrics, span_exporters=[self.spans])
+        telemetry = self.telemetry(service)
         health = Health(service)
         options = {"timing": QUICK, "cluster_uid": f"uid-of-{self.cluster}", **options}
         bus = Bus(self.url, cluster=self.cluster, service=service, telemetry=telemetry, health=health, **options)
         self.healths.append(health)
         self.made.append(bus)
         return bus
+
+    def telemetry(self, service: str) -> Telemetry:
+        """Telemetry whose spans and metrics are the test's."""
+        return setup(service, metrics=self.metrics, span_exporters=[self.spans])
 
     async def consuming(
         self, listener: Listener, *models: type[FactData], service: str = "provisioner", **options: Any

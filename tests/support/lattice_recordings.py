@@ -15,6 +15,11 @@ def messages(event: str) -> list[dict[str, Any]]:
     return [message for message in map(json.loads, lines) if message["subject"].endswith(f".{event}")]
 
 
+def everything() -> list[dict[str, Any]]:
+    """Every recorded message, in order."""
+    return list(map(json.loads, (_DATA / "one-host.jsonl").read_text().splitlines()))
+
+
 def replies(subject: str) -> list[Any]:
     """What wadm replied to each request on a subject, in order."""
     lines = (_DATA / "wadm-replies.jsonl").read_text().splitlines()

@@ -25,15 +25,15 @@ from trellis.bus.errors import BusError, BusUnavailable, FactRefused, StreamErro
 from trellis.bus.hearing import Listeners
 from trellis.bus.history import last_facts
 from trellis.bus.keeper import Keeper, Timing, jetstream_of
-from trellis.bus.message import Origin, compose
+from trellis.bus.message import HEADER_MSG_ID, HEADER_TRACEPARENT, Origin, compose
 from trellis.bus.publisher import Publisher
 from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.subscriber import FactHandler, Reader, Received, Subscription
 from trellis.credentials import Credentials
-from trellis.events.envelope import FactData
-from trellis.events.subjects import STREAM_DEAD, fact_subject, spec_of
+from trellis.events.envelope import CONTENT_TYPE, FactData
+from trellis.events.subjects import STREAM_DEAD, STREAM_LATTICE, copy_subject, fact_subject, spec_of
 from trellis.health import Health
-from trellis.telemetry import Telemetry, current_trace, get_logger
+from trellis.telemetry import Telemetry, current_trace, get_logger, trace_from
 
 __all__ = [
     "BUS_RETRY_SECONDS",
@@ -146,6 +146,26 @@ class Bus:
             )
             await self._publisher.send(spec.stream, subject, body, headers)
         self._telemetry.metrics.facts_published_total.labels(self._origin.service, spec.type).inc()
+
+    async def copy(self, lattice: str, event: str, body: bytes, *, dedup: str, traceparent: str = "") -> None:
+        """Keep the copy of a lattice's event, and wait until it is stored; safe to call any number of times at once.
+
+        Args:
+            lattice: where it was said.
+            event: its name there: ``manifest_published``.
+            body: as it was said.
+            dedup: id of the event: the same id within 120 s is stored once.
+            traceparent: of the trace it belongs to, if it belongs to one.
+
+        Raises:
+            BusUnavailable: not stored within 10 s, or the bus is away for longer already; say it again later.
+            FactRefused: too large, or refused by the stream; saying it again is of no use.
+        """
+        headers = {HEADER_MSG_ID: dedup, "Content-Type": CONTENT_TYPE}
+        if trace_from(traceparent) is not None:
+            headers[HEADER_TRACEPARENT] = traceparent
+        subject = copy_subject(self._origin.cluster, lattice, event)
+        await self._publisher.send(STREAM_LATTICE, subject, body, headers)
 
     def subscribe(self, name: str, models: Sequence[type[M]], handler: FactHandler[M]) -> None:
         """Have the handler called with facts of these models once the bus is started.

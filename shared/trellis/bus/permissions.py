@@ -26,6 +26,7 @@ from trellis.events.subjects import (
     STREAM_EVENTS,
     STREAM_LATTICE,
     STREAM_SUBJECTS,
+    copies_filter,
     escape,
 )
 
@@ -80,6 +81,8 @@ def service_user(service: str, cluster: str) -> User:
     """
     token = escape(cluster)
     publish = [f"{ROOT_EVENTS}.{token}.{spec.tokens}.>" for spec in FACTS if spec.owner == service]
+    if service == HOST_MANAGER:
+        publish.append(copies_filter(cluster))
     publish += [f"{ROOT_DEAD}.{token}.{escape(service)}.>", claim_subject(cluster)]
     publish += [f"{_API}.STREAM.{verb}.{stream}" for stream in _EVERY_STREAM for verb in ("INFO", "CREATE")]
     publish += [f"{_API}.STREAM.MSG.GET.{CLAIM_STREAM}"]

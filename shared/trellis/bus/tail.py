@@ -20,9 +20,18 @@ from trellis.bus.dial import dial, hang_up
 from trellis.bus.message import HEADER_TRACEPARENT
 from trellis.bus.stored import EVERYTHING, Start, Stored, StreamReader
 from trellis.credentials import Credentials
-from trellis.events.subjects import ROOT_EVENTS, STREAM_EVENTS, facts_filter, plain
+from trellis.events.subjects import (
+    ROOT_EVENTS,
+    ROOT_LATTICE,
+    STREAM_EVENTS,
+    STREAM_LATTICE,
+    copies_filter,
+    facts_filter,
+    plain,
+)
 from trellis.telemetry import trace_from
 
+NOUN_LATTICE: Final = "lattice"
 _TOKENS: Final = 4
 
 
@@ -57,6 +66,7 @@ class Selection:
         until: end with facts that were stored then.
         last: begin with the last so many facts.
         trace: only facts of traces whose id begins with this; lower-case hex digits.
+        lattice: not facts, but the copies of this lattice's events; they have no noun and no pattern.
     """
 
     cluster: str | None = None
@@ -66,10 +76,18 @@ class Selection:
     until: datetime | None = None
     last: int | None = None
     trace: str = ""
+    lattice: str | None = None
+
+    @property
+    def stream(self) -> str:
+        """The stream that is read."""
+        return STREAM_EVENTS if self.lattice is None else STREAM_LATTICE
 
     @property
     def filter(self) -> str:
         """The subject filter."""
+        if self.lattice is not None:
+            return copies_filter(self.cluster, self.lattice)
         return self.pattern or facts_filter(self.cluster, self.noun)
 
     def over(self, moment: datetime) -> bool:
@@ -100,7 +118,7 @@ async def tail(url: str, selection: Selection, *, credentials: Credentials | Non
     """
     client = await dial(url, "trellis-tail", credentials)
     try:
-        reader = StreamReader(client, STREAM_EVENTS, selection.filter, Start(selection.since, selection.last))
+        reader = StreamReader(client, selection.stream, selection.filter, Start(selection.since, selection.last))
         async with contextlib.aclosing(reader.follow()) as messages:
             async for message in messages:
                 if selection.over(message.stored if message is not None else datetime.now(UTC)):
@@ -136,7 +154,7 @@ async def replay(
     limited = selection.since is not None or selection.last is not None
     start = Start(selection.since, selection.last) if limited else EVERYTHING
     try:
-        reader = StreamReader(client, STREAM_EVENTS, selection.filter, start)
+        reader = StreamReader(client, selection.stream, selection.filter, start)
         pace = _Pace() if original_pace else None
         async with contextlib.aclosing(reader.past()) as messages:
             async for message in messages:
@@ -168,8 +186,7 @@ class _Pace:
 
 
 def _event(message: Stored) -> TailedEvent:
-    tokens = message.subject.removeprefix(f"{ROOT_EVENTS}.").split(".")
-    cluster, noun, fact, *key = (*tokens, *[""] * (_TOKENS - len(tokens)))
+    cluster, noun, fact, *key = _tokens(message.subject)
     event = _body(message.body)
     trace = trace_from(message.headers.get(HEADER_TRACEPARENT)) or trace_from(_text(event.get("traceparent")))
     return TailedEvent(
@@ -184,6 +201,15 @@ def _event(message: Stored) -> TailedEvent:
         trace_id=trace.traceparent.split("-")[1] if trace else "",
         size=message.size,
     )
+
+
+def _tokens(subject: str) -> tuple[str, ...]:
+    """Return cluster, noun, fact and key; the copy of a lattice's event is about the noun ``lattice``, its name."""
+    if subject.startswith(f"{ROOT_LATTICE}."):
+        cluster, lattice, *event = subject.removeprefix(f"{ROOT_LATTICE}.").split(".")
+        return cluster, NOUN_LATTICE, plain(".".join(event)), lattice
+    tokens = subject.removeprefix(f"{ROOT_EVENTS}.").split(".")
+    return (*tokens, *[""] * (_TOKENS - len(tokens)))
 
 
 def _text(value: object) -> str | None:

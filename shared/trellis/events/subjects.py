@@ -195,8 +195,18 @@ def pattern_filter(pattern: str, cluster: str | None) -> str:
     return ".".join(tokens)
 
 
-def _token(cluster: str | None) -> str:
-    return escape(cluster) if cluster else _ANY
+def _token(name: str | None) -> str:
+    return escape(name) if name else _ANY
+
+
+def copy_subject(cluster: str, lattice: str, event: str) -> str:
+    """Return where the copy of a lattice's event is said: ``trellis.lattice.<cluster>.<lattice>.<event>``."""
+    return ".".join((ROOT_LATTICE, escape(cluster), escape(lattice), escape(event)))
+
+
+def copies_filter(cluster: str | None = None, lattice: str | None = None) -> str:
+    """Return the subject filter of copies of lattice events, of one cluster and of one lattice if given."""
+    return f"{ROOT_LATTICE}.{_token(cluster)}.{_token(lattice)}.{_REST}"
 
 
 def dead_filter(cluster: str | None = None) -> str:

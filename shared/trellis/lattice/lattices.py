@@ -8,7 +8,7 @@ needs them any more; a lattice that is away concerns nobody else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar
@@ -19,6 +19,7 @@ from trellis.lattice.view import LatticeView
 from trellis.lattice.watch import LatticeWatch
 
 Key = TypeVar("Key", bound=Hashable)
+Beside = Callable[[LatticeAddress, Link], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,14 @@ class _Watched:
 class Lattices(Generic[Key]):
     """A context manager. ``changed`` is called, in the event loop, with each key whose lattice's view is another.
 
-    ``name`` is that of the connections in NATS' monitoring. What goes wrong in a way nobody thought of ends the context
-    with that error, as in a task group.
+    ``beside`` runs for each lattice while somebody needs it. ``name`` is that of the connections in NATS' monitoring.
+    What goes wrong in a way nobody thought of ends the context with that error, as in a task group.
     """
 
-    def __init__(self, name: str, changed: Callable[[Key], None]) -> None:
+    def __init__(self, name: str, changed: Callable[[Key], None], beside: Beside | None = None) -> None:
         self._name = name
         self._changed = changed
+        self._beside = beside
         self._needs: dict[Key, LatticeAddress] = {}
         self._links: dict[LinkAddress, _Linked] = {}
         self._watches: dict[LatticeAddress, _Watched] = {}
@@ -101,8 +103,14 @@ class Lattices(Generic[Key]):
         if address in self._watches:
             return
         watch = LatticeWatch(address, self._link(address.link), lambda: self._tell(lambda need: need == address))
-        task = self._tasks.create_task(watch.run(), name=f"lattice {address.lattice}")
+        task = self._tasks.create_task(self._follow(watch, address), name=f"lattice {address.lattice}")
         self._watches[address] = _Watched(watch, task)
+
+    async def _follow(self, watch: LatticeWatch, address: LatticeAddress) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(watch.run())
+            if self._beside is not None:
+                tasks.create_task(self._beside(address, self._link(address.link)))
 
     def _link(self, address: LinkAddress) -> Link:
         linked = self._links.get(address)

@@ -18,7 +18,9 @@ from typing import Final
 import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
 
+from trellis.bus import cancellation
 from trellis.bus.backoff import Backoff
 from trellis.bus.connection import describe
 from trellis.bus.user_client import UserClient
@@ -67,6 +69,7 @@ class Link:
         self._warned = False
         self._complaints: list[Exception] = []
         self._tried = False
+        self._arrived = asyncio.Event()
         self.since: float | None = None
         """Since when it has been there without a break, in seconds of the monotonic clock; None while it is away."""
         self.deaf = ""
@@ -87,6 +90,18 @@ class Link:
     def hearing_since(self) -> float | None:
         """Since when everything that is to be heard can be, None while it cannot."""
         return None if self.deaf else self.since
+
+    async def there(self) -> None:
+        """Wait until there is a connection."""
+        await self._arrived.wait()
+
+    def jetstream(self) -> JetStreamContext:
+        """Return JetStream by the connection of now.
+
+        Raises:
+            LinkAwayError: the link is away.
+        """
+        return self._there().jetstream()
 
     async def listen(self, subject: str, heard: Heard) -> None:
         """Hear a subject from now on, also after every outage."""
@@ -150,6 +165,7 @@ class Link:
         failures = 0
         try:
             while True:
+                cancellation.check()
                 connected_at = time.monotonic()
                 try:
                     await self._one_connection(failures)
@@ -163,6 +179,7 @@ class Link:
                 await asyncio.sleep(_ATTEMPTS.delay(failures))
         finally:
             self.since = None
+            self._arrived.clear()
 
     async def _one_connection(self, attempt: int) -> None:
         """Connect once, and return when the connection is gone.
@@ -180,6 +197,7 @@ class Link:
                 await client.flush(_CONNECT_SECONDS)
             self._found()
             while not (closed.is_set() or client.is_closed):
+                cancellation.check()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await closed.wait()
@@ -248,6 +266,7 @@ class Link:
 
     def _found(self) -> None:
         self.since, self._tried = time.monotonic(), True
+        self._arrived.set()
         if self._warned:
             self._warned = False
             _log.info("a lattice's NATS is back", url=redact_url(self._address.url))
@@ -258,6 +277,7 @@ class Link:
         # Servers that fail in different ways by turns would be news with every attempt.
         news = was_there or not self._tried or (why != self._why and now - self._why_since >= _REASON_SECONDS)
         self.since, self._tried = None, True
+        self._arrived.clear()
         if news:
             # A connection that was lost has a better reason soon: why there is no other.
             self._why, self._why_since = why, now - (_REASON_SECONDS if was_there else 0)

@@ -23,9 +23,18 @@ _EVENTS: Final = "wasmbus.evt"
 _WADM_API: Final = "wadm.api"
 _WADM_EVENTS: Final = "wadm.evt"
 _CONTROL_VERSION: Final = "v1"
+_EVENT_TOKENS: Final = 4
+"""``wasmbus.evt.<lattice>.<event>``."""
 # NATS separates tokens by dots; wildcards, white space and control characters cannot be in one.
 _TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f]+")
 _TOKENS = re.compile(rf"{_TOKEN.pattern}(?:\.{_TOKEN.pattern})*")
+
+
+STREAM_WADM: Final = "wadm_events"
+STREAM_HOSTS: Final = "wasmbus_events"
+"""The streams in which wadm keeps the events of all lattices of its NATS, for 70 s."""
+
+_COPIED: Final = ("manifest_", "provider_", "component_", "host_started", "host_stopped", "linkdef_", "health_")
 
 
 class SubjectError(ValueError):
@@ -48,6 +57,26 @@ def wadm_events_subject(lattice: str) -> str:
         SubjectError: the lattice's name cannot stand in a subject.
     """
     return f"{_WADM_EVENTS}.{_token('lattice', lattice)}.>"
+
+
+def event_streams(lattice: str) -> dict[str, str]:
+    """Return by stream of wadm's what selects a lattice's events in it.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return {STREAM_WADM: wadm_events_subject(lattice), STREAM_HOSTS: event_subject(lattice, ">")}
+
+
+def copied_event(subject: str) -> str | None:
+    """Return the event a message of a lattice is about if it is copied for others, else None.
+
+    Heartbeats are read where they are said, and ``config_*`` may have secrets in it.
+    """
+    tokens = subject.split(".")
+    if ".".join(tokens[:2]) not in {_EVENTS, _WADM_EVENTS} or len(tokens) != _EVENT_TOKENS:
+        return None
+    return tokens[-1] if tokens[-1].startswith(_COPIED) else None
 
 
 def model_list_subject(lattice: str) -> str:

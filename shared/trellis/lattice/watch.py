@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from trellis.bus import cancellation
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.hosts import Hosts, read_host
 from trellis.lattice.link import Link, LinkAwayError
@@ -117,6 +118,7 @@ class LatticeWatch:
 
     async def _refresh(self) -> None:
         while True:
+            cancellation.check()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REFRESH_SECONDS):
                     await self._ask.wait()

@@ -26,6 +26,7 @@ Read = Callable[[], float]
 Forget = Callable[[], None]
 
 _HANDLER_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_OF_STREAM: Final = ("nats", "lattice", "stream")
 
 
 @functools.cache
@@ -82,6 +83,17 @@ class Metrics:
         self.subscription_staleness_seconds: Final = self._gauge(
             "subscription_staleness_seconds", "Time since a subscription's loop last made progress", "subscription"
         )
+        self.lattice_copies_total: Final = self._counter(
+            "lattice_copies", "Events of lattices copied to the bus", "lattice", "event"
+        )
+        self.lattice_lag_messages: Final = self._gauge(
+            "lattice_lag_messages", "Events of a lattice that wait to be copied; -1: not known", *_OF_STREAM
+        )
+        self.lattice_lag_seconds: Final = self._gauge(
+            "lattice_lag_seconds",
+            "Since when events of a lattice wait to be copied; they live 70 s",
+            *_OF_STREAM,
+        )
         self.event_loop_lag_seconds: Final = Gauge(
             "trellis_event_loop_lag_seconds",
             "Longest time since the last scrape that the event loop was late",
@@ -107,6 +119,18 @@ class Metrics:
         """Read a queue's depth and the age of its oldest waiting key at each scrape; replaceable as a watch is."""
         gauges = (self.queue_depth, self.queue_oldest_seconds)
         return self._observe(gauges, (service, queue), (depth, oldest_seconds))
+
+    def lattice_lag(self, service: str, of: tuple[str, str, str], messages: Read, seconds: Read) -> Forget:
+        """Read how far behind a lattice's events are copied at each scrape; replaceable as a watch is.
+
+        Args:
+            service: who copies.
+            of: the NATS it is on, the lattice, the stream.
+            messages: how many wait.
+            seconds: since when.
+        """
+        gauges = (self.lattice_lag_messages, self.lattice_lag_seconds)
+        return self._observe(gauges, (service, *of), (messages, seconds))
 
     def _observe(self, gauges: tuple[Gauge, ...], labels: tuple[str, ...], reads: tuple[Read, ...]) -> Forget:
         key = (gauges[0]._name, *labels)  # noqa: SLF001 (the name has no public accessor)

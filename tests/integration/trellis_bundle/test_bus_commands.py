@@ -148,6 +148,31 @@ async def test_facts_of_the_past_are_shown_by_time_subject_and_trace(commands: C
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+async def test_the_events_of_a_lattice_are_shown_as_they_were_said(commands: Commands) -> None:
+    buses = Buses(commands.server.url, "c1")
+    bus = buses.new("host_manager")
+    await bus.connect()
+    published = json.dumps({"id": "1", "source": "wadm", "data": {"metadata": {"name": "shop"}}}).encode()
+    stopped = json.dumps({"id": "2", "source": "N1", "data": {"host_id": "N1", "provider_id": "http"}}).encode()
+    await bus.copy("default", "manifest_published", published, dedup="1")
+    await bus.copy("default", "provider_stopped", stopped, dedup="2")
+    await bus.copy("default", "provider_stopped", stopped, dedup="2")
+    await bus.copy("other", "manifest_published", b"{}", dedup="3")
+    await bus.publish(opted_out("n"), dedup="n")
+    await buses.close()
+    shown = commands.run("events", "replay", "--lattice", "default")
+    assert (shown.returncode, shown.stderr) == (0, "trellis: 2 facts shown, 2 looked at\n")
+    assert [line.split()[1:] for line in shown.stdout.splitlines()] == [
+        ["lattice.manifest_published", "default", "wadm", "-", "name=shop"],
+        ["lattice.provider_stopped", "default", "N1", "-", "provider_id=http", "host_id=N1"],
+    ]
+    tailed = commands.run("events", "tail", "--lattice", "default", "--since", "1h", "--until", "0s", "--json")
+    assert [json.loads(line)["id"] for line in tailed.stdout.splitlines()] == ["1", "2"]
+    both = commands.run("events", "tail", "--lattice", "default", "--noun", "node")
+    assert both.returncode == 2
+    assert "--lattice: shows what is no fact" in both.stderr
+
+
 async def test_garbage_breaks_nothing(commands: Commands) -> None:
     buses = Buses(commands.server.url, "c1")
     await buses.new().connect()

@@ -14,6 +14,9 @@ from trellis.events.subjects import (
     STREAM_EVENTS,
     STREAM_SUBJECTS,
     FactSpec,
+    can_be_said,
+    copies_filter,
+    copy_subject,
     dead_subject,
     escape,
     fact_filter,
@@ -123,3 +126,14 @@ def test_an_unknown_type_has_no_row() -> None:
 def test_a_dead_letter_about_nothing_still_has_a_key() -> None:
     assert dead_subject("c1", "provisioner", "node", ()) == "trellis.dead.c1.provisioner.node.="
     assert dead_subject("c.1", "provisioner", "node", ("a.b",)) == "trellis.dead.c=2E1.provisioner.node.a=2Eb"
+
+
+@given(st.text(), st.text(), st.text())
+def test_a_copy_is_found_by_its_cluster_and_lattice_and_by_nothing_else(cluster: str, lattice: str, event: str) -> None:
+    subject = copy_subject(cluster, lattice, event)
+    assert can_be_said(subject)
+    for pattern in (copies_filter(cluster, lattice), copies_filter(cluster), copies_filter(None, lattice)):
+        assert matches(subject, pattern)
+    assert not matches(subject, copies_filter(f"{cluster}x", lattice))
+    assert not matches(subject, copies_filter(cluster, f"{lattice}x"))
+    assert not matches(subject, "trellis.evt.>")

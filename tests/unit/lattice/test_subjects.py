@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from support.lattice_recordings import messages
+from support.lattice_recordings import everything, messages
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.subjects import (
     SubjectError,
+    copied_event,
     event_of,
     event_subject,
     host_get_subject,
@@ -52,3 +53,30 @@ def test_a_name_that_is_no_token_is_refused_before_anything_is_asked(name: str) 
 def test_a_control_prefix_that_is_no_subject_is_refused(prefix: str) -> None:
     with pytest.raises(SubjectError, match="control topic prefix"):
         LatticeAddress(LinkAddress("nats://127.0.0.1"), "default", prefix)
+
+
+@pytest.mark.parametrize(
+    ("subject", "event"),
+    [
+        ("wadm.evt.default.manifest_published", "manifest_published"),
+        ("wasmbus.evt.default.provider_stopped", "provider_stopped"),
+        ("wasmbus.evt.default.host_stopped", "host_stopped"),
+        ("wasmbus.evt.default.linkdef_set", "linkdef_set"),
+        ("wasmbus.evt.default.host_heartbeat", None),
+        ("wasmbus.evt.default.config_set", None),
+        ("wasmbus.evt.default.component_scaled.more", None),
+        ("wasmbus.ctl.default.component_scaled", None),
+        ("other.evt.default.manifest_published", None),
+        ("", None),
+    ],
+)
+def test_what_is_copied_for_others_has_no_secrets_and_does_not_come_by_the_second(
+    subject: str, event: str | None
+) -> None:
+    assert copied_event(subject) == event
+
+
+def test_every_recorded_event_is_copied_or_known_not_to_be() -> None:
+    kinds = {m["subject"].split(".")[-1]: m["subject"] for m in everything() if ".evt." in m["subject"]}
+    left_out = {kind for kind, subject in kinds.items() if copied_event(subject) is None}
+    assert left_out <= {"host_heartbeat", "config_set", "config_deleted"}

@@ -1,0 +1,71 @@
+"""Copies the events of lattices to the bus: their originals live 70 s.
+
+In: a lattice's address and link. Out: copies in the stream of lattice events, with their own ids; the lag as a metric.
+Called by ``trellis.lattice.lattices`` for each lattice that a group names. Invariants: an event is acknowledged at its
+origin once the bus has stored it; a bus that is away is waited for; what the bus refuses for good keeps no other back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.bus import cancellation
+from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.bus.naming import consumer_name
+from trellis.events.subjects import HOST_MANAGER, escape
+from trellis.lattice.address import LatticeAddress
+from trellis.lattice.forwarder import Forwarder, LatticeEvent
+from trellis.lattice.link import Link
+from trellis.redaction import redact_url
+from trellis.telemetry import Telemetry, get_logger
+
+AGAIN_SECONDS: Final = 0.5
+"""Between two tries of an event while the bus is away: it is patient itself."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """Where copies go."""
+
+    bus: Bus
+    telemetry: Telemetry
+    cluster: str
+
+    async def run(self, address: LatticeAddress, link: Link) -> None:
+        """Copy a lattice's events until cancelled."""
+        lattice = address.lattice
+        name = f"trellis-{consumer_name(HOST_MANAGER, escape(lattice), self.cluster)}"
+        forwarder = Forwarder(link, lattice, name, self._take)
+        metrics, nats = self.telemetry.metrics, redact_url(address.link.url)
+        forgets = [
+            metrics.lattice_lag(HOST_MANAGER, (nats, lattice, stream), lag.count, lag.seconds)
+            for stream, lag in forwarder.lags.items()
+        ]
+        try:
+            await forwarder.run()
+        finally:
+            for forget in forgets:
+                forget()
+
+    async def _take(self, event: LatticeEvent) -> None:
+        while True:
+            cancellation.check()
+            try:
+                await self.bus.copy(
+                    event.lattice, event.event, event.body, dedup=event.id, traceparent=event.traceparent
+                )
+            except BusUnavailable:
+                await asyncio.sleep(AGAIN_SECONDS)
+            except FactRefused as error:
+                _log.warning(
+                    "a lattice's event was not copied", lattice=event.lattice, event_name=event.event, reason=str(error)
+                )
+                return
+            else:
+                counter = self.telemetry.metrics.lattice_copies_total
+                counter.labels(HOST_MANAGER, event.lattice, event.event).inc()
+                return

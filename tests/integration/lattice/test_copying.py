@@ -1,0 +1,274 @@
+"""Copies of lattice events on real nats-servers: whatever happens to either of them, each event is kept once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import nats
+import pytest
+from nats.js import JetStreamContext
+from nats.js.api import StreamConfig
+
+from host_manager.copying import Copying
+from host_manager.listening import CONNECTION
+from support.buses import Buses, eventually, eventually_async
+from support.lattice_recordings import everything
+from trellis.bus.bus import Bus
+from trellis.bus.tail import Selection, TailedEvent, Tally, replay
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.forwarder import LATE_SECONDS, Forwarder
+from trellis.lattice.lattices import Lattices
+from trellis.lattice.link import Link
+from trellis.lattice.subjects import STREAM_HOSTS, STREAM_WADM
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats]
+
+LIVE_SECONDS = 70.0
+
+
+@pytest.fixture(scope="module")
+def origin_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """The NATS of lattices, which shares nothing with the bus."""
+    with NatsServer(tmp_path_factory.mktemp("origin")) as server:
+        yield server
+
+
+@dataclass
+class Origin:
+    """A lattice, in the streams that wadm makes for all of them."""
+
+    server: NatsServer
+    lattice: str
+    jetstream: JetStreamContext
+
+    async def make_streams(self) -> None:
+        for name, subject in ((STREAM_WADM, "wadm.evt.*.>"), (STREAM_HOSTS, "wasmbus.evt.*.>")):
+            await self.jetstream.add_stream(StreamConfig(name=name, subjects=[subject], max_age=LIVE_SECONDS))
+
+    async def say(self, event: str, data: object, id_: str | None = None) -> str:
+        """Say an event as wadm or a host does; returns its id."""
+        said = {"specversion": "1.0", "id": id_ or secrets.token_hex(8), "type": f"com.test.{event}", "data": data}
+        root = "wadm.evt" if event.startswith("manifest_") else "wasmbus.evt"
+        headers = {"Nats-Msg-Id": str(said["id"])}
+        async with asyncio.timeout(30):
+            while True:
+                with contextlib.suppress(nats.errors.Error):  # the server is being started
+                    await self.jetstream.publish(
+                        f"{root}.{self.lattice}.{event}", json.dumps(said).encode(), timeout=1, headers=headers
+                    )
+                    return str(said["id"])
+
+    @property
+    def address(self) -> LatticeAddress:
+        return LatticeAddress(LinkAddress(self.server.url), self.lattice)
+
+
+@pytest.fixture
+async def origin(origin_server: NatsServer) -> AsyncIterator[Origin]:
+    client = await nats.connect(origin_server.url, max_reconnect_attempts=-1, reconnect_time_wait=0)
+    made = Origin(origin_server, f"l-{secrets.token_hex(4)}", client.jetstream())
+    await made.make_streams()
+    yield made
+    origin_server.start()
+    await client.close()
+
+
+@pytest.fixture
+async def buses(nats_server: NatsServer) -> AsyncIterator[Buses]:
+    made = Buses(nats_server.url, f"c-{secrets.token_hex(4)}")
+    yield made
+    nats_server.start()
+    await made.close()
+
+
+@contextlib.asynccontextmanager
+async def copying(buses: Buses, bus: Bus, *origins: Origin) -> AsyncIterator[None]:
+    copier = Copying(bus, buses.telemetry("host_manager"), buses.cluster)
+    async with Lattices[str](CONNECTION, lambda _: None, copier.run) as lattices:
+        for number, origin in enumerate(origins):
+            await lattices.need(f"group-{number}", origin.address)
+        yield
+
+
+async def connected(buses: Buses) -> Bus:
+    bus = buses.new("host_manager")
+    await bus.connect()
+    return bus
+
+
+async def copies(buses: Buses, lattice: str) -> list[TailedEvent]:
+    """What `trellis events replay --lattice` shows."""
+    selection = Selection(cluster=buses.cluster, lattice=lattice)
+    return [event async for event in replay(buses.url, selection, Tally())]
+
+
+async def copied(buses: Buses, origin: Origin, ids: list[str], seconds: float = 20.0) -> None:
+    """Wait until exactly these are kept, each once, in this order."""
+
+    async def there() -> bool:
+        return [event.event.get("id") for event in await copies(buses, origin.lattice)] == ids
+
+    try:
+        await eventually_async(there, seconds)
+    except TimeoutError:
+        assert [event.event.get("id") for event in await copies(buses, origin.lattice)] == ids
+        raise
+
+
+async def test_what_was_said_before_and_after_is_kept_as_it_was_said(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    ids = [await origin.say("manifest_published", {"metadata": {"name": "shop"}})]
+    async with copying(buses, bus, origin):
+        await copied(buses, origin, ids)
+        ids.append(await origin.say("manifest_unpublished", {"name": "shop"}))
+        await copied(buses, origin, ids)
+    published, unpublished = await copies(buses, origin.lattice)
+    assert (published.cluster, published.noun, published.fact, published.key) == (
+        buses.cluster,
+        "lattice",
+        "manifest_published",
+        (origin.lattice,),
+    )
+    assert published.event["data"] == {"metadata": {"name": "shop"}}
+    assert unpublished.fact == "manifest_unpublished"
+
+
+async def test_every_recorded_event_is_copied_but_heartbeats_and_configurations(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    wanted: set[str] = set()
+    for message in everything():
+        root, kind, _, event = message["subject"].split(".", 3)
+        if (root, kind) in {("wadm", "evt"), ("wasmbus", "evt")}:
+            body = json.dumps(message["data"]).encode()
+            await origin.jetstream.publish(f"{root}.{kind}.{origin.lattice}.{event}", body)
+            if not event.startswith(("host_heartbeat", "config_")):
+                wanted.add(message["data"]["id"])
+
+    async def all_there() -> bool:
+        return {event.event["id"] for event in await copies(buses, origin.lattice)} == wanted
+
+    async with copying(buses, bus, origin):
+        await eventually_async(all_there)
+    assert len(wanted) > 10
+    assert len(await copies(buses, origin.lattice)) == len(wanted)
+
+
+async def test_garbage_is_left_out_and_holds_nothing_up(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    for subject in ("manifest_published", "manifest_published.more", "provider_started"):
+        for body in (b"", b"\xff\xfe", b"[]", b"{}", b'{"id": 7}', b'{"id": ""}'):
+            await origin.jetstream.publish(f"wadm.evt.{origin.lattice}.{subject}", body)
+    ids = [await origin.say("manifest_published", {"metadata": {"name": "a"}})]
+    async with copying(buses, bus, origin):
+        await copied(buses, origin, ids)
+
+
+async def test_an_event_too_large_for_the_bus_holds_nothing_up(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    async with copying(buses, bus, origin):
+        # The origin takes a message of 1 MiB; with the bus' own headers it is more than the bus takes.
+        large = {"specversion": "1.0", "id": "i" * 200, "data": "x" * (2**20 - 300)}
+        await origin.jetstream.publish(f"wadm.evt.{origin.lattice}.manifest_published", json.dumps(large).encode())
+        await copied(buses, origin, [await origin.say("manifest_published", {"metadata": {"name": "a"}})])
+
+
+async def test_a_restart_of_the_lattices_nats_loses_nothing(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    async with copying(buses, bus, origin):
+        ids = [await origin.say("manifest_published", {"n": 0})]
+        await copied(buses, origin, ids)
+        origin.server.kill()
+        origin.server.start()
+        ids += [await origin.say("manifest_published", {"n": n}) for n in range(1, 4)]
+        await copied(buses, origin, ids, 30)
+
+
+async def test_a_restart_of_the_bus_loses_nothing(buses: Buses, origin: Origin, nats_server: NatsServer) -> None:
+    bus = await connected(buses)
+    async with copying(buses, bus, origin):
+        ids = [await origin.say("manifest_published", {"n": 0})]
+        await copied(buses, origin, ids)
+        nats_server.kill()
+        ids += [await origin.say("manifest_published", {"n": n}) for n in range(1, 4)]
+        nats_server.start()
+        ids += [await origin.say("manifest_published", {"n": n}) for n in range(4, 7)]
+        await copied(buses, origin, ids, 60)
+
+
+async def test_a_stream_made_anew_is_read_from_its_beginning(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    async with copying(buses, bus, origin):
+        ids = [await origin.say("manifest_published", {"n": n}) for n in range(3)]
+        await copied(buses, origin, ids)
+        await origin.jetstream.delete_stream(STREAM_WADM)
+        await origin.make_streams()
+        ids += [await origin.say("manifest_published", {"n": n}) for n in range(3, 5)]
+        await copied(buses, origin, ids, 30)
+
+
+async def test_a_lattice_without_wadm_is_waited_for(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    for stream in (STREAM_WADM, STREAM_HOSTS):
+        await origin.jetstream.delete_stream(stream)
+    async with copying(buses, bus, origin):
+        metrics = buses.metrics.registry
+        of = {"service": "host_manager", "nats": origin.server.url, "lattice": origin.lattice, "stream": STREAM_WADM}
+        await eventually(lambda: metrics.get_sample_value("trellis_lattice_lag_messages", of) == -1)
+        await origin.make_streams()
+        await copied(buses, origin, [await origin.say("manifest_published", {"n": 0})], 40)
+        await eventually(lambda: metrics.get_sample_value("trellis_lattice_lag_messages", of) == 0)
+    assert metrics.get_sample_value("trellis_lattice_lag_messages", of) is None
+
+
+async def test_two_who_copy_keep_each_event_once(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    async with copying(buses, bus, origin), copying(buses, bus, origin):
+        ids = {await origin.say("manifest_published", {"n": n}) for n in range(50)}
+        ids |= {await origin.say("provider_started", {"n": n}) for n in range(50)}
+
+        async def all_there() -> bool:
+            found = [event.event["id"] for event in await copies(buses, origin.lattice)]
+            assert len(found) == len(set(found))
+            return set(found) == ids
+
+        await eventually_async(all_there)
+
+
+async def test_lattices_of_one_nats_are_kept_apart(buses: Buses, origin: Origin) -> None:
+    bus = await connected(buses)
+    other = Origin(origin.server, f"l-{secrets.token_hex(4)}", origin.jetstream)
+    async with copying(buses, bus, origin, other):
+        mine = [await origin.say("manifest_published", {"n": 0})]
+        theirs = [await other.say("manifest_published", {"n": 1})]
+        await copied(buses, origin, mine)
+        await copied(buses, other, theirs)
+
+
+async def test_events_that_wait_for_long_are_warned_of(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.lattice.forwarder._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("trellis.lattice.forwarder.LATE_SECONDS", 0.5)
+    assert LATE_SECONDS < LIVE_SECONDS
+    never = asyncio.Event()
+
+    async def take(_: object) -> None:
+        await never.wait()
+
+    forwarders: list[Forwarder] = []
+
+    async def beside(address: LatticeAddress, link: Link) -> None:
+        forwarders.append(Forwarder(link, address.lattice, f"late-{address.lattice}", take))
+        await forwarders[0].run()
+
+    async with Lattices[str](CONNECTION, lambda _: None, beside) as lattices:
+        await lattices.need("group", origin.address)
+        await origin.say("manifest_published", {"n": 0})
+        await eventually(lambda: forwarders and forwarders[0].late)
+        assert forwarders[0].lags[STREAM_WADM].count() == 1
+        never.set()
+        await eventually(lambda: not forwarders[0].late)
