@@ -19,13 +19,15 @@ from host_manager.group import API_VERSION, KIND, Manifest
 from host_manager.snapshot import Head
 from trellis import names
 from trellis.kube.client import Kube
-from trellis.kube.errors import Conflict, Invalid, KubeError, NotFound
+from trellis.kube.errors import Conflict, Invalid, KubeError, NotFound, TooManyRequests
 from trellis.kube.preconditions import only_if
 from trellis.kube.recorder import EventRecorder, ObjectRef
-from trellis.kube.resources import HOST_CONFIGS
+from trellis.kube.resources import HOST_CONFIGS, ROLE_BINDINGS
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
+_ROLE_IS_HEARD_OF = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Seconds between tries of a RoleBinding: what it gives is checked by a cache that may not have its Role yet."""
 _NOT_DECLARED = "field not declared in schema"
 """What the API server says, with status 500, of a field that no pod has."""
 
@@ -115,9 +117,16 @@ class Effects:
 
     async def _recycle(self, key: str, action: RecyclePod) -> None:
         """Evict the pod, and say so on the group; a disruption budget may ask to wait."""
-        self.known.listening.recycling.begun(key)
-        with contextlib.suppress(NotFound):
-            await self.kube.evict(action.pod.namespace, action.pod.name, uid=action.pod.uid)
+        begun = True
+        try:
+            with contextlib.suppress(NotFound):
+                await self.kube.evict(action.pod.namespace, action.pod.name, uid=action.pod.uid)
+        except TooManyRequests:
+            begun = False  # no host restarts, so there is none to wait for before the next try
+            raise
+        finally:
+            if begun:
+                self.known.listening.recycling.begun(key)
         _log.info("pod of a silent host evicted", group=key, pod=action.pod.name)
         await self._one(key, WarnGroup(action.head, "HostRecycled", action.message), "")
 
@@ -149,13 +158,21 @@ class Effects:
         if found is not None:
             read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
             wanted = wanted | {"metadata": wanted["metadata"] | read}
-        return await self.kube.apply(
-            RESOURCES[wanted["kind"]],
-            wanted,
-            field_manager=names.FIELD_MANAGER_HOST_MANAGER,
-            create_if_missing=found is None,
-            dry_run=dry_run,
-        )
+        for wait in (*_ROLE_IS_HEARD_OF, None):
+            try:
+                return await self.kube.apply(
+                    RESOURCES[wanted["kind"]],
+                    wanted,
+                    field_manager=names.FIELD_MANAGER_HOST_MANAGER,
+                    create_if_missing=found is None,
+                    dry_run=dry_run,
+                )
+            except NotFound as error:
+                if wait is None or found is not None or wanted["kind"] != ROLE_BINDINGS.kind:
+                    raise
+                _log.debug("the Role of a binding is not known yet", error=str(error))
+            await asyncio.sleep(wait)
+        raise AssertionError("the last try returns or raises")
 
     async def _delete(self, key: str, action: DeleteChild) -> None:
         found = action.found
@@ -184,16 +201,22 @@ class Effects:
 
 
 def _steps(actions: Sequence[Action]) -> list[list[Action]]:
-    """Return the actions in steps: children that nothing waits for are written at the same time, in one step."""
+    """Return the actions in steps: children that nothing waits for are written at the same time, in one step.
+
+    A RoleBinding is none of them: who is no administrator can make it only once there is its Role.
+    """
     steps: list[list[Action]] = []
     for action in actions:
-        together = isinstance(action, ApplyChild) and not action.is_workload
         before = steps[-1][-1] if steps else None
-        if together and isinstance(before, ApplyChild) and not before.is_workload:
+        if _goes_along(action) and before is not None and _goes_along(before):
             steps[-1].append(action)
         else:
             steps.append([action])
     return steps
+
+
+def _goes_along(action: Action) -> bool:
+    return isinstance(action, ApplyChild) and not action.is_workload and action.key[0] != ROLE_BINDINGS.kind
 
 
 def _read(head: Head, version: str) -> Manifest:

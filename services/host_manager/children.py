@@ -103,9 +103,9 @@ def make_children(wish: Wish, marks: Marks, *, budget: bool) -> list[Manifest]:
         *([make_registry_secret(wish)] if wish.inputs.registries else []),
         workload,
         make_role(group),
-        make_role_binding(group),
         make_service(group),
         *([make_budget(group)] if budget else []),
+        make_role_binding(group),
     ]
     return [_signed(child) for child in children]
 

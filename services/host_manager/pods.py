@@ -110,7 +110,17 @@ def _trouble(status: Manifest, conditions: Mapping[str, Manifest]) -> Trouble | 
         waiting = (one.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
         if reason not in _WAITING_IS_FINE:
-            return Trouble(reason, str(waiting.get("message") or ""), str(one["name"]))
+            words = [str(waiting.get("message") or ""), _last_end((one.get("lastState") or {}).get("terminated") or {})]
+            return Trouble(reason, "; ".join(filter(None, words)), str(one["name"]))
     if status.get("phase") == "Failed":
         return Trouble(str(status.get("reason") or "Failed"), str(status.get("message") or ""))
     return None
+
+
+def _last_end(ended: Manifest) -> str:
+    """Return how a container ended before it waits for its next start: why and with what status, "" if it did not."""
+    if not ended:
+        return ""
+    words = f"it ended with status {ended.get('exitCode')}" + (f" ({ended['reason']})" if ended.get("reason") else "")
+    # What a container writes to its termination message; the log is read besides.
+    return words + (f": {ended['message'].strip()}" if ended.get("message") else "")

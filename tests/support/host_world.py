@@ -116,6 +116,18 @@ class HostWorld:
         status = {"podIP": address, "podIPs": [{"ip": address}]}
         self.call("PATCH", PODS, pod["metadata"]["name"], {"status": status}, sub="status")
 
+    def wait_in(self, pod: Manifest, reason: str, message: str, last: Manifest | None = None) -> None:
+        """Say of a pod what a kubelet says of one whose host does not run; ``last``: how it ended the last time."""
+        container = {"name": "wasmcloud-host", "ready": False, "restartCount": 3, "image": "x", "imageID": ""}
+        container |= {"state": {"waiting": {"reason": reason, "message": message}}}
+        container |= {"lastState": {"terminated": last}} if last else {}
+        conditions = [
+            one | {"status": "False"} if one["type"] in {"Ready", "ContainersReady"} else one
+            for one in pod["status"]["conditions"]
+        ]
+        status = {"containerStatuses": [container], "conditions": conditions}
+        self.call("PATCH", PODS, pod["metadata"]["name"], {"status": status}, sub="status")
+
     async def settled(self, name: str, *, revision: int | None = None) -> None:
         """Wait until a group is ready in its newest spec."""
 

@@ -50,8 +50,11 @@ omitStages: [RequestReceived]
 rules:
 - level: Metadata
   verbs: [create, update, patch, delete, deletecollection]
+- level: Metadata
+  userGroups: ["system:serviceaccounts:trellis-system"]
 - level: None
 """
+"""Writes of everybody, and every call of the accounts that the services have where they are installed."""
 
 
 def nats_server(program: Path, port: int, store: Path, config: Path | None = None) -> list[str]:

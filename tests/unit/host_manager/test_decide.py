@@ -25,9 +25,9 @@ ALL_KINDS = [
     "ServiceAccount",
     "Deployment",
     "Role",
-    "RoleBinding",
     "Service",
     "PodDisruptionBudget",
+    "RoleBinding",
 ]
 OPERATOR = Controller(Peer.WASMCLOUD_OPERATOR, "ns", "operator", "u9")
 

@@ -11,7 +11,7 @@ import pytest
 from host_manager.facts import due, ready_fact
 from host_manager.group import LATEST, Inputs
 from host_manager.inputs import Problem, read_inputs, sources_of
-from host_manager.pods import PodView, view_pod
+from host_manager.pods import PodView, Trouble, view_pod
 from host_manager.takeover import taken_over
 from support.host_groups import custom_resource, wish
 from trellis import names
@@ -207,3 +207,18 @@ def test_only_what_does_not_pass_by_itself_is_trouble(waiting: str, reason: str 
     status = {"containerStatuses": [{"name": "h", "state": {"waiting": {"reason": waiting}}}]}
     trouble = view_pod(raw_pod(**status)).trouble
     assert (trouble.reason if trouble else None) == reason
+
+
+@pytest.mark.parametrize(
+    ("ended", "message"),
+    [
+        ({}, "back-off"),
+        ({"exitCode": 1}, "back-off; it ended with status 1"),
+        ({"exitCode": 137, "reason": "OOMKilled"}, "back-off; it ended with status 137 (OOMKilled)"),
+        ({"exitCode": 2, "message": "no lattice\n"}, "back-off; it ended with status 2: no lattice"),
+    ],
+)
+def test_how_a_host_ended_is_told_besides(ended: dict[str, Any], message: str) -> None:
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    status = {"containerStatuses": [{"name": "wasmcloud-host", "state": state, "lastState": {"terminated": ended}}]}
+    assert view_pod(raw_pod(**status)).trouble == Trouble("CrashLoopBackOff", message, "wasmcloud-host")

@@ -1,0 +1,187 @@
+"""What keeps a group's hosts from running is said in the words of who knows it; and an autoscaler finds its way."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.exclusion import place
+from support.fleet import eventually
+from support.host_world import PATIENCE, HostWorld
+from support.stand_ins import answering
+from trellis.kube.resources import API_SERVICES, HOST_CONFIGS, NODES, SERVICES
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+AUTOSCALER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
+AUTOSCALING_PATIENCE = 120.0
+"""It looks every 15 s, and knows new kinds after 30 s."""
+METRICS = "v1beta1.metrics.k8s.io"
+
+
+@pytest.fixture
+async def running(hosts: HostWorld) -> AsyncIterator[HostWorld]:
+    async with hosts.service():
+        yield hosts
+
+
+async def degraded(hosts: HostWorld, reason: str, *words: str) -> None:
+    """Wait until a group says so."""
+
+    def holds() -> bool:
+        status, found, message = hosts.condition("group", "Degraded")
+        return (status, found) == ("True", reason) and all(word in message for word in words)
+
+    try:
+        await eventually(holds, reason, seconds=PATIENCE)
+    except AssertionError:
+        pytest.fail(f"not {reason} with {words}: {hosts.condition('group', 'Degraded')}")
+
+
+async def test_a_quota_that_refuses_pods_is_told_in_its_words_and_ends_with_it(running: HostWorld) -> None:
+    path = f"/api/v1/namespaces/{running.namespace}/resourcequotas"
+    body = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}
+    assert running.api.call("POST", path, body)[0] == http.HTTPStatus.CREATED
+    await eventually(
+        lambda: (running.api.call("GET", f"{path}/small")[1].get("status") or {}).get("used"), "it counts", seconds=60
+    )
+    running.create("group", hostReplicas=2)
+    await degraded(running, "FailedCreate", "exceeded quota: small", "limited: pods=1")
+    assert running.api.call("DELETE", f"{path}/small")[0] == http.HTTPStatus.OK
+    # The Deployment's controller tries again when it is asked to look: by itself it waits for longer and longer.
+    running.change("group", hostReplicas=3)
+    await running.settled("group")
+
+
+async def test_an_image_that_cannot_be_had_is_told_with_the_kubelets_words(running: HostWorld) -> None:
+    running.create("group")
+    await running.settled("group")
+    [pod] = running.pods("group")
+    running.wait_in(pod, "ImagePullBackOff", 'Back-off pulling image "ghcr.io/wasmcloud/wasmcloud:1.4.0"')
+    await degraded(
+        running, "ImagePullBackOff", f"pod {pod['metadata']['name']}, container wasmcloud-host", "wasmcloud:1.4.0"
+    )
+    assert running.condition("group", "Ready")[0] == "False"
+
+
+@contextmanager
+def kubelet(hosts: HostWorld, node: str, directory: Path, log: Callable[[str], str | None]) -> Iterator[None]:
+    """Let a node have a kubelet that gives logs."""
+    with answering(directory, lambda path, _: log(path)) as port:
+        status = {
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        }
+        answer = hosts.api.call("PATCH", NODES.path(None, node, "status"), {"status": status})
+        assert answer[0] == http.HTTPStatus.OK, answer
+        yield
+
+
+async def test_a_host_that_crashes_is_told_with_how_it_ended_and_the_last_line_of_its_log(
+    running: HostWorld, tmp_path: Path
+) -> None:
+    running.create("group")
+    await running.settled("group")
+    [pod] = running.pods("group")
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    asked: list[str] = []
+
+    def log(path: str) -> str:
+        asked.append(path)
+        return "starting\nfailed to connect to NATS: authorization violation\n\n"
+
+    with kubelet(running, node, tmp_path / "kubelet", log):
+        last = {"exitCode": 137, "reason": "OOMKilled"}
+        running.wait_in(pod, "CrashLoopBackOff", "back-off 5m0s restarting", last)
+        await degraded(
+            running,
+            "CrashLoopBackOff",
+            "back-off 5m0s restarting; it ended with status 137 (OOMKilled)",
+            "it said last: failed to connect to NATS: authorization violation",
+        )
+        assert set(asked) == {f"/containerLogs/{running.namespace}/{name}/wasmcloud-host"}
+
+
+async def test_a_crash_is_told_without_a_log_too(running: HostWorld) -> None:
+    running.create("group")
+    await running.settled("group")
+    [pod] = running.pods("group")
+    running.wait_in(pod, "CrashLoopBackOff", "back-off 10s restarting")
+    await degraded(running, "CrashLoopBackOff", "back-off 10s restarting")
+    assert "it said last" not in running.condition("group", "Degraded")[2]
+
+
+@pytest.fixture
+def metrics(hosts: HostWorld, tmp_path: Path) -> Iterator[list[dict[str, str]]]:
+    """A metrics API: 300 MiB, shared by all pods of the group. Yields the queries that it was asked."""
+    asked: list[dict[str, str]] = []
+
+    def answer(path: str, query: dict[str, str]) -> Any:
+        version = {"groupVersion": "metrics.k8s.io/v1beta1"}
+        if path == "/apis/metrics.k8s.io/v1beta1":
+            pods = {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["list"]}
+            return {"kind": "APIResourceList", "apiVersion": "v1", **version, "resources": [pods]}
+        if path != f"/apis/metrics.k8s.io/v1beta1/namespaces/{hosts.namespace}/pods":
+            return None
+        asked.append(query)
+        pods = hosts.pods("group")
+        return {
+            "kind": "PodMetricsList",
+            "apiVersion": "metrics.k8s.io/v1beta1",
+            "items": [usage(pods, p) for p in pods],
+        }
+
+    def usage(pods: list[Any], pod: Any) -> Any:
+        containers = [{"name": "wasmcloud-host", "usage": {"memory": f"{300 // len(pods)}Mi"}}]
+        metadata = {name: pod["metadata"][name] for name in ("name", "namespace", "labels")}
+        return {"metadata": metadata, "timestamp": "2026-01-01T00:00:00Z", "window": "30s", "containers": containers}
+
+    with answering(tmp_path / "metrics", answer) as port:
+        # A name, as an address of this very machine is no endpoint that a Service may have.
+        service = {"metadata": {"name": "metrics"}, "spec": {"type": "ExternalName", "externalName": "localhost"}}
+        hosts.call("POST", SERVICES, body=service)
+        spec = {
+            "group": "metrics.k8s.io",
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "insecureSkipTLSVerify": True,
+            "service": {"name": "metrics", "namespace": hosts.namespace, "port": port},
+        }
+        answer_ = hosts.api.call("POST", API_SERVICES.path(), {"metadata": {"name": METRICS}, "spec": spec})
+        assert answer_[0] == http.HTTPStatus.CREATED, answer_
+        try:
+            yield asked
+        finally:  # while it is there and away no namespace can be deleted
+            hosts.api.call("DELETE", API_SERVICES.path(None, METRICS))
+
+
+async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(
+    running: HostWorld, metrics: list[dict[str, str]]
+) -> None:
+    running.create("group")
+    await running.settled("group")
+    mark = running.fleet.mark()
+    memory = {"name": "memory", "target": {"type": "AverageValue", "averageValue": "100Mi"}}
+    target = {"apiVersion": HOST_CONFIGS.api_version, "kind": HOST_CONFIGS.kind, "name": "group"}
+    spec = {"scaleTargetRef": target, "maxReplicas": 5, "metrics": [{"type": "Resource", "resource": memory}]}
+    path = f"/apis/autoscaling/v2/namespaces/{running.namespace}/horizontalpodautoscalers"
+    made = running.api.call("POST", path, {"metadata": {"name": "group"}, "spec": spec})
+    assert made[0] == http.HTTPStatus.CREATED, made
+    try:
+        await eventually(
+            lambda: running.status("group").get("readyReplicas") == 3, "three hosts", seconds=AUTOSCALING_PATIENCE
+        )
+    except AssertionError:
+        pytest.fail(f"it does not scale: {running.api.call('GET', f'{path}/group')[1]['status']}")
+    assert running.call("GET", HOST_CONFIGS, "group")["spec"]["hostReplicas"] == 3
+    assert {query["labelSelector"] for query in metrics} == {
+        ",".join(sorted(running.status("group")["selector"].split(",")))
+    }
+    scaled = [one for one in running.fleet.writes(mark) if one["user"]["username"] == AUTOSCALER]
+    assert (HOST_CONFIGS.plural, running.namespace, "group") in [place(one) for one in scaled]

@@ -1,0 +1,205 @@
+"""The rights under deploy/rbac are what host_manager needs, no more and no less; without one it says which."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fleet import eventually
+from support.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
+from support.host_world import PATIENCE, HostWorld
+from support.lattice_speaker import LatticeSpeaker
+from trellis import names
+from trellis.kube.resources import (
+    BUDGETS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    HOST_CONFIGS,
+    LEASES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+)
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+GIVEN_ON = {(verb, "services") for verb in ("list", "update", "delete")}
+"""Rights that are there only because each group's own Role has them."""
+CONFINED, WATCHED, CLUSTER = "host-manager-confined.yaml", "host-manager-watched.yaml", "host-manager.yaml"
+
+
+@pytest.fixture
+def account(cluster: ClusterInfo, hosts: HostWorld, tmp_path: Path) -> Iterator[Granted]:
+    with granted(cluster, hosts.api, "trellis-host-manager", tmp_path) as made:
+        yield made
+
+
+def confined(hosts: HostWorld, account: Granted, *more: str) -> dict[str, Any]:
+    """Return the settings of an installation that looks at the test's namespace only."""
+    namespaces = ",".join((hosts.namespace, *more))
+    return {"kubeconfig": account.kubeconfig, "namespace": SYSTEM, "watch_namespaces": namespaces}
+
+
+async def refused_for_a_missing_secret(hosts: HostWorld) -> None:
+    await eventually(
+        lambda: "registry is missing" in hosts.condition("group", "Degraded")[2], "it is said", seconds=PATIENCE
+    )
+
+
+def events(hosts: HostWorld) -> list[dict[str, Any]]:
+    return [one for one in hosts.call("GET", EVENTS)["items"] if one["reason"] == "SecretMissing"]
+
+
+def make_registry(hosts: HostWorld) -> None:
+    hosts.secret("registry", **{".dockerconfigjson": json.dumps({"auths": {"r.example.com": {"auth": "dTpw"}}})})
+
+
+async def a_first_term(hosts: HostWorld) -> None:
+    """A group that lacks what it names at first, and one that wasmcloud-operator made."""
+    hosts.create("group", registryCredentialsSecret="registry")
+    await refused_for_a_missing_secret(hosts)
+    make_registry(hosts)
+    await hosts.settled("group", revision=2)
+    await hosts.settled("minimal", revision=1)
+
+
+async def a_second_term(hosts: HostWorld, server: NatsServer) -> None:
+    """What is said again, scaled, restarted, replaced by another kind, and deleted."""
+    hosts.call("DELETE", SECRETS, "registry")
+    await refused_for_a_missing_secret(hosts)
+    await eventually(lambda: [one["count"] for one in events(hosts)] == [2], "it is counted", seconds=PATIENCE)
+    make_registry(hosts)
+    hosts.change("group", registryCredentialsSecret=None, natsAddress="nats://127.0.0.1", natsClientPort=server.port)
+    await hosts.settled("group")
+    assert hosts.find(SECRETS, names.registry_secret("group")) is None
+    hosts.call("PATCH", HOST_CONFIGS, "group", {"spec": {"replicas": 2}}, sub="scale")
+    await eventually(lambda: hosts.status("group").get("readyReplicas") == 2, "two hosts", seconds=PATIENCE)
+
+    before = {pod["metadata"]["uid"] for pod in hosts.pods("group")}
+    hosts.change("group", hostRecycling="OneAtATime")
+    try:
+        await eventually(
+            lambda: not before <= {pod["metadata"]["uid"] for pod in hosts.pods("group")}, "a restart", seconds=PATIENCE
+        )
+    except AssertionError:
+        pytest.fail(f"no host is restarted: {hosts.status('group')}")
+    hosts.change("group", hostRecycling=None)
+    await hosts.settled("group")
+
+    selector = {"matchLabels": {names.LABEL_INSTANCE: "group"}}
+    budget = {"metadata": {"name": "mine"}, "spec": {"minAvailable": 0, "selector": selector}}
+    hosts.call("POST", BUDGETS, body=budget)
+    await eventually(lambda: hosts.find(BUDGETS, "group") is None, "ours makes way", seconds=PATIENCE)
+    for daemonset, former in ((True, DEPLOYMENTS), (False, DAEMON_SETS)):
+        hosts.change("group", schedulingOptions={"daemonset": daemonset})
+        await eventually(lambda res=former: hosts.find(res, "group") is None, former.plural, seconds=PATIENCE)
+    await hosts.settled("group")
+
+    await eventually(lambda: len(hosts.pods("group")) == 2, "former pods are gone", seconds=PATIENCE)
+    hosts.wait_in(hosts.pods("group")[0], "CrashLoopBackOff", "back-off 10s restarting failed container")
+    await eventually(
+        lambda: hosts.condition("group", "Degraded")[1] == "CrashLoopBackOff", "it crashes", seconds=PATIENCE
+    )
+    for name in ("group", "minimal"):
+        hosts.call("DELETE", HOST_CONFIGS, name)
+        await eventually(lambda name=name: hosts.find(HOST_CONFIGS, name) is None, "it is gone", seconds=PATIENCE)
+
+
+@pytest.mark.parametrize("mode", ["confined", "cluster"])
+async def test_each_right_is_used_and_none_is_missing(
+    hosts: HostWorld, account: Granted, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("trellis.lattice.hosts", "host_manager.lattice"):
+        monkeypatch.setattr(f"{module}.SILENCE_SECONDS", 3.0)
+    if mode == "confined":
+        applied = [*manifests(CONFINED), *manifests(WATCHED, hosts.namespace)]
+        settings = confined(hosts, account)
+    else:
+        applied = manifests(CLUSTER)
+        settings = {"kubeconfig": account.kubeconfig, "namespace": SYSTEM}
+    account.apply(applied)
+    hosts.api.call("DELETE", LEASES.path(SYSTEM, "trellis-host-manager"))
+    mark = hosts.fleet.mark()
+    await hosts.as_recorded("minimal")
+    with NatsServer(tmp_path / "nats") as server:
+        async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(**settings) as service:
+            await a_first_term(hosts)
+            assert service.health.readiness().reasons == ()
+        async with LatticeSpeaker(server.url, "default", models=[]), hosts.service(**settings):
+            await a_second_term(hosts, server)
+    records = hosts.fleet.writes(mark)
+    assert refused(records, account.user) == []
+    assert elsewhere(records, account.user) == {"/readyz"}
+    wanted, found = given(applied), used(records, account.user)
+    if mode == "cluster":  # what is given in all namespaces is used in one
+        places = {"", SYSTEM}
+        found = {(verb, resource, place if place in places else "") for verb, resource, place in found}
+        found = {(*one[:2], "") if one[1] == "namespaces" else one for one in found}
+    assert found - wanted == set(), "used, but given by other rules than these"
+    assert {one for one in wanted - found if one[:2] not in GIVEN_ON} == set(), "given, but not used"
+
+
+async def test_what_is_missing_is_named_and_the_rest_goes_on(hosts: HostWorld, account: Granted) -> None:
+    """A namespace without rights stops nothing in the other one; once they are given its groups begin."""
+    other = f"{hosts.namespace}-2"
+    hosts.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": other}})
+    account.apply([*manifests(CONFINED), *manifests(WATCHED, hosts.namespace)])
+    try:
+        async with hosts.service(**confined(hosts, account, other)) as service:
+            hosts.create("group")
+            await hosts.settled("group")
+
+            def reasons() -> str:
+                return "\n".join(service.health.readiness().reasons)
+
+            words = (
+                f"{account.user} may not list wasmcloudhostconfigs.k8s.wasmcloud.dev in namespace {other}: give "
+                f"`kubectl -n {other} apply -f deploy/rbac/host-manager-watched.yaml`"
+            )
+            await eventually(lambda: words in reasons(), reasons, seconds=PATIENCE)
+            account.apply(manifests(WATCHED, other))
+            await eventually(lambda: not reasons(), reasons, seconds=PATIENCE)
+
+            rules = next(one for one in manifests(WATCHED) if one["kind"] == "Role")["rules"]
+            without = [one for one in rules if "configmaps" not in one["resources"]]
+            hosts.call("PATCH", ROLES, "trellis-host-manager", {"rules": without})
+            hosts.change("group", leafNodeDomain="other")
+            lacking = f"may not get configmaps in namespace {hosts.namespace}"
+            await eventually(lambda: lacking in reasons(), reasons, seconds=PATIENCE)
+            hosts.call("PATCH", ROLES, "trellis-host-manager", {"rules": rules})
+            await eventually(lambda: not reasons(), reasons, seconds=PATIENCE)
+            await hosts.settled("group")
+    finally:
+        hosts.api.call("DELETE", f"/api/v1/namespaces/{other}")
+
+
+async def test_without_any_right_it_waits_and_begins_once_it_has_them(hosts: HostWorld, account: Granted) -> None:
+    account.apply([one for one in manifests(CONFINED) if one["kind"] == "ServiceAccount"])
+    async with hosts.service(**confined(hosts, account)) as service:
+        words = f"may not get namespaces in namespace {SYSTEM}: give `kubectl apply -f deploy/rbac/{CONFINED}`"
+        await eventually(
+            lambda: words in "\n".join(service.health.readiness().reasons),
+            service.health.readiness,
+            seconds=PATIENCE,
+        )
+        account.apply([one for one in manifests(CONFINED) if one["kind"] != "ServiceAccount"])
+        account.apply(manifests(WATCHED, hosts.namespace))
+        hosts.create("group")
+        await hosts.settled("group")
+        await eventually(lambda: service.health.readiness().ok, service.health.readiness, seconds=PATIENCE)
+        assert {ROLES.kind, ROLE_BINDINGS.kind} <= {one["kind"] for one in manifests(WATCHED)}
+
+
+def test_the_rules_of_both_modes_are_the_same() -> None:
+    """What is needed in a namespace does not depend on how many there are."""
+    everywhere = {one for one in given(manifests(CLUSTER)) if one[2] == "" and one[1] != "namespaces"}
+    assert given(manifests(WATCHED)) == everywhere
+    assert DEFINITIONS.plural not in {resource for _, resource, _ in everywhere}
