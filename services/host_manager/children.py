@@ -104,7 +104,7 @@ def make_children(wish: Wish, marks: Marks, *, budget: bool) -> list[Manifest]:
         workload,
         make_role(group),
         make_service(group),
-        *([make_budget(group)] if budget else []),
+        *([make_budget(group)] if budget and workload["kind"] == "Deployment" else []),
         make_role_binding(group),
     ]
     return [_signed(child) for child in children]

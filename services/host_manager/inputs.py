@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,8 @@ Source = tuple[str, str]
 
 DOCKER_CONFIG: Final = ".dockerconfigjson"
 _CERTIFICATE: Final = ".crt"
+_NO_AUTHORITY: Final = re.compile(r"[/\s]")
+"""Hosts look credentials up by the part of a reference before the first slash, with its port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,8 @@ def _registries(
         return (), Problem("SecretKeyMissing", message)
     try:
         auths = orjson.loads(_decoded(data[DOCKER_CONFIG]) or "")["auths"]
-        registries = tuple(_registry(server, auths[server]) for server in sorted(auths))
+        servers = sorted(auths, key=lambda server: (bool(_NO_AUTHORITY.search(server)), server))
+        registries = tuple(_registry(server, auths[server]) for server in servers)
     except (ValueError, KeyError, TypeError, AttributeError):
         registries = ()
     if not registries:
@@ -151,8 +155,17 @@ def _registries(
         return (), Problem("RegistrySecretInvalid", message)
     if len(registries) > 1:
         rest = ", ".join(registry.server for registry in registries[1:])
-        message = f"Secret {name} has several registries; a host takes one, {registries[0].server}, and not: {rest}"
+        message = (
+            f"Secret {name} has several registries, and a host takes one: {registries[0].server} is used, and not: "
+            f"{rest}; give these to groups of their own, or have a configuration service (configServiceEnabled)"
+        )
         return registries, Problem("RegistriesLeftOut", message, blocks=False)
+    if _NO_AUTHORITY.search(registries[0].server):
+        message = (
+            f"Secret {name}: {registries[0].server!r} is no name of a registry as references have it, so no host will "
+            "use it: make the Secret with --docker-server=<name>, without https:// and path"
+        )
+        return registries, Problem("RegistryNotNamed", message, blocks=False)
     return registries, None
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import orjson
 
 from host_manager.environment import REGISTRY_KEYS
-from host_manager.group import API_VERSION, KIND, Group, Manifest, Wish
+from host_manager.group import API_VERSION, KIND, LATEST, Group, Manifest, Wish
 from host_manager.improvements import TLS_DIRECTORY, tls_secret
 from host_manager.template import (
     CONFIG_KEY,
@@ -29,6 +29,7 @@ from trellis import names
 _WORD = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 _TLS_FILES: Final = {"ca.crt": "ca_file", "tls.crt": "cert_file", "tls.key": "key_file"}
 """Keys of the Secret, and what the leaf's configuration calls the files."""
+_TENTH: Final = 10
 _VERBS: Final = ("get", "list", "create", "update", "patch", "delete")
 
 
@@ -93,10 +94,25 @@ def make_registry_secret(wish: Wish) -> Manifest:
     return child | {"type": "Opaque", "data": data}
 
 
+def at_a_time(group: Group) -> int:
+    """Return how many hosts of a group may be away because of a drain or a roll: one, or a tenth of many."""
+    return max(1, group.spec.host_replicas // _TENTH)
+
+
 def make_budget(group: Group) -> Manifest:
-    """Return the disruption budget: drains take the hosts of a group one at a time."""
+    """Return the disruption budget, which bounds drains. It is for Deployments: of a DaemonSet it forbids everything.
+
+    Kubernetes counts what there should be by the scale of what runs the pods, and a DaemonSet has none.
+    """
     child = _child(group, "policy/v1", "PodDisruptionBudget")
-    return child | {"spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector_of(group)}}}
+    return child | {"spec": {"maxUnavailable": at_a_time(group), "selector": {"matchLabels": selector_of(group)}}}
+
+
+def _strategy(group: Group) -> Manifest:
+    """Return what bounds a roll, which asks no disruption budget (ADR 35): a single host is there until the next is."""
+    count = at_a_time(group)
+    unavailable = 0 if group.spec.host_replicas == 1 else count
+    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": count}}
 
 
 def make_workload(wish: Wish) -> Manifest:
@@ -109,7 +125,9 @@ def make_workload(wish: Wish) -> Manifest:
     spec: Manifest = {"selector": {"matchLabels": selector_of(group)}, "template": make_pod_template(wish)}
     daemonset = group.runs_as_daemonset(wish.revision)
     if not daemonset:
-        spec = {"replicas": group.spec.host_replicas} | spec
+        spec = {"replicas": group.spec.host_replicas, **spec}
+        if wish.revision >= LATEST:
+            spec["strategy"] = _strategy(group)
     child = _child(group, "apps/v1", "DaemonSet" if daemonset else "Deployment", labels=common_labels())
     return child | {"spec": spec}
 

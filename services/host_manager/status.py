@@ -148,9 +148,13 @@ def _progressing(snapshot: Snapshot, counts: Counts | None) -> Said:
 
 
 def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
-    """Say what is wrong, the worst first: what the group lacks, what the API server refuses, what pods report."""
+    """Say what is wrong, the worst first: what the group lacks, what the API server refuses, what pods report.
+
+    What is wrong and keeps nothing from running comes last: it must not hide why hosts do not run.
+    """
     kind = "Degraded"
-    if blocker := _blocker(snapshot):
+    blocker = _blocker(snapshot)
+    if blocker and any(problem.blocks for problem in snapshot.problems):
         return kind, "True", *blocker
     workload = snapshot.children.get((counts.kind, snapshot.head.name)) if counts else None
     for one in ((workload or {}).get("status") or {}).get("conditions") or ():
@@ -165,7 +169,7 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
         words = f"; it said last: {snapshot.last_words}" if snapshot.last_words else ""
         more = f" (and {len(troubled) - 1} more pods)" if len(troubled) > 1 else ""
         return kind, "True", trouble.reason, f"{place}: {trouble.message or trouble.reason}{words}{more}"
-    return kind, "False", "AsExpected", ""
+    return (kind, "True", *blocker) if blocker else (kind, "False", "AsExpected", "")
 
 
 def _deprecated(snapshot: Snapshot) -> str:

@@ -23,7 +23,9 @@ Answer = Callable[[str, dict[str, str]], Any]
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+    # One request a connection: then every thread ends by itself, and what it opened is closed.
+    protocol_version = "HTTP/1.0"
+    timeout = 5.0
 
     def do_GET(self) -> None:
         assert isinstance(self.server, _Server)
@@ -41,7 +43,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
+    daemon_threads = False
 
     def __init__(self, directory: Path, answer: Answer) -> None:
         self.answer = answer

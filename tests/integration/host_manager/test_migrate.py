@@ -6,6 +6,7 @@ import asyncio
 import http
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support import killed_command
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.leftovers import as_new, leftover
@@ -90,12 +92,13 @@ class Former:
             return "none"
         return str((found["spec"].get("service") or {}).get("name", ""))
 
-    async def migrate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the command as a user runs it."""
+    async def migrate(self, *arguments: str, killed: str = "") -> subprocess.CompletedProcess[str]:
+        """Run the command as a user runs it; ``killed``: it ends before or after its first write."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRELLIS_", "KUBE"))}
+        how = [killed_command.__file__, killed] if killed else ["-m", "trellis_bundle"]
         return await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-m", "trellis_bundle", "migrate", "wasmcloud-operator", *arguments],
+            [sys.executable, *how, "migrate", "wasmcloud-operator", *arguments],
             env=environment | self.hosts.fleet.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -261,3 +264,37 @@ async def test_a_group_that_was_handed_over_is_adopted_without_a_restart(hosts: 
     assert hosts.call("GET", DEPLOYMENTS, "minimal")["metadata"]["generation"] == 1
     again = await former.told("--yes")
     assert f"WasmCloudHostConfig {hosts.namespace}/minimal" not in steps_of(again)
+
+
+@pytest.mark.timeout(420)  # six processes, one after the other
+async def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(hosts: HostWorld, former: Former) -> None:
+    """Each write in turn is the last of a process that SIGKILL ends, and before the first one does too."""
+    await hosts.as_recorded("minimal")
+    await hosts.as_recorded("daemonset")
+    former.make(API_SERVICES, "registration")
+    former.make(DEPLOYMENTS, "deployment")
+    for app in ("kept", "leaving"):
+        former.make(SERVICES, "service", app=app)
+    former.delete(HOST_CONFIGS, "daemonset")
+    former.delete(SERVICES, "leaving")
+    before = hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"]
+    mark = hosts.fleet.mark()
+    asked = ("--yes", "--take-over")
+    for number, when in enumerate([killed_command.BEFORE, *[killed_command.AFTER] * 4]):
+        assert (await former.migrate(*asked, killed=when)).returncode == -signal.SIGKILL
+        assert len(former.writes(mark)) == number
+    assert (await former.told(*asked))["done"] == 0
+    assert sorted(former.writes(mark)) == [
+        ("delete", "apiservices"),
+        ("patch", "deployments"),
+        ("patch", "services"),
+        ("patch", "wasmcloudhostconfigs"),
+    ]
+    assert former.writes(mark)[-1] == ("patch", "deployments"), (
+        "nothing goes on beside the operator before the rest is done"
+    )
+    assert former.registered() == "none"
+    assert hosts.find(HOST_CONFIGS, "daemonset") is None
+    assert hosts.find(SERVICES, "leaving") is None
+    assert not former.deletion_asked(SERVICES, "kept")
+    assert hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"] == before

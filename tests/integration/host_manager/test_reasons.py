@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,18 @@ async def test_a_crash_is_told_without_a_log_too(running: HostWorld) -> None:
     assert "it said last" not in running.condition("group", "Degraded")[2]
 
 
+@dataclass
+class Metrics:
+    """What pods use, 300 MiB together. ``pods``: those there are; ``asked``: the queries for them."""
+
+    pods: list[dict[str, Any]] = field(default_factory=list)
+    asked: list[dict[str, str]] = field(default_factory=list)
+
+
 @pytest.fixture
-def metrics(hosts: HostWorld, tmp_path: Path) -> Iterator[list[dict[str, str]]]:
-    """A metrics API: 300 MiB, shared by all pods of the group. Yields the queries that it was asked."""
-    asked: list[dict[str, str]] = []
+def metrics(hosts: HostWorld, tmp_path: Path) -> Iterator[Metrics]:
+    """A metrics API."""
+    made = Metrics()
 
     def answer(path: str, query: dict[str, str]) -> Any:
         version = {"groupVersion": "metrics.k8s.io/v1beta1"}
@@ -128,13 +137,10 @@ def metrics(hosts: HostWorld, tmp_path: Path) -> Iterator[list[dict[str, str]]]:
             return {"kind": "APIResourceList", "apiVersion": "v1", **version, "resources": [pods]}
         if path != f"/apis/metrics.k8s.io/v1beta1/namespaces/{hosts.namespace}/pods":
             return None
-        asked.append(query)
-        pods = hosts.pods("group")
-        return {
-            "kind": "PodMetricsList",
-            "apiVersion": "metrics.k8s.io/v1beta1",
-            "items": [usage(pods, p) for p in pods],
-        }
+        made.asked.append(query)
+        pods = made.pods
+        items = [usage(pods, pod) for pod in pods]
+        return {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": items}
 
     def usage(pods: list[Any], pod: Any) -> Any:
         containers = [{"name": "wasmcloud-host", "usage": {"memory": f"{300 // len(pods)}Mi"}}]
@@ -156,14 +162,12 @@ def metrics(hosts: HostWorld, tmp_path: Path) -> Iterator[list[dict[str, str]]]:
         answer_ = hosts.api.call("POST", API_SERVICES.path(), {"metadata": {"name": METRICS}, "spec": spec})
         assert answer_[0] == http.HTTPStatus.CREATED, answer_
         try:
-            yield asked
+            yield made
         finally:  # while it is there and away no namespace can be deleted
             hosts.api.call("DELETE", API_SERVICES.path(None, METRICS))
 
 
-async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(
-    running: HostWorld, metrics: list[dict[str, str]]
-) -> None:
+async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(running: HostWorld, metrics: Metrics) -> None:
     running.create("group")
     await running.settled("group")
     mark = running.fleet.mark()
@@ -173,15 +177,18 @@ async def test_an_autoscaler_scales_a_group_by_what_its_pods_use(
     path = f"/apis/autoscaling/v2/namespaces/{running.namespace}/horizontalpodautoscalers"
     made = running.api.call("POST", path, {"metadata": {"name": "group"}, "spec": spec})
     assert made[0] == http.HTTPStatus.CREATED, made
+
+    def scaled() -> bool:
+        metrics.pods = running.pods("group")
+        return running.status("group").get("readyReplicas") == 3
+
     try:
-        await eventually(
-            lambda: running.status("group").get("readyReplicas") == 3, "three hosts", seconds=AUTOSCALING_PATIENCE
-        )
+        await eventually(scaled, "three hosts", seconds=AUTOSCALING_PATIENCE)
     except AssertionError:
         pytest.fail(f"it does not scale: {running.api.call('GET', f'{path}/group')[1]['status']}")
     assert running.call("GET", HOST_CONFIGS, "group")["spec"]["hostReplicas"] == 3
-    assert {query["labelSelector"] for query in metrics} == {
+    assert {query["labelSelector"] for query in metrics.asked} == {
         ",".join(sorted(running.status("group")["selector"].split(",")))
     }
-    scaled = [one for one in running.fleet.writes(mark) if one["user"]["username"] == AUTOSCALER]
-    assert (HOST_CONFIGS.plural, running.namespace, "group") in [place(one) for one in scaled]
+    writes = [one for one in running.fleet.writes(mark) if one["user"]["username"] == AUTOSCALER]
+    assert (HOST_CONFIGS.plural, running.namespace, "group") in [place(one) for one in writes]

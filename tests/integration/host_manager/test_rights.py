@@ -113,6 +113,7 @@ async def a_second_term(hosts: HostWorld, server: NatsServer) -> None:
         await eventually(lambda name=name: hosts.find(HOST_CONFIGS, name) is None, "it is gone", seconds=PATIENCE)
 
 
+@pytest.mark.timeout(420)  # all that can happen to a group, one thing after the other
 @pytest.mark.parametrize("mode", ["confined", "cluster"])
 async def test_each_right_is_used_and_none_is_missing(
     hosts: HostWorld, account: Granted, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -176,6 +176,12 @@ def test_what_is_only_wrong_is_said_and_the_group_made() -> None:
     assert condition(actions, "Degraded")["reason"] == "RegistriesLeftOut"
 
 
+def test_what_is_only_wrong_does_not_hide_why_hosts_do_not_run() -> None:
+    problem = Problem("RegistriesLeftOut", "one of two", blocks=False)
+    troubled = settled(problems=(problem,), pods=(pod("p", Trouble("ImagePullBackOff", "no such image")),))
+    assert condition(decide(troubled), "Degraded")["reason"] == "ImagePullBackOff"
+
+
 def test_pods_that_were_refused_keep_everything_as_it_is() -> None:
     actions = decide(snapshot(refused="no such field"))
     assert kinds(actions) == []
@@ -241,7 +247,8 @@ def test_a_daemonset_takes_the_place_of_the_deployment() -> None:
     known = settled(group=with_spec(schedulingOptions={"daemonset": True}))
     actions = decide(known)
     assert "DaemonSet" in kinds(actions)
-    assert [action.found["kind"] for action in actions if isinstance(action, DeleteChild)] == ["Deployment"]
+    gone = [action.found["kind"] for action in actions if isinstance(action, DeleteChild)]
+    assert gone == ["Deployment", "PodDisruptionBudget"], "a budget forbids every eviction of a DaemonSet's pod"
 
 
 def test_no_budget_is_made_beside_somebody_elses() -> None:

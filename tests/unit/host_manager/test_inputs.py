@@ -77,10 +77,20 @@ def test_a_registry_is_read_in_either_form(entry: dict[str, str]) -> None:
 
 def test_of_several_registries_the_first_is_used_and_the_others_are_named() -> None:
     entry = {"username": "u", "password": "secret"}
-    inputs, [problem] = read(docker({"b.example.com": entry, "a.example.com": entry}))
-    assert inputs.registries[0].server == "a.example.com"
+    inputs, [problem] = read(
+        docker({"b.example.com": entry, "https://a.example.com/v1/": entry, "a.example.com:5000": entry})
+    )
+    assert inputs.registries[0].server == "a.example.com:5000"
     assert (problem.reason, problem.blocks) == ("RegistriesLeftOut", False)
-    assert "b.example.com" in problem.message
+    assert "a.example.com:5000 is used, and not: b.example.com, https://a.example.com/v1/" in problem.message
+    assert "configServiceEnabled" in problem.message
+
+
+def test_a_registry_that_no_reference_can_name_is_told() -> None:
+    """The host has a registry's credentials under the name that references have; an address is never asked for."""
+    _, [problem] = read(docker({"https://index.docker.io/v1/": {"auth": encoded("u:p")}}))
+    assert (problem.reason, problem.blocks) == ("RegistryNotNamed", False)
+    assert "'https://index.docker.io/v1/' is no name of a registry" in problem.message
 
 
 @pytest.mark.parametrize(

@@ -122,3 +122,19 @@ def test_what_no_pod_can_have_is_named(options: dict[str, Any], place: str) -> N
 def test_text_stays_text_in_the_configuration_of_the_leaf(field: str, value: str, line: str) -> None:
     spec: dict[str, Any] = {field: value}
     assert line in make_nats_conf(wish(ADOPTED, **spec)).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("replicas", "unavailable", "surge", "drained"),
+    [(0, 1, 1, 1), (1, 0, 1, 1), (2, 1, 1, 1), (19, 1, 1, 1), (45, 4, 4, 4)],
+)
+def test_a_roll_takes_no_more_hosts_than_a_drain_may(replicas: int, unavailable: int, surge: int, drained: int) -> None:
+    """Kubernetes asks no budget when it rolls; a single host is replaced before it goes."""
+    made = wish(LATEST, hostReplicas=replicas)
+    rolling = {"maxUnavailable": unavailable, "maxSurge": surge}
+    assert make_workload(made)["spec"]["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
+    assert make_budget(made.group)["spec"]["maxUnavailable"] == drained
+
+
+def test_a_roll_of_an_adopted_group_is_bounded_as_it_was() -> None:
+    assert "strategy" not in make_workload(wish(ADOPTED, hostReplicas=45))["spec"]
