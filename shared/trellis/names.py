@@ -13,6 +13,7 @@ from typing import Final
 FIELD_MANAGER_NODE_WATCHER: Final = "trellis.dev/node-watcher"
 FIELD_MANAGER_PROVISIONER: Final = "trellis.dev/provisioner"
 FIELD_MANAGER_HOST_MANAGER: Final = "trellis.dev/host-manager"
+FIELD_MANAGER_SERVICE_REFLECTOR: Final = "trellis.dev/service-reflector"
 FIELD_MANAGER_COMMAND_LINE: Final = "trellis.dev/command-line"
 
 # --- KWasm's names: kept, because users' nodes and manifests carry them ---
@@ -127,6 +128,38 @@ because another annotation counts as a new generation of a Deployment."""
 LABEL_APPLIED: Final = "trellis.dev/applied"
 """On a child of a group: digest of what we applied."""
 
+# --- of Services that mirror applications; the first are annotations of the application ---
+ANNOTATION_SERVICE: Final = "trellis.dev/service"
+"""``false``: the application gets no Service."""
+ANNOTATION_SERVICE_PORTS: Final = "trellis.dev/service-ports"
+"""Ports of capabilities that speak no wasi:http: ``db=5432,cache=6379/tcp,web=8080/http``."""
+ANNOTATION_SERVICE_NAMESPACE: Final = "trellis.dev/service-namespace"
+"""Where the Service is to be, in place of the namespaces of the lattice's groups of hosts."""
+ANNOTATION_SERVICE_TYPE: Final = "trellis.dev/service-type"
+ANNOTATION_SERVICE_AFFINITY: Final = "trellis.dev/service-session-affinity"
+ANNOTATION_SERVICE_GATEWAY: Final = "trellis.dev/service-gateway"
+"""Gateway that an HTTPRoute is made for: ``<name>`` or ``<namespace>/<name>``."""
+ANNOTATION_SERVICE_HOSTNAMES: Final = "trellis.dev/service-hostnames"
+"""Host names of the HTTPRoute, joined by commas."""
+SERVICE_LABEL_PREFIX: Final = "service-label.trellis.dev/"
+"""Of annotations of the application that become labels of its Service."""
+SERVICE_ANNOTATION_PREFIX: Final = "service-annotation.trellis.dev/"
+"""Of annotations of the application that become annotations of its Service."""
+
+ANNOTATION_APPLICATION: Final = "trellis.dev/application"
+"""On a Service: the application that it mirrors."""
+ANNOTATION_LATTICE: Final = "trellis.dev/lattice"
+"""On a Service: the lattice of its application, ``<name>/<digest of whose NATS>``."""
+ANNOTATION_LISTENERS: Final = "trellis.dev/listeners"
+"""On a Service: which port is which component's, ``http=httpserver``: the names of ports stay."""
+ANNOTATION_MIRRORED: Final = "trellis.dev/mirrored"
+"""On a Service: keys of the labels and annotations that the application gave it, joined by spaces."""
+SLICE_MANAGED_BY: Final = "service-reflector.trellis.dev"
+"""Value of :data:`LABEL_SLICE_MANAGED_BY` of our EndpointSlices."""
+LABEL_SLICE_MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
+LABEL_NAME: Final = "app.kubernetes.io/name"
+
 LABEL_BREAKER: Final = "trellis.dev/breaker"
 """On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""
 _BREAKER_PREFIX: Final = "trellis-breaker-"
@@ -134,6 +167,8 @@ _BREAKER_PREFIX: Final = "trellis-breaker-"
 _LABEL_VALUE_MAX: Final = 63
 _NODE_PART_MAX: Final = 30
 _HASH_LENGTH: Final = 10
+_HASHED_MAX: Final = _LABEL_VALUE_MAX - _HASH_LENGTH - 1
+_SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def short_hash(*parts: str) -> str:
@@ -163,6 +198,29 @@ def shim_label(shim: str) -> str:
     A Shim's name may have 253 characters, a label's 63: a longer one is cut to 52, ``-`` and a hash.
     """
     return provisioned_label_value(shim)
+
+
+def service_name(application: str) -> str:
+    """Return the name of an application's Service: its own, if that is a DNS label (RFC 1035) of ≤ 63 characters.
+
+    Any other is made one, and ends in a hash over the application's whole name, so that no two meet.
+    """
+    if _SERVICE_NAME.fullmatch(application):
+        return application
+    part = re.sub(r"[^a-z0-9-]", "-", application.lower())[:_HASHED_MAX].strip("-")
+    if not part[:1].isalpha():
+        part = f"app-{part}"[:_HASHED_MAX].strip("-")
+    return f"{part}-{short_hash(application)}"
+
+
+def second_service_name(application: str, lattice: str) -> str:
+    """Return the name of the Service of an application whose plain name another lattice's application has."""
+    return f"{service_name(application)[:_HASHED_MAX].rstrip('-')}-{short_hash(lattice, application)}"
+
+
+def slice_name(service: str, components: str, family: str, index: int) -> str:
+    """Return the name of an EndpointSlice: ``<service, ≤ 52>-<h10>-<index>``."""
+    return f"{service[:_HASHED_MAX].rstrip('-')}-{short_hash(service, components, family)}-{index}"
 
 
 def registry_secret(group: str) -> str:

@@ -1,0 +1,214 @@
+"""What is deployed in a lattice, by wadm's events and answers in any order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.lattice_recordings import messages, replies
+from support.manifests import capability, link, manifest
+from trellis.lattice.applications import SETTLE_SECONDS, Applications
+from trellis.lattice.manifests import Application, read_application
+from trellis.lattice.models import Model, read_models
+
+LATER = SETTLE_SECONDS + 1
+
+
+def app(name: str = "shop", version: str = "v1", port: int = 8080) -> Application:
+    return read_application(manifest(name, capability("http", link(f"0.0.0.0:{port}")), version=version))
+
+
+def at(second: int) -> str:
+    return f"2026-11-21T05:00:{second:02}.5Z"
+
+
+def test_what_is_published_is_deployed_at_once() -> None:
+    state = Applications()
+    assert state.published(app(), at(1), 0.0)
+    assert state.deployed() == {"shop": app()}
+    assert not state.published(app(), at(1), 0.1), "it came twice"
+    assert not state.published(app(version="v0"), at(0), 0.2), "it came late"
+    assert state.published(app(version="v2", port=1), at(2), 0.3)
+
+
+def test_what_is_unpublished_goes_when_wadm_agrees() -> None:
+    state = Applications()
+    state.published(app(), at(1), 0.0)
+    state.unpublished("shop", at(2), 1.0)
+    assert state.deployed(), "wadm was not asked"
+    assert not state.absent("shop")
+    assert state.listed([Model("shop", "v1")], state.events, 1.0)
+    assert not state.deployed()
+    assert state.absent("shop")
+    assert state.doubts(1.0) is None
+
+
+def test_what_is_unpublished_stays_while_wadm_says_that_it_is_deployed() -> None:
+    state = Applications()
+    state.published(app(), at(1), 0.0)
+    state.unpublished("shop", at(2), 1.0)
+    state.listed([Model("shop", "v1", "v1")], state.events, 1.0)
+    assert state.deployed()
+    assert state.doubts(1.0) == SETTLE_SECONDS, "that answer may have been old"
+    state.listed([Model("shop", "v1")], state.events, LATER + 1)
+    assert not state.deployed()
+
+
+def test_what_is_unpublished_goes_when_wadm_cannot_be_asked() -> None:
+    state = Applications()
+    state.published(app(), at(1), 0.0)
+    state.published(app("other"), at(1), 0.0)
+    assert not state.refused(state.events)
+    state.unpublished("other", at(0), 1.0)
+    assert not state.refused(state.events), "it was published after that"
+    state.unpublished("shop", at(2), 1.0)
+    assert not state.refused(state.events - 1), "that was asked before it was said"
+    assert state.refused(state.events)
+    assert set(state.deployed()) == {"other"}
+    assert state.absent("shop")
+    assert not state.absent("third"), "wadm never told all"
+
+
+def test_an_answer_does_not_count_over_what_was_said_after_the_question() -> None:
+    state = Applications()
+    asked = state.events
+    state.published(app(), at(1), 0.0)
+    state.listed([], asked, 0.0)
+    assert state.deployed()
+    assert not state.got(app(version="v0"), asked)
+    assert state.deployed() == {"shop": app()}
+
+
+def test_an_old_answer_just_after_an_event_is_doubted() -> None:
+    state = Applications()
+    state.published(app(version="v2"), at(1), 0.0)
+    state.listed([], state.events, 0.5)
+    state.listed([Model("shop", "v1", "v1")], state.events, 0.5)
+    assert state.deployed() == {"shop": app(version="v2")}
+    assert not state.wanted
+    assert state.doubts(0.5) == pytest.approx(SETTLE_SECONDS - 0.5)
+    assert state.listed([], state.events, LATER)
+    assert not state.deployed()
+
+
+def test_a_version_that_was_not_heard_of_is_got() -> None:
+    state = Applications()
+    state.published(app(), at(1), 0.0)
+    models = [Model("shop", "v3", "v2"), Model("new", "v1", "v1"), Model("old", "v1")]
+    state.listed(models, state.events, LATER)
+    assert state.wanted == {"shop": "v2", "new": "v1"}
+    assert state.deployed() == {"shop": app()}, "nothing goes before there is something better"
+    assert not state.absent("new")
+    assert state.absent("old")
+    assert state.got(app("new"), state.events)
+    assert state.got(app(version="v2"), state.events)
+    assert not state.wanted
+
+
+def test_the_recorded_answers_are_taken() -> None:
+    state = Applications()
+    listed, undeployed, none = (read_models(json.dumps(one).encode()) for one in replies("wadm.api.default.model.list"))
+    (reply,) = replies("wadm.api.default.model.get.shop")
+    state.listed(listed, 0, 0.0)
+    assert state.wanted == {"shop": "v2"}
+    state.got(read_application(reply["manifest"]), 0)
+    assert [one.port for one in state.deployed()["shop"].listeners] == [8095]
+    state.listed(undeployed, 0, 1.0)
+    assert not state.deployed()
+    assert not state.listed(none, 0, 2.0)
+
+
+def test_whoever_may_publish_cannot_fill_the_memory() -> None:
+    state = Applications()
+    state.published(app(), at(1), 0.0)
+    for number in range(6_000):
+        state.unpublished(f"invented-{number}", at(2), 0.0)
+    assert len(state.known) == 5_001
+    assert state.deployed()
+
+
+@dataclass(frozen=True)
+class Said:
+    """An event: what is published, or the name of what is not any more."""
+
+    time: str
+    what: Application | str
+
+
+def recorded() -> list[Said]:
+    """Every recorded event about applications, and the life of some more."""
+    found = [Said(one["data"]["time"], read_application(one["data"]["data"])) for one in messages("manifest_published")]
+    found += [Said(one["data"]["time"], one["data"]["data"]["name"]) for one in messages("manifest_unpublished")]
+    lives: list[Application | str] = [app(), "other", app("other"), app(version="v2", port=9), "shop", "shop", app()]
+    return found + [Said(at(second), what) for second, what in enumerate(lives)]
+
+
+def final(events: list[Said]) -> dict[str, Application]:
+    """What is deployed after all of it, as wadm has it."""
+    found: dict[str, Application] = {}
+    for event in sorted(events, key=lambda one: one.time):
+        if isinstance(event.what, str):
+            found.pop(event.what, None)
+        else:
+            found[event.what.name] = event.what
+    return found
+
+
+def take(state: Applications, event: Said, now: float) -> None:
+    if isinstance(event.what, str):
+        state.unpublished(event.what, event.time, now)
+    else:
+        state.published(event.what, event.time, now)
+
+
+@settings(max_examples=300)
+@given(st.permutations(recorded() * 2), st.integers(0, 5))
+def test_shuffled_and_doubled_events_end_in_the_same_without_wadm(events: list[Said], every: int) -> None:
+    state = Applications()
+    for number, event in enumerate(events):
+        take(state, event, number * 0.1)
+        if every and number % every == 0:
+            state.refused(state.events)
+    state.refused(state.events)
+    assert state.deployed() == final(recorded())
+    assert not any(state.deployed().get(name) for name in state.known if state.absent(name))
+
+
+_ACTIONS = st.lists(
+    st.sampled_from(recorded()) | st.sampled_from(["failed", "listed", "late list", "old list"]), max_size=30
+)
+
+
+@settings(max_examples=300)
+@given(
+    _ACTIONS, st.lists(st.sampled_from([app(), app(version="v2", port=9), app("other")]), unique_by=lambda a: a.name)
+)
+def test_gaps_duplicates_and_failures_end_in_what_wadm_has(actions: list[Said | str], truth: list[Application]) -> None:
+    state, now = Applications(), 0.0
+    models = [Model(one.name, one.version, one.version) for one in truth]
+    for action in actions:
+        now += 0.3
+        if isinstance(action, Said):
+            take(state, action, now)
+        elif action == "failed":
+            state.refused(state.events)
+        else:
+            asked = state.events - (action == "old list")
+            state.listed([] if action == "late list" else models, asked, now)
+            for one in truth:
+                if one.name in state.wanted:
+                    state.got(one, asked)
+    for _ in range(2):  # what is in doubt is asked again
+        now += state.doubts(now) or LATER
+        state.listed(models, state.events, now)
+        for one in truth:
+            if one.name in state.wanted:
+                state.got(one, state.events)
+    # A manifest of the same version is the same manifest.
+    assert {name: one.version for name, one in state.deployed().items()} == {one.name: one.version for one in truth}
+    assert state.doubts(now) is None
+    assert all(state.absent(name) for name in {"shop", "other", "hello-world"} - {one.name for one in truth})
