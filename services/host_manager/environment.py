@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from host_manager.group import LATEST, Wish
 from trellis.crds.host_config import Observability, Signal, WasmCloudHostConfigSpec
+from trellis.lattice import groups
 
 Manifest = dict[str, Any]
 
 LABEL_VARIABLE: Final = "WASMCLOUD_LABEL_"
 """Prefix of the variables that become labels of the host."""
-POD_LABEL: Final = "kubernetes_pod"
-"""Label of the host with the name of its pod: what tells which host of a lattice runs in which pod."""
+POD_LABEL: Final = groups.POD_LABEL
 SEED_KEY: Final = "WASMCLOUD_CLUSTER_SEED"
 """In the Secret for NATS of groups from before wasmCloud 1.0."""
 REGISTRY_KEYS: Final = ("username", "password")

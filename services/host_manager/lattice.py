@@ -7,8 +7,6 @@ was ready; which host is a pod's is known from the label it gives itself (templa
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,13 +17,10 @@ from host_manager.group import Group
 from host_manager.inputs import Source
 from host_manager.pods import PodView
 from host_manager.snapshot import Snapshot
-from host_manager.template import CREDENTIALS_KEY
-from trellis.credentials import HeldCredentials, Kind
-from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.address import LatticeAddress
+from trellis.lattice.groups import lattice_address
 from trellis.lattice.hosts import SILENCE_SECONDS, Presence, Sighting, presence_of
-from trellis.lattice.subjects import CONTROL_PREFIX
 
-_AUTHORITY_KEY: Final = "ca.crt"
 _WORDS: Final[Mapping[Presence, Literal["Yes", "No", "Unknown"]]] = {
     Presence.PRESENT: "Yes",
     Presence.SILENT: "No",
@@ -52,15 +47,8 @@ def lattice_of(group: Group, read: Mapping[Source, Mapping[str, Any] | None]) ->
     Raises:
         SubjectError: the lattice's name, or the prefix of its control subjects, can be in no subject.
     """
-    spec = group.spec
-    text = _decoded(read, spec.secret_name, CREDENTIALS_KEY)
-    where = f"Secret {group.namespace}/{spec.secret_name}, key {CREDENTIALS_KEY}"
-    link = LinkAddress(
-        f"{spec.nats_address}:{spec.nats_client_port}",
-        HeldCredentials(text, Kind.CREDENTIALS, where) if text else None,
-        _decoded(read, spec.leaf_tls.secret_name if spec.leaf_tls else None, _AUTHORITY_KEY),
-    )
-    return LatticeAddress(link, spec.lattice, spec.control_topic_prefix or CONTROL_PREFIX)
+    secrets = {name: found for (kind, name), found in read.items() if kind == "Secret"}
+    return lattice_address(group.spec, group.namespace, secrets)
 
 
 def reports_of(snapshot: Snapshot) -> dict[str, Report]:
@@ -88,12 +76,3 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, linked: flo
 
 def _seconds_between(earlier: str, later: str) -> float:
     return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())
-
-
-def _decoded(read: Mapping[Source, Mapping[str, Any] | None], secret: str | None, key: str) -> str:
-    """Return the text under a key of a Secret, "" if there is none that is text."""
-    data = (read.get(("Secret", secret or "")) or {}).get("data") or {}
-    try:
-        return base64.b64decode(data.get(key) or "", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""

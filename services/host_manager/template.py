@@ -14,11 +14,12 @@ from host_manager.group import ADOPTED, Group, Manifest, Wish
 from host_manager.improvements import improved
 from host_manager.merging import TemplateError, merge, without_nulls
 from trellis import names
+from trellis.lattice import groups
 
 LEAF: Final = "nats-leaf"
 HOST: Final = "wasmcloud-host"
 CONFIG_KEY: Final = "nats.conf"
-CREDENTIALS_KEY: Final = "nats.creds"
+CREDENTIALS_KEY: Final = groups.CREDENTIALS_KEY
 LEAF_PORT: Final = 4222
 _HOST_IMAGE: Final = "ghcr.io/wasmcloud/wasmcloud"
 _LEAF_IMAGE: Final = "nats:2.10-alpine"

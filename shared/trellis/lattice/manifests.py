@@ -99,10 +99,10 @@ def read_application(manifest: object) -> Application:
     name = word(metadata, "name", "metadata", required=True)
     annotations = words(metadata, "annotations", "metadata")
     found = list(_capabilities(table(manifest, "spec", "manifest")))
-    named, listeners, unreachable = _named(annotations), [], []
-    for capability in found:
-        for one in _listeners_of(name, capability, named.pop(capability.name, ())):
-            (unreachable if isinstance(one, Unreachable) else listeners).append(one)
+    named = _named(annotations)
+    all_of_them = [one for each in found for one in _listeners_of(name, each, named.pop(each.name, ()))]
+    listeners = [one for one in all_of_them if isinstance(one, Listener)]
+    unreachable = [one for one in all_of_them if isinstance(one, Unreachable)]
     for component in named:
         why = f"annotation {names.ANNOTATION_SERVICE_PORTS} names {component!r}, which is no capability of {name}"
         unreachable.append(Unreachable(component, "UnknownComponent", why))
