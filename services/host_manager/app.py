@@ -14,7 +14,7 @@ from host_manager import decide as deciding
 from host_manager.apply import Effects
 from host_manager.copying import Copying
 from host_manager.facts import due
-from host_manager.gather import GroupView, Known
+from host_manager.gather import Known
 from host_manager.inputs import Problem
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.listening import Listening
@@ -22,6 +22,7 @@ from host_manager.rights import Advice
 from host_manager.settings import Settings
 from host_manager.snapshot import Snapshot
 from host_manager.status import refused_by
+from host_manager.views import GroupView
 from host_manager.watch import on_operator, on_pod, on_workload, only_our_mark
 from host_manager.watches import UNKNOWN_SECONDS, Watches
 from trellis import names
@@ -31,15 +32,16 @@ from trellis.events.envelope import FactData
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
 from trellis.events.subjects import HOST_MANAGER
 from trellis.kube.client import Kube
-from trellis.kube.errors import Conflict, KubeError, TooManyRequests, Unauthorized, Unavailable
+from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
 from trellis.kube.informer import Change
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.rights import Refusals
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, setup
 
-WORKERS: Final = 8
+WORKERS: Final = 16
 POD_WORKERS: Final = 4
+_GIVE_WAY_SECONDS: Final = 0.3
 _LATE_SECONDS: Final = 0.05
 """A look that comes a moment early finds nothing new yet."""
 STATUS_DELAY_SECONDS: Final = 0.2
@@ -81,6 +83,8 @@ def compose(settings: Settings, base: Base) -> Work:
             queue.add_after(key, STATUS_DELAY_SECONDS)
 
     def group_changed(change: Change[GroupView]) -> None:
+        if change.old is None:
+            known.waiting.add(change.key)
         if not only_our_mark(change):
             known.doubt(change.key)
             queue.add(change.key)
@@ -96,6 +100,7 @@ def compose(settings: Settings, base: Base) -> Work:
     watches.on_pod.call = on_pod(known, group_soon, followed.add)
     watches.on_workload.call = on_workload(known, group_soon)
     watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
+    known.workloads = tuple(one.objects for one in (watches.deployments, watches.daemon_sets, watches.operators))
     return Work(
         [*watches],
         [queue, followed],
@@ -124,7 +129,10 @@ async def recall(known: Known, bus: Bus) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """One run of a group's key: gather, decide, apply."""
+    """One run of a group's key: gather, decide, apply.
+
+    While groups wait that nobody has looked at yet, a new one is made in two runs: first all that lets its hosts start.
+    """
 
     known: Known
     effects: Effects
@@ -137,6 +145,7 @@ class Reconcile:
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one group up to date; raises KubeError for the queue to try again."""
         if not self.knows(key):
+            self.known.waiting.discard(key)
             return UNKNOWN_SECONDS
         try:
             again = await self._run(key, trace)
@@ -148,6 +157,8 @@ class Reconcile:
         return again
 
     async def _run(self, key: str, trace: TraceContext | None) -> float | None:
+        if self.known.gives_way(key):
+            return _GIVE_WAY_SECONDS
         snapshot = await self.known.snapshot(key)
         if snapshot is None:
             return None
@@ -173,7 +184,8 @@ class Reconcile:
         if again is not None:
             return again
         soon = self.known.look_in(key)
-        looks = (self.sources_seconds if soon is None else soon, due_in(snapshot))
+        first = None if status else self.known.early_for(key)
+        looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first)
         return min(one for one in looks if one is not None) + _LATE_SECONDS
 
     async def _act(
@@ -190,11 +202,19 @@ class Reconcile:
                     actions = deciding.decide(replace(snapshot, refused=refused))
             # A group that is to go has to be told of before it can be gone.
             again = await self._say(snapshot, snapshot.status, deleted=True)
-            await self.effects.apply(key, actions)
+            half = deciding.first_half(actions) if snapshot.fresh and self.known.waiting else actions
+            await self.effects.apply(key, half)
+            if len(half) < len(actions):
+                self.known.half_made(snapshot)
+                return half, _GIVE_WAY_SECONDS
         except (Conflict, Unavailable, TooManyRequests, Unauthorized):
             raise  # it passes by itself, and is no news about the group
         except KubeError as error:
             self.known.doubt(key)
+            if snapshot.fresh and isinstance(error, Invalid):
+                # Something in its way was not looked for: now it is.
+                self.known.begun(key)
+                return actions, 0.0
             now = await self.known.snapshot(key)
             if now is not None:
                 await self.effects.apply(key, deciding.report(now, Problem("WriteRefused", str(error))))

@@ -52,8 +52,9 @@ class Effects:
         refusal = ""
         for action in actions:
             if isinstance(action, ApplyChild) and action.is_workload:
-                ready = replace(action, found=await self._taken_over(action), managed_fields=None)
-                refusal = await self._refusal(ready)
+                async with self.known.calls:
+                    ready = replace(action, found=await self._taken_over(action), managed_fields=None)
+                    refusal = await self._refusal(ready)
                 done.append(ready)
             else:
                 done.append(action)
@@ -79,19 +80,24 @@ class Effects:
         version = ""
         for step in _steps(actions):
             if len(step) == 1:
-                version = await self._one(key, step[0], version) or version
+                version = await self._in_turn(key, step[0], version) or version
                 continue
-            done = await asyncio.gather(*(self._one(key, action, "") for action in step), return_exceptions=True)
+            writes = (self._in_turn(key, action, "") for action in step)
+            done = await asyncio.gather(*writes, return_exceptions=True)
             for outcome in done:
                 if isinstance(outcome, BaseException):
                     raise outcome
+        _tell(key, actions)
+
+    async def _in_turn(self, key: str, action: Action, version: str) -> str | None:
+        async with self.known.calls:
+            return await self._one(key, action, version)
 
     async def _one(self, key: str, action: Action, version: str) -> str | None:
         """Carry out one action; returns the group's resourceVersion if it was changed."""
         match action:
             case SetFinalizers():
                 patch = {"metadata": _read(action.head, version) | {"finalizers": list(action.finalizers)}}
-                _log.info("finalizers of group changed", group=key, message=action.message)
                 return await self._patch(action.head, patch)
             case ApplyChild():
                 await self._write(key, action)
@@ -134,8 +140,6 @@ class Effects:
         found = await self._taken_over(action)
         written = await self._apply(action, found)
         self.known.applied.setdefault(key, {})[action.key] = (fingerprint(action.wanted), fingerprint(written))
-        kind, name = action.key
-        _log.info("child written", group=key, kind=kind, name=name, made=found is None)
 
     async def _taken_over(self, action: ApplyChild) -> Manifest | None:
         """Write the managedFields of a child, if they are to change; return it as it is then."""
@@ -186,7 +190,6 @@ class Effects:
                 resource_version=metadata["resourceVersion"],
             )
         self.known.applied.get(key, {}).pop((found["kind"], metadata["name"]), None)
-        _log.info("child deleted", group=key, kind=found["kind"], name=metadata["name"], message=action.message)
 
     async def _patch(self, head: Head, patch: Manifest, subresource: str | None = None) -> str:
         written = await self.kube.merge_patch(
@@ -217,6 +220,18 @@ def _steps(actions: Sequence[Action]) -> list[list[Action]]:
 
 def _goes_along(action: Action) -> bool:
     return isinstance(action, ApplyChild) and not action.is_workload and action.key[0] != ROLE_BINDINGS.kind
+
+
+def _tell(key: str, actions: Sequence[Action]) -> None:
+    """Say in the log what was done about a group, in one line."""
+    told = {
+        "made": [action.key[0] for action in actions if isinstance(action, ApplyChild) and action.found is None],
+        "changed": [action.key[0] for action in actions if isinstance(action, ApplyChild) and action.found is not None],
+        "deleted": [action.found["kind"] for action in actions if isinstance(action, DeleteChild)],
+        "finalizers": [action.message for action in actions if isinstance(action, SetFinalizers)],
+    }
+    if any(told.values()):
+        _log.info("group written", group=key, **{name: what for name, what in told.items() if what})
 
 
 def _read(head: Head, version: str) -> Manifest:

@@ -25,7 +25,7 @@ from host_manager.lattice_status import REPORTED, silent_pods
 from host_manager.merging import TemplateError
 from host_manager.pods import PodView
 from host_manager.snapshot import Head, Snapshot
-from host_manager.status import BAD_NEWS, Facts, counts_of, make_status
+from host_manager.status import BAD_NEWS, Facts, counts_of, make_status, may_wait
 from host_manager.takeover import taken_over
 from trellis import names
 
@@ -128,10 +128,21 @@ def decide(snapshot: Snapshot) -> list[Action]:
     ]
 
 
+def first_half(actions: list[Action]) -> list[Action]:
+    """Return what is to be done of a group until its pods run, all if nothing of it runs pods."""
+    last = next((at for at, one in enumerate(actions) if isinstance(one, ApplyChild) and one.is_workload), len(actions))
+    return actions[: last + 1]
+
+
 def may_be_refused(snapshot: Snapshot) -> bool:
-    """Say whether the pods have parts that the user wrote: all else in them is known to be accepted."""
+    """Say whether the pods have parts that the user wrote: all else in them is known to be accepted.
+
+    Labels of hosts are not among them: the definition of groups takes none that a pod would not.
+    """
     spec = snapshot.group.spec if snapshot.group else None
-    return spec is not None and bool(spec.scheduling_options or spec.certificates or spec.host_labels)
+    options = spec.scheduling_options if spec else None
+    written = options and (options.resources or options.pod_template_additions or options.container_template_additions)
+    return bool(written or (spec and spec.certificates))
 
 
 def report(snapshot: Snapshot, problem: Problem) -> list[Action]:
@@ -201,7 +212,8 @@ def _writes(snapshot: Snapshot, wanted: list[Manifest]) -> list[Action]:
         key = child["kind"], child["metadata"]["name"]
         found = snapshot.children.get(key)
         if found is None:
-            actions.append(ApplyChild(child, None))
+            if not (snapshot.fresh and snapshot.applied.get(key, ("", ""))[0] == fingerprint(child)):
+                actions.append(ApplyChild(child, None))
             continue
         # The server may write a value in other words (1000m as 1): what we wrote and is as it was is not written again.
         as_left = (fingerprint(child), fingerprint(found)) == snapshot.applied.get(key)
@@ -243,6 +255,8 @@ def _recycle(snapshot: Snapshot) -> list[Action]:
 
 def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:
     """Write the status if it changed, and say once what has become wrong."""
+    if may_wait(snapshot):
+        return []
     status = make_status(snapshot, Facts(marks.revision if marks else None))
     if status == snapshot.status:
         return []

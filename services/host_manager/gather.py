@@ -9,22 +9,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from host_manager.children import WORKLOADS, ChildKey, child_keys
+from host_manager.children import WORKLOADS, ChildKey, child_keys, fingerprint
 from host_manager.facts import Said
 from host_manager.group import LATEST, Group, Inputs, Manifest, Wish
 from host_manager.inputs import Problem, Source, read_inputs, sources_of
 from host_manager.listening import Listening
+from host_manager.looked import HalfMade, Looked
 from host_manager.pods import PodView
 from host_manager.resources import make_nats_conf
 from host_manager.snapshot import Head, Snapshot, view_head
 from host_manager.template import pod_labels
+from host_manager.views import BudgetView, GroupView
+from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
@@ -58,65 +61,28 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     )
 }
 """Kinds of children, and of what groups name."""
-READS_AT_ONCE: Final = 12
-"""Of all groups together: each is a connection, and a connection holds a third of a MiB."""
+NEW_GROUP_KINDS: Final = frozenset({"Role", "RoleBinding", "Service"})
+"""What of a new group is read before it is made, and a budget that is known to be there: somebody else's of that name
+must be found before hosts run. One that is in the way of what comes before them is refused by the API server, which
+lets no object have two controllers."""
+CALLS_AT_ONCE: Final = 12
+"""To the API server, of all groups together: each is a connection, and a connection holds a third of a MiB. More are no
+faster: what a new group takes is the API server's own time."""
+HALF_MADE_SECONDS: Final = 10.0
+FIRST_STATUS_SECONDS: Final = 2.0
+"""After which a new group has a status at the latest."""
 _CRASHING: Final = "CrashLoopBackOff"
 _LAST_LINES: Final = 3
 _LAST_BYTES: Final = 512
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """A group as its watch keeps it: what makes a difference to us. Its status is ours alone, so that is left out."""
-
-    uid: str
-    generation: int
-    deleting: bool
-    finalizers: tuple[str, ...]
-    wants_latest: bool
-
-
-def view_group(manifest: Mapping[str, Any]) -> GroupView:
-    """Project a group."""
-    head = view_head(manifest)
-    return GroupView(head.uid, head.generation, head.deleting, head.finalizers, head.wants_latest)
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetView:
-    """A disruption budget: what it selects pods by, None if it selects none."""
-
-    namespace: str
-    name: str
-    labels: tuple[tuple[str, str], ...] | None
-
-
-def view_budget(manifest: Mapping[str, Any]) -> BudgetView:
-    """Project a disruption budget; one that selects by expressions is taken to select all that its labels do."""
-    metadata, selector = manifest["metadata"], manifest["spec"].get("selector")
-    labels = None if selector is None else tuple(sorted((selector.get("matchLabels") or {}).items()))
-    return BudgetView(metadata["namespace"], metadata["name"], labels)
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What the last look at a whole group found: until the next only its counts are read."""
-
-    uid: str
-    generation: int
-    problems: tuple[Problem, ...]
-    until: float
-
-    def covers(self, head: Head) -> bool:
-        """Say whether it still tells how a group is."""
-        return (self.uid, self.generation) == (head.uid, head.generation) and self.until > time.monotonic()
 
 
 @dataclass(slots=True)
 class Known:
     """What is remembered during a term. ``applied``: by group and child what it said when it was written last.
 
-    ``controller``: of wasmcloud-operator, while it runs and nobody has taken over.
+    ``controller``: of wasmcloud-operator, while it runs and nobody has taken over. ``workloads``: by key what runs the
+    pods of groups, and every Deployment that could. ``waiting``: groups that nobody has looked at yet.
+    ``making``: those of which the first half is made. ``ready``: by group its ready pods, and since when that is seen.
     """
 
     kube: Kube
@@ -129,28 +95,57 @@ class Known:
     budgets: Mapping[str, BudgetView] = field(default_factory=dict)
     listening: Listening = field(default_factory=lambda: Listening(lambda _: None))
     looked: dict[str, Looked] = field(default_factory=dict)
-    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
+    workloads: Sequence[Mapping[str, object]] = ()
+    waiting: set[str] = field(default_factory=set)
+    making: dict[str, HalfMade] = field(default_factory=dict)
+    ready: dict[str, dict[tuple[str, str, str], float]] = field(default_factory=dict)
+    calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
 
     def forget(self, key: str) -> None:
         """Forget a group that is gone."""
         self.applied.pop(key, None)
         self.looked.pop(key, None)
+        self.making.pop(key, None)
+        self.ready.pop(key, None)
         self.said.groups.pop(key, None)
+
+    def begun(self, key: str) -> None:
+        """Something of a group may have been made."""
+        self.applied.setdefault(key, {})
 
     def doubt(self, key: str) -> None:
         """Look at the whole group in its next run."""
         self.looked.pop(key, None)
 
+    def half_made(self, snapshot: Snapshot) -> None:
+        """What runs the pods of a new group is made; the rest follows in its next run, which reads nothing again."""
+        head = snapshot.head
+        self.doubt(head.key)
+        self.making[head.key] = HalfMade(head.uid, head.generation, time.monotonic() + HALF_MADE_SECONDS)
+
+    def gives_way(self, key: str) -> bool:
+        """Say whether a group whose hosts can start lets those go first that nobody has looked at yet."""
+        making = self.making.get(key)
+        may = making is not None and making.until > time.monotonic()
+        return bool(self.waiting) and (may or self.early_for(key) is not None)
+
     def knows(self, snapshot: Snapshot, seconds: float) -> None:
         """Take a group as it was looked at, and as it is written by now, for so long."""
-        head = snapshot.head
-        until = time.monotonic() + seconds
-        self.looked[head.key] = Looked(head.uid, head.generation, snapshot.problems, until)
+        head, now = snapshot.head, time.monotonic()
+        contents = frozenset(fingerprint(child) for (kind, _), child in snapshot.children.items() if kind in WORKLOADS)
+        early = now + FIRST_STATUS_SECONDS if snapshot.fresh else 0.0
+        self.looked[head.key] = Looked(head.uid, head.generation, snapshot.problems, contents, now + seconds, early)
 
     def look_in(self, key: str) -> float | None:
         """Return the seconds until the whole group is to be looked at again."""
         looked = self.looked.get(key)
         return max(0.0, looked.until - time.monotonic()) if looked is not None else None
+
+    def early_for(self, key: str) -> float | None:
+        """Return the seconds until a group's first status is due, None if it is."""
+        looked = self.looked.get(key)
+        left = looked.early_until - time.monotonic() if looked is not None else 0.0
+        return left if left > 0 else None
 
     async def snapshot(self, key: str) -> Snapshot | None:
         """Return all that a decision about one group depends on; None if there is none.
@@ -158,9 +153,11 @@ class Known:
         Raises:
             KubeError: something could not be read.
         """
+        self.waiting.discard(key)
         namespace, _, name = key.partition("/")
         try:
-            manifest = await self.kube.get(HOST_CONFIGS, name, namespace)
+            async with self.calls:
+                manifest = await self.kube.get(HOST_CONFIGS, name, namespace)
         except NotFound:
             self.forget(key)
             await self.listening.leave(key)
@@ -175,24 +172,40 @@ class Known:
         if head.deleting or self.controller is not None:
             await self.listening.leave(key)
             return Snapshot(head, group, Inputs(), (), {}, pods, status, now, other=self.controller)
-        base = Snapshot(head, group, Inputs(), (), {}, pods, status, now)
+        base = Snapshot(head, group, Inputs(), (), {}, pods, status, now, ready_at=self._ready_at(key, pods))
         looked = self.looked.get(key)
         if looked is not None and looked.covers(head):
-            return self.listening.fill(await self._glance(replace(base, problems=looked.problems), group))
+            early = self.early_for(key) is not None
+            glance = await self._glance(replace(base, problems=looked.problems, early=early), group)
+            if self._as_left(key, glance, looked):
+                return self.listening.fill(glance)
         return self.listening.fill(await self._look(base, group))
+
+    def _ready_at(self, key: str, pods: tuple[PodView, ...]) -> dict[str, float]:
+        """Return by name since when each pod is seen ready, by our own clock."""
+        former, now = self.ready.get(key, {}), time.monotonic()
+        seen = {(one.name, one.uid, one.ready_since): one.name for one in pods if one.ready}
+        self.ready[key] = {what: former.get(what, now) for what in seen}
+        return {name: self.ready[key][what] for what, name in seen.items()}
 
     async def _glance(self, base: Snapshot, group: Group) -> Snapshot:
         """Read only what the status is made from."""
+        written = [kind for kind, _ in self.applied.get(base.head.key, ()) if kind in WORKLOADS]
         running = base.status.get("workload")
-        kinds = (running,) if running in WORKLOADS else WORKLOADS
+        kinds = (running,) if running in WORKLOADS else tuple(written) or WORKLOADS
         children, words = await asyncio.gather(self._children(group, kinds), self._last_words(base.pods))
         return replace(base, children=children, last_words=words, glance=True)
 
     async def _look(self, base: Snapshot, group: Group) -> Snapshot:
         """Read the group's children and all that it names."""
         self.doubt(base.head.key)
+        making = self.making.pop(base.head.key, None)
+        half_made = making is not None and (making.uid, making.generation) == (base.head.uid, base.head.generation)
+        fresh = half_made or self._is_fresh(base)
         children, sources, words = await asyncio.gather(
-            self._children(group), self._sources(group), self._last_words(base.pods)
+            self._children(group, () if half_made else self._kinds(base.head.key, fresh=fresh)),
+            self._sources(group),
+            self._last_words(base.pods),
         )
         await self.listening.follow(base.head.key, group, sources)
         inputs, problems = _inputs(group, sources)
@@ -204,22 +217,41 @@ class Known:
             foreign_budget=self._foreign_budget(group),
             last_words=words,
             applied=self.applied.get(base.head.key, {}),
+            fresh=fresh,
+            early=fresh,
         )
+
+    def _as_left(self, key: str, glance: Snapshot, looked: Looked) -> bool:
+        """Say whether what runs the pods is as it was looked at, or as it was written since."""
+        contents = looked.contents | {content for _, content in self.applied.get(key, {}).values()}
+        return all(fingerprint(child) in contents for child in glance.children.values())
+
+    def _is_fresh(self, base: Snapshot) -> bool:
+        """Say whether nothing was ever made of a group, by us or by wasmcloud-operator."""
+        marked = {names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR}.intersection(base.head.finalizers)
+        key = base.head.key
+        return not (marked or base.status or key in self.applied or any(key in found for found in self.workloads))
+
+    def _kinds(self, key: str, *, fresh: bool) -> Container[str]:
+        """Return the kinds of children to read."""
+        if not fresh:
+            return RESOURCES
+        return NEW_GROUP_KINDS | ({"PodDisruptionBudget"} if key in self.budgets else frozenset())
 
     async def _children(self, group: Group, kinds: Container[str] = RESOURCES) -> dict[ChildKey, Manifest]:
         keys = [key for key in child_keys(group) if key[0] in kinds]
-        found = await asyncio.gather(*(self._find(kind, name, group.namespace) for kind, name in keys))
+        found = await asyncio.gather(*(self._find(group, kind, name) for kind, name in keys))
         return {key: child for key, child in zip(keys, found, strict=True) if child is not None}
 
     async def _sources(self, group: Group) -> dict[Source, Manifest | None]:
         named = sources_of(group)
-        found = await asyncio.gather(*(self._find(kind, name, group.namespace) for kind, name in named))
+        found = await asyncio.gather(*(self._find(group, kind, name) for kind, name in named))
         return dict(zip(named, found, strict=True))
 
-    async def _find(self, kind: str, name: str, namespace: str) -> Manifest | None:
+    async def _find(self, group: Group, kind: str, name: str) -> Manifest | None:
         try:
-            async with self.reading:
-                return await self.kube.get(RESOURCES[kind], name, namespace)
+            async with self.calls:
+                return await self.kube.get(RESOURCES[kind], name, group.namespace)
         except NotFound:
             return None
 

@@ -29,6 +29,11 @@ class Group:
     uid: str
     spec: WasmCloudHostConfigSpec
 
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
     def runs_as_daemonset(self, revision: int) -> bool:
         """Say whether there is to be a host on each node.
 

@@ -56,7 +56,11 @@ def reports_of(snapshot: Snapshot) -> dict[str, Report]:
     view = snapshot.lattice
     if view is None:
         return {pod.name: Report("Unknown") for pod in snapshot.pods}
-    hosts = {name: seen for seen in view.hosts if (name := seen.host.labels.get(POD_LABEL))}
+    # A host that was started again in its pod is another, and the former one is silent only after a while. Whoever may
+    # publish on a lattice can claim a pod; that makes no pod silent, and the answer is the same at every look.
+    pods = {pod.name for pod in snapshot.pods}
+    claims = [seen for seen in view.hosts if seen.host.labels.get(POD_LABEL) in pods]
+    hosts = {seen.host.labels[POD_LABEL]: seen for seen in sorted(claims, key=_started)}
     return {pod.name: _report(pod, hosts.get(pod.name), snapshot, view.linked_since) for pod in snapshot.pods}
 
 
@@ -67,11 +71,17 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, linked: flo
         heard = seen is not None and snapshot.clock - seen.at <= SILENCE_SECONDS
         return Report("Yes" if heard else "Unknown", seen)
     # What it could not say before it was ready, and we not hear before our link was there, is no silence.
-    listened = max(linked, snapshot.clock - _seconds_between(pod.ready_since or snapshot.now, snapshot.now))
+    # The API server's clock may be far from ours, so that its time alone proves nothing.
+    told = snapshot.clock - _seconds_between(pod.ready_since or snapshot.now, snapshot.now)
+    listened = max(linked, told, snapshot.ready_at.get(pod.name, told))
     presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened)
     since = seen.at if seen is not None and presence is Presence.PRESENT else listened
     due = None if presence is Presence.SILENT else max(0.0, since + SILENCE_SECONDS - snapshot.clock)
     return Report(_WORDS[presence], seen, due)
+
+
+def _started(seen: Sighting) -> tuple[float, str]:
+    return seen.at - seen.host.uptime_seconds, seen.host.id
 
 
 def _seconds_between(earlier: str, later: str) -> float:

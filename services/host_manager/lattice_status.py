@@ -26,6 +26,7 @@ HOSTS_SHOWN: Final = 500
 """Of a lattice, and of a group's pods: an object has to stay well below the 1.5 MiB that etcd takes."""
 _LIST_BYTES: Final = 300 * 1024
 """Of each of the three lists."""
+_ITEM_BYTES: Final = 30 * 1024
 _UNITS_SHOWN: Final = 100
 _APPS_SHOWN: Final = 1000
 _PODS_NAMED: Final = 3
@@ -54,12 +55,13 @@ def make_lattice(snapshot: Snapshot) -> Manifest:
         if view.models is not None:
             apps, count = _fitting(_app(model) for model in view.models[:_APPS_SHOWN]), len(view.models)
         if view.linked_since is not None:
-            hosts = _fitting(_lattice_host(snapshot, seen) for seen in view.hosts[:HOSTS_SHOWN])
+            before = _by_id(snapshot, "latticeHosts")
+            hosts = _fitting(_lattice_host(snapshot, seen, before) for seen in view.hosts[:HOSTS_SHOWN])
     return {"apps": apps, "app_count": count} | ({} if hosts is None else {"latticeHosts": hosts})
 
 
-def make_conditions(snapshot: Snapshot) -> list[Said]:
-    """Return the conditions about the lattice."""
+def make_conditions(snapshot: Snapshot, shown: Mapping[str, Any]) -> list[Said]:
+    """Return the conditions about the lattice; ``shown``: what the status shows of it."""
     view = snapshot.lattice
     if view is None:
         why = snapshot.lattice_why or "the lattice is not listened to: what hosts report is not known"
@@ -69,10 +71,18 @@ def make_conditions(snapshot: Snapshot) -> list[Said]:
     if view.linked_since is None:
         why = f"the lattice's NATS cannot be heard: {view.why}; nothing is taken away because of that"
         return [(kind, "Unknown", "LatticeAway", why) for kind in (REPORTED, APPLICATIONS)]
-    wadm: Said = (APPLICATIONS, "True", "AsExpected", "")
+    wadm: Said = (APPLICATIONS, "True", "AsExpected", _left_out(shown, "apps", len(view.models or ())))
     if view.models_why:
         wadm = (APPLICATIONS, "Unknown", "WadmAway", view.models_why)
-    return [_reported(snapshot), wadm]
+    kind, status, reason, message = _reported(snapshot)
+    left_out = _left_out(shown, "latticeHosts", len(view.hosts), more=view.refused)
+    return [(kind, status, reason, "; ".join(part for part in (message, left_out) if part)), wadm]
+
+
+def _left_out(shown: Mapping[str, Any], name: str, count: int, *, more: bool = False) -> str:
+    """Return how many of a list's items are shown, "" if all are."""
+    fitting = len(shown.get(name) or ())
+    return f"status.{name} shows {fitting} of {'more than ' * more}{count}" if fitting < count or more else ""
 
 
 def silent_pods(snapshot: Snapshot) -> list[str]:
@@ -86,13 +96,20 @@ def due_in(snapshot: Snapshot) -> float | None:
 
 
 def _fitting(items: Iterable[Manifest]) -> list[Manifest]:
-    """Return those that fit: whoever may publish on a lattice could else make a status that cannot be written."""
-    shown, size = [], 0
+    """Return those that fit: whoever may publish on a lattice could else make a status that cannot be written.
+
+    One that says a great deal is shown by what tells it apart: it must not take the place of all others.
+    """
+    shown, room = [], _LIST_BYTES
     for item in items:
-        size += len(orjson.dumps(item))
-        if size > _LIST_BYTES:
+        fitting, size = item, len(orjson.dumps(item))
+        if size > _ITEM_BYTES:
+            fitting = {name: value for name, value in item.items() if not isinstance(value, list | dict)}
+            size = len(orjson.dumps(fitting))
+        room -= size
+        if room < 0:
             break
-        shown.append(item)
+        shown.append(fitting)
     return shown
 
 
@@ -141,9 +158,9 @@ def _host(snapshot: Snapshot, pod: PodView, report: Report, former: Mapping[str,
     return host
 
 
-def _lattice_host(snapshot: Snapshot, seen: Sighting) -> Manifest:
+def _lattice_host(snapshot: Snapshot, seen: Sighting, former: Mapping[str, Manifest]) -> Manifest:
     host = seen.host
-    told = _identity(snapshot, seen, _by_id(snapshot, "latticeHosts"))
+    told = _identity(snapshot, seen, former)
     told |= {"name": host.name} if host.name else {}
     if pod := host.labels.get(POD_LABEL):
         told["pod"] = pod

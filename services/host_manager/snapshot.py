@@ -45,8 +45,11 @@ class Snapshot:
     what the API server said of the pods in a dry run. ``last_words``: of the container that keeps crashing.
     ``applied``: by child what it said when we wrote it last, and the digest of what we wrote.
     ``lattice``: what it tells, None if it has no address (``lattice_why`` says why); ``clock``: seconds of the
-    monotonic clock, as there. ``may_recycle``: enough time went by since a silent host was restarted.
-    ``glance``: only what runs the pods was read, for the status; the rest is as it was a moment ago.
+    monotonic clock, as there; ``ready_at``: by name since when we see each pod ready. ``may_recycle``: enough time went
+    by since a silent host was restarted.
+    ``glance``: only what runs the pods was read, for the status; the rest is as it was a moment ago. ``fresh``: nothing
+    of it was ever made but what ``applied`` says, so what could only be taken over was not looked for. ``early``: that
+    was a moment ago, and what there is to say of it may wait until the pods' controller has seen it.
     """
 
     head: Head
@@ -63,10 +66,13 @@ class Snapshot:
     last_words: str = ""
     applied: Mapping[ChildKey, tuple[str, str]] = field(default_factory=dict)
     glance: bool = False
+    fresh: bool = False
+    early: bool = False
     lattice: LatticeView | None = None
     lattice_why: str = ""
     clock: float = 0.0
     may_recycle: bool = False
+    ready_at: Mapping[str, float] = field(default_factory=dict)
 
 
 def view_head(manifest: Mapping[str, Any]) -> Head:

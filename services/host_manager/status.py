@@ -58,9 +58,10 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
     if snapshot.other is not None:
         return _beside_another(snapshot)
     counts = counts_of(snapshot)
-    status: Manifest = make_lattice(snapshot) | {
+    lattice = make_lattice(snapshot)
+    status: Manifest = lattice | {
         "observedGeneration": snapshot.head.generation,
-        "conditions": _conditions(snapshot, counts),
+        "conditions": _conditions(snapshot, counts, lattice),
         "hosts": make_hosts(snapshot),
         # So that `kubectl scale` and autoscalers find the pods before there are any.
         "selector": ",".join(f"{name}={value}" for name, value in _selector(snapshot).items()),
@@ -73,6 +74,12 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
         status["workload"] = counts.kind
     revision = facts.revision if facts.revision is not None else former.get("templateRevision")
     return status | ({"templateRevision": revision} if revision is not None else {})
+
+
+def may_wait(snapshot: Snapshot) -> bool:
+    """Say whether a group was made a moment ago and nothing is known of it yet: one status then says what two would."""
+    counts = counts_of(snapshot)
+    return snapshot.early and not snapshot.problems and (counts is None or not counts.seen)
 
 
 def counts_of(snapshot: Snapshot) -> Counts | None:
@@ -98,12 +105,12 @@ def _selector(snapshot: Snapshot) -> dict[str, str]:
     return {}
 
 
-def _conditions(snapshot: Snapshot, counts: Counts | None) -> list[Manifest]:
+def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) -> list[Manifest]:
     found = [
         _ready(snapshot, counts),
         _progressing(snapshot, counts),
         _degraded(snapshot, counts),
-        *make_conditions(snapshot),
+        *make_conditions(snapshot, lattice),
     ]
     known = {one["type"] for one in snapshot.status.get("conditions") or ()}
     for kind, wrong in ((DEPRECATED, _deprecated(snapshot)), (OTHER, "")):

@@ -13,11 +13,12 @@ from typing import Any, Final
 import orjson
 
 from host_manager.children import fingerprint
-from host_manager.gather import GroupView, Known
+from host_manager.gather import Known
 from host_manager.pods import PodView
+from host_manager.views import GroupView
 from trellis import names
 from trellis.kube.informer import Change
-from trellis.peers import Controller, Peer, view_controller
+from trellis.peers import NAMES, Controller, Peer, view_controller
 from trellis.telemetry import get_logger
 
 _COUNTS: Final = frozenset(
@@ -39,16 +40,21 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkloadView:
-    """A Deployment or DaemonSet of a group. ``content``: of what somebody wrote; ``counts``: of its status."""
+    """A Deployment or DaemonSet of a group. ``content``: of what somebody wrote; ``counts``: of its status.
+
+    ``seen``: its controller has seen the newest of what was written.
+    """
 
     content: str
     counts: str
+    seen: bool
 
 
 def view_workload(manifest: Mapping[str, Any]) -> WorkloadView:
     """Project what runs pods; its name is its group's."""
     status = {name: value for name, value in (manifest.get("status") or {}).items() if name in _COUNTS}
-    return WorkloadView(fingerprint(manifest), names.short_hash(orjson.dumps(status).decode()))
+    seen = int(status.get("observedGeneration") or 0) >= int(manifest["metadata"].get("generation") or 0)
+    return WorkloadView(fingerprint(manifest), names.short_hash(orjson.dumps(status).decode()), seen)
 
 
 def view_operator(deployment: Mapping[str, Any]) -> Controller | None:
@@ -65,12 +71,13 @@ def only_our_mark(change: Change[GroupView]) -> bool:
 
 
 def on_workload(known: Known, wake: Wake) -> Callable[[Change[WorkloadView]], None]:
-    """Return the handler of changes of what runs pods; what somebody else wrote there takes a look at the group."""
+    """Return the handler of changes of what runs pods; a run finds out whether somebody else wrote there."""
 
     def handle(change: Change[WorkloadView]) -> None:
-        ours = {content for _, content in known.applied.get(change.key, {}).values()}
-        if change.new is None or change.new.content not in ours:
+        if change.new is None:
             known.doubt(change.key)
+        elif not change.new.seen and known.early_for(change.key) is not None:
+            return  # made a moment ago: there is nothing to say of it yet, and its first status comes by itself
         wake(change.key)
 
     return handle
@@ -116,5 +123,5 @@ def on_operator(
     return handle
 
 
-POD_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.WADM_OPERATOR}"
-"""Pods of groups, and what runs them: as wasmcloud-operator labels them."""
+POD_SELECTOR: Final = f"{names.LABEL_MANAGED_BY} in ({','.join(sorted(NAMES[Peer.WASMCLOUD_OPERATOR]))})"
+"""Pods of groups, and what runs them: as wasmcloud-operator labels them, and as it did before 0.5.1."""

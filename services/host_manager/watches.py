@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from host_manager.gather import BudgetView, GroupView, view_budget, view_group
 from host_manager.pods import PodView, view_pod
+from host_manager.views import BudgetView, GroupView, view_budget, view_group
 from host_manager.watch import POD_SELECTOR, WorkloadView, view_operator, view_workload
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer

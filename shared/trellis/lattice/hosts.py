@@ -21,6 +21,15 @@ SILENCE_SECONDS: Final = 70.0
 MAX_HOSTS: Final = 5_000
 """Of one lattice. Whoever may publish on its NATS can invent hosts; more than this are not kept."""
 
+MAX_CHARACTERS: Final = 32 * 2**20
+"""Of what all hosts of one lattice say of themselves; hosts beyond are not kept."""
+
+UNITS_KEPT: Final = 200
+"""Components, and providers, of one host; a heartbeat may have 1 MiB of them."""
+LABELS_KEPT: Final = 64
+TEXT_KEPT: Final = 512
+_ID_MAX: Final = 256
+
 _UPTIME_MAX_SECONDS: Final = 2**31 - 1  # 68 years: a time in the past can be reckoned from it
 
 APPLICATION: Final = "wasmcloud.dev/appspec"
@@ -62,6 +71,14 @@ class Host:
         """Names of the applications that something on this host belongs to."""
         return tuple(sorted({unit.application for unit in (*self.components, *self.providers)} - {""}))
 
+    @property
+    def characters(self) -> int:
+        """How much it says."""
+        labels = sum(len(name) + len(value) for name, value in self.labels.items())
+        units = (*self.components, *self.providers)
+        told = sum(len(unit.id) + len(unit.image) + len(unit.application) for unit in units)
+        return len(self.id) + len(self.name) + len(self.version) + labels + told
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -76,6 +93,9 @@ class Hosts:
 
     def __init__(self) -> None:
         self._seen: dict[str, Sighting] = {}
+        self._characters = 0
+        self.refused = False
+        """Whether there was no room for a host since the last one went."""
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -83,14 +103,23 @@ class Hosts:
     def heard(self, host: Host, now: float) -> bool:
         """A host described itself; return whether anything but its uptime is new."""
         before = self._seen.get(host.id)
-        if before is None and len(self._seen) >= MAX_HOSTS:
+        characters = self._characters + host.characters - (before.host.characters if before is not None else 0)
+        if characters > MAX_CHARACTERS or (before is None and len(self._seen) >= MAX_HOSTS):
+            self.refused = True
+            if before is not None:
+                self._seen[host.id] = Sighting(before.host, now)
             return False
+        self._characters = characters
         self._seen[host.id] = Sighting(host, now)
         return before is None or _without_uptime(before.host) != _without_uptime(host)
 
     def left(self, host_id: str) -> bool:
         """A host said that it stops; return whether it was known."""
-        return self._seen.pop(host_id, None) is not None
+        gone = self._seen.pop(host_id, None)
+        if gone is not None:
+            self._characters -= gone.host.characters
+            self.refused = False
+        return gone is not None
 
     def sightings(self) -> tuple[Sighting, ...]:
         """Every host that is known, in the order of their ids."""
@@ -110,7 +139,10 @@ class Hosts:
     def forget_silent(self, now: float, linked_since: float | None) -> tuple[Host, ...]:
         """Forget every host that is silent, and return them: they are gone."""
         gone = [host_id for host_id in self._seen if self.presence(host_id, now, linked_since) is Presence.SILENT]
-        return tuple(self._seen.pop(host_id).host for host_id in sorted(gone))
+        hosts = tuple(self._seen[host_id].host for host_id in sorted(gone))
+        for host in hosts:
+            self.left(host.id)
+        return hosts
 
 
 def presence_of(heard: float | None, now: float, linked_since: float | None) -> Presence:
@@ -128,17 +160,23 @@ def presence_of(heard: float | None, now: float, linked_since: float | None) -> 
 def read_host(data: object) -> Host:
     """Return the host that a heartbeat's data, or the answer of ``host.get``, describes.
 
+    What is longer or more than anybody needs to see of a host is cut; the order of what runs there tells nothing.
+
     Raises:
         LatticeDataError: it is no description of a host.
     """
     if not isinstance(data, dict):
         raise LatticeDataError("a host's description is no object")
+    host_id = text(data, "host_id", required=True)
+    if len(host_id) > _ID_MAX:
+        raise LatticeDataError(f"`host_id` has more than {_ID_MAX} characters")
+    labels = sorted(texts(data, "labels").items())[:LABELS_KEPT]
     return Host(
-        id=text(data, "host_id", required=True),
-        name=text(data, "friendly_name"),
-        version=text(data, "version"),
+        id=host_id,
+        name=text(data, "friendly_name")[:TEXT_KEPT],
+        version=text(data, "version")[:TEXT_KEPT],
         uptime_seconds=min(number(data, "uptime_seconds") or 0, _UPTIME_MAX_SECONDS),
-        labels=texts(data, "labels"),
+        labels={name[:TEXT_KEPT]: value[:TEXT_KEPT] for name, value in labels},
         components=_units(data, "components"),
         providers=_units(data, "providers"),
     )
@@ -148,15 +186,16 @@ def _units(data: Mapping[str, Any], key: str) -> tuple[Unit, ...]:
     listed = data.get(key) or []
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise LatticeDataError(f"`{key}` is no list of objects")
-    return tuple(
+    units = (
         Unit(
-            id=text(item, "id"),
-            image=text(item, "image_ref"),
-            application=texts(item, "annotations").get(APPLICATION, ""),
+            id=text(item, "id")[:TEXT_KEPT],
+            image=text(item, "image_ref")[:TEXT_KEPT],
+            application=texts(item, "annotations").get(APPLICATION, "")[:TEXT_KEPT],
             instances=number(item, "max_instances"),
         )
         for item in listed
     )
+    return tuple(sorted(units, key=lambda unit: (unit.id, unit.image, unit.application))[:UNITS_KEPT])
 
 
 def _without_uptime(host: Host) -> tuple[object, ...]:

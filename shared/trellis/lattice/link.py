@@ -137,8 +137,8 @@ class Link:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
         return answer.data
 
-    async def ask_all(self, subject: str, *, seconds: float) -> list[bytes]:
-        """Return every answer that comes within this time; none may come.
+    async def ask_all(self, subject: str, *, seconds: float, most: int) -> list[bytes]:
+        """Return the answers that come within this time, ``most`` of them; none may come.
 
         Raises:
             LinkAwayError: the link is away.
@@ -147,7 +147,8 @@ class Link:
         answers: list[bytes] = []
 
         async def take(message: Msg) -> None:
-            if _STATUS not in (message.headers or {}):  # else it is the server's word that nobody listens there
+            # Else it is the server's word that nobody listens there.
+            if _STATUS not in (message.headers or {}) and len(answers) < most:
                 answers.append(message.data)
 
         inbox = client.new_inbox()

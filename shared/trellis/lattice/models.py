@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trellis.lattice.hosts import TEXT_KEPT
 from trellis.lattice.reading import LatticeDataError, decoded, text
 
 
@@ -45,9 +46,9 @@ def _model(item: Mapping[str, Any]) -> Model:
     inner = detailed.get("status") if isinstance(detailed, dict) else None
     status = inner if isinstance(inner, dict) else {}
     return Model(
-        name=text(item, "name", required=True),
-        version=text(item, "version"),
-        deployed=text(item, "deployed_version"),
-        status=text(status, "type") or text(item, "status"),
-        message=text(status, "message") or text(item, "status_message"),
+        name=text(item, "name", required=True)[:TEXT_KEPT],
+        version=text(item, "version")[:TEXT_KEPT],
+        deployed=text(item, "deployed_version")[:TEXT_KEPT],
+        status=(text(status, "type") or text(item, "status"))[:TEXT_KEPT],
+        message=(text(status, "message") or text(item, "status_message"))[:TEXT_KEPT],
     )

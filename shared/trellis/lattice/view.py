@@ -17,7 +17,7 @@ class LatticeView:
 
     ``linked_since`` is in seconds of the monotonic clock, None while the link is away or deaf; ``why`` says why it is,
     and ``models_why`` why what is known of applications may be old. ``settled``: hosts were asked, or could not be;
-    before that an empty view says nothing.
+    before that an empty view says nothing. ``refused``: there are more hosts than these, for which there is no room.
     """
 
     linked_since: float | None
@@ -26,6 +26,7 @@ class LatticeView:
     models: tuple[Model, ...] | None = None
     models_why: str = ""
     settled: bool = True
+    refused: bool = False
 
     def presence(self, host_id: str, now: float) -> Presence:
         """Return what is known of a host."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from trellis.bus import cancellation
 from trellis.lattice.address import LatticeAddress
-from trellis.lattice.hosts import Hosts, read_host
+from trellis.lattice.hosts import MAX_HOSTS, Host, Hosts, read_host
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.models import Model, read_models
 from trellis.lattice.reading import LatticeDataError, decoded, host_event_data, text
@@ -38,6 +38,8 @@ REFRESH_SECONDS: Final = 60.0
 _TICK_SECONDS: Final = 5.0
 _PING_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 2.0
+_HOSTS_SECONDS: Final = 10.0
+_GONE_NAMED: Final = 3
 _SETTLE_SECONDS: Final = 0.2
 _ASKED_AT_ONCE: Final = 16
 _REPORT_SECONDS: Final = 60.0
@@ -65,7 +67,13 @@ class LatticeWatch:
         link = self._link
         settled = self._asked or (link.tried and link.since is None)
         return LatticeView(
-            link.hearing_since, link.why, self._hosts.sightings(), self._models, self._models_why, settled
+            link.hearing_since,
+            link.why,
+            self._hosts.sightings(),
+            self._models,
+            self._models_why,
+            settled,
+            self._hosts.refused,
         )
 
     def link_changed(self) -> None:
@@ -94,7 +102,7 @@ class LatticeWatch:
             if event_of(subject) == HOST_STOPPED:
                 news = self._hosts.left(text(data, "host_id", required=True))
             elif "version" in data:
-                news = self._hosts.heard(read_host(data), time.monotonic())
+                news = self._heard(read_host(data))
             else:  # host_started of old hosts says little more than a name
                 return
         except LatticeDataError as error:
@@ -102,6 +110,17 @@ class LatticeWatch:
             return
         if news:
             self._changed()
+
+    def _heard(self, host: Host) -> bool:
+        full = self._hosts.refused
+        news = self._hosts.heard(host, time.monotonic())
+        if self._hosts.refused and not full:
+            _log.warning(
+                "a lattice has more hosts, or these say more, than is kept: the rest is left out",
+                lattice=self._address.lattice,
+                kept=len(self._hosts),
+            )
+        return news
 
     def _on_wadm(self, subject: str, payload: bytes) -> None:
         del subject, payload  # wadm is asked what there is: events come twice, late, and for what never existed
@@ -111,9 +130,11 @@ class LatticeWatch:
         while True:
             await asyncio.sleep(_TICK_SECONDS)
             gone = self._hosts.forget_silent(time.monotonic(), self._link.since)
-            for host in gone:
-                _log.info("a host is silent: taken for gone", lattice=self._address.lattice, host=host.id)
             if gone:
+                named = [host.id for host in gone[:_GONE_NAMED]]
+                _log.info(
+                    "hosts are silent: taken for gone", lattice=self._address.lattice, count=len(gone), some=named
+                )
                 self._changed()
 
     async def _refresh(self) -> None:
@@ -135,10 +156,11 @@ class LatticeWatch:
                 self._changed()
 
     async def _ask_hosts(self) -> None:
-        """Ask every host what it is; heartbeats would tell the same within 30 s."""
+        """Ask every host what it is, for a while; heartbeats tell the same within 30 s."""
         lattice, prefix = self._address.lattice, self._address.control_prefix
         try:
-            answers = await self._link.ask_all(host_ping_subject(lattice, prefix), seconds=_PING_SECONDS)
+            ping = host_ping_subject(lattice, prefix)
+            answers = await self._link.ask_all(ping, seconds=_PING_SECONDS, most=MAX_HOSTS)
         except LinkAwayError:
             return
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
@@ -148,14 +170,21 @@ class LatticeWatch:
                 try:
                     subject = host_get_subject(lattice, host_id, prefix)
                     answer = decoded(await self._link.ask(subject, seconds=_ANSWER_SECONDS))
-                    return self._hosts.heard(read_host(_response(answer)), time.monotonic())
+                    return self._heard(read_host(_response(answer)))
                 except LatticeDataError as error:
                     self._tell_garbage("host.get", error)
                 except (LinkAwayError, ValueError):
                     pass  # its heartbeat tells
                 return False
 
-        if any(await asyncio.gather(*(one(host_id) for host_id in self._host_ids(answers)))):
+        known = len(self._hosts)
+        try:
+            async with asyncio.timeout(_HOSTS_SECONDS):
+                news = any(await asyncio.gather(*(one(host_id) for host_id in self._host_ids(answers))))
+        except TimeoutError:
+            _log.info("not every host of a lattice answers in time: heartbeats tell the rest", lattice=lattice)
+            news = len(self._hosts) != known
+        if news:
             self._changed()
 
     def _host_ids(self, answers: list[bytes]) -> list[str]:

@@ -1,0 +1,45 @@
+"""Groups and disruption budgets, as their watches keep them.
+
+Pure: raw objects in, small views out. Called by the informers that ``app`` makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from host_manager.snapshot import view_head
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group as its watch keeps it: what makes a difference to us. Its status is ours alone, so that is left out."""
+
+    uid: str
+    generation: int
+    deleting: bool
+    finalizers: tuple[str, ...]
+    wants_latest: bool
+
+
+def view_group(manifest: Mapping[str, Any]) -> GroupView:
+    """Project a group."""
+    head = view_head(manifest)
+    return GroupView(head.uid, head.generation, head.deleting, head.finalizers, head.wants_latest)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """A disruption budget: what it selects pods by, None if it selects none."""
+
+    namespace: str
+    name: str
+    labels: tuple[tuple[str, str], ...] | None
+
+
+def view_budget(manifest: Mapping[str, Any]) -> BudgetView:
+    """Project a disruption budget; one that selects by expressions is taken to select all that its labels do."""
+    metadata, selector = manifest["metadata"], manifest["spec"].get("selector")
+    labels = None if selector is None else tuple(sorted((selector.get("matchLabels") or {}).items()))
+    return BudgetView(metadata["namespace"], metadata["name"], labels)

@@ -1,0 +1,117 @@
+"""Whoever may publish on a lattice can say anything there: what that makes of a group's status, and what it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from host_manager.decide import RecyclePod, decide
+from host_manager.environment import POD_LABEL
+from host_manager.lattice_status import silent_pods
+from host_manager.snapshot import Snapshot
+from support.host_groups import wish
+from trellis.lattice.hosts import MAX_HOSTS, SILENCE_SECONDS, TEXT_KEPT, Host, Sighting, Unit, read_host
+from trellis.lattice.models import Model
+from trellis.lattice.view import LatticeView
+from unit.host_manager.test_lattice import CLOCK, LONG_AGO, NOW, condition, heard, pod, status, view, world
+
+ETCD_BYTES = 1_500_000
+"""etcd takes 1.5 MiB; an object has metadata and a spec besides."""
+
+_TEXTS = st.integers(0, 2 * TEXT_KEPT).map("x".__mul__)
+_HOSTS = st.builds(
+    lambda number, labels, units, text: {
+        "host_id": f"N{number:04}",
+        "version": text,
+        "friendly_name": text,
+        "labels": {f"label-{at}": text for at in range(labels)} | {POD_LABEL: f"group-{number}"},
+        "components": [{"id": f"{at}", "image_ref": text} for at in range(units)],
+    },
+    st.integers(0, 9999),
+    st.integers(0, 100),
+    st.integers(0, 300),
+    _TEXTS,
+)
+
+
+def lattice(hosts: list[Host], models: int = 0, text: str = "") -> LatticeView:
+    apps = tuple(Model(f"{number:05}{text}", text) for number in range(models))
+    return view(*(Sighting(host, CLOCK - 5) for host in hosts), models=apps)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(_HOSTS, max_size=8), st.integers(0, 2000), _TEXTS)
+def test_a_status_can_always_be_written_and_says_what_it_leaves_out(
+    told: list[dict[str, object]], models: int, text: str
+) -> None:
+    read = [read_host(data) for data in told]
+    hosts = [replace(host, id=f"{host.id}-{at}-{n}") for n in range(100) for at, host in enumerate(read)]
+    pods = [pod(f"group-{number}") for number in range(550)]
+    known = world(*pods, lattice=lattice(hosts, models, text[:TEXT_KEPT]))
+    made = status(known)
+    assert len(orjson.dumps(made)) < ETCD_BYTES
+    shown, count = len(made["latticeHosts"]), len(hosts)
+    words = f"status.latticeHosts shows {shown} of {count}"
+    assert (words in condition(known)[2]) == (shown < count)
+    words = f"status.apps shows {len(made['apps'])} of {models}"
+    assert (words in condition(known, "ApplicationsKnown")[2]) == (len(made["apps"]) < models)
+    assert made["app_count"] == models
+
+
+def test_of_thousands_of_hosts_it_is_said_how_many_are_not_shown() -> None:
+    hosts = [Host(f"N{number:05}", version="1.9.2") for number in range(MAX_HOSTS)]
+    known = world(lattice=replace(lattice(hosts), refused=True))
+    assert condition(known)[2].endswith(f"status.latticeHosts shows 500 of more than {MAX_HOSTS}")
+
+
+def test_a_host_that_says_a_great_deal_takes_nobodys_place() -> None:
+    loud = [heard(f"pod-{number:03}", labels={"noise": "x" * 50_000}) for number in range(40)]
+    shown = status(world(lattice=view(*loud, heard("quiet"))))["latticeHosts"]
+    assert len(shown) == 41
+    assert {tuple(one) for one in shown[:40]} == {("id", "startedAt", "version")}
+    assert shown[40]["labels"]["zone"] == "a"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_hosts_that_claim_a_pod_the_one_that_started_last_counts_at_every_look(turned: bool) -> None:
+    hosts = (heard(id="N-a", uptime_seconds=500), heard(id="N-b", uptime_seconds=3))
+    known = world(pod(), lattice=view(*(reversed(hosts) if turned else hosts)))
+    (shown,) = status(known)["hosts"]
+    assert (shown["id"], shown["reported"]) == ("N-b", "Yes")
+    first = replace(known, status=status(known))
+    later = replace(known, lattice=view(heard(id="N-a", uptime_seconds=505, ago=0.0), hosts[1]), status=first.status)
+    assert status(later)["hosts"] == first.status["hosts"]
+
+
+def recycling(known: Snapshot) -> Snapshot:
+    deployments = {key: dict(child) for key, child in known.children.items()}
+    deployments["Deployment", "group"]["status"] = {"replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
+    group = wish(2, hostRecycling="OneAtATime").group
+    return replace(known, group=group, children=deployments, may_recycle=True, glance=True)
+
+
+@pytest.mark.parametrize(
+    ("since", "seen", "silent"),
+    [
+        (LONG_AGO, CLOCK - SILENCE_SECONDS - 1, True),
+        (LONG_AGO, CLOCK - 1, False),
+        (NOW, CLOCK - SILENCE_SECONDS - 1, False),
+        ("2036-01-01T00:00:00Z", CLOCK - SILENCE_SECONDS - 1, False),
+    ],
+    ids=["silent", "ready a second ago, our clock is ahead", "ready now", "our clock is far behind"],
+)
+def test_no_clock_that_is_wrong_restarts_a_host(since: str, seen: float, silent: bool) -> None:
+    known = recycling(world(pod(ready_since=since), lattice=view(), ready_at={"group-1": seen}))
+    assert silent_pods(known) == ["group-1"] * silent
+    assert any(isinstance(action, RecyclePod) for action in decide(known)) == silent
+
+
+def test_units_are_told_in_one_order_whatever_order_they_are_told_in() -> None:
+    units = [{"id": name, "image_ref": "i"} for name in ("b", "a", "c")]
+    read = read_host({"host_id": "N", "components": units})
+    assert read == read_host({"host_id": "N", "components": units[::-1]})
+    assert read.components[0] == Unit("a", "i")
