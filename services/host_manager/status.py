@@ -187,7 +187,10 @@ def _deprecated(snapshot: Snapshot) -> str:
     if spec.issuers:
         found.append("spec.issuers: hosts since 1.0 take no notice of it")
     if spec.daemonset is not None:
-        found.append("spec.daemonset: is spec.schedulingOptions.daemonset today; adopted groups take no notice of it")
+        found.append(
+            "spec.daemonset: is spec.schedulingOptions.daemonset today; "
+            "adopted groups take no notice of it until their next roll"
+        )
     return " · ".join(found)
 
 

@@ -53,7 +53,7 @@ class Watches:
             places, lambda place: Informer(kube, PODS, view_pod, self.on_pod, place, POD_SELECTOR)
         )
         self.budgets: Informers[BudgetView] = Informers(
-            places, lambda place: Informer(kube, BUDGETS, view_budget, lambda _: None, place, refusable=True)
+            places, lambda place: Informer(kube, BUDGETS, view_budget, lambda _: None, place, refusable=optional)
         )
         self.deployments: Informers[WorkloadView] = Informers(
             places, lambda place: Informer(kube, DEPLOYMENTS, view_workload, self.on_workload, place, POD_SELECTOR)
@@ -61,8 +61,9 @@ class Watches:
         self.daemon_sets: Informers[WorkloadView] = Informers(
             places, lambda place: Informer(kube, DAEMON_SETS, view_workload, self.on_workload, place, POD_SELECTOR)
         )
+        # Not to be done without: what is not seen would be worked beside.
         self.operators: Informers[Controller | None] = Informers(
-            places, lambda place: Informer(kube, DEPLOYMENTS, view_operator, self.on_operator, place, refusable=True)
+            places, lambda place: Informer(kube, DEPLOYMENTS, view_operator, self.on_operator, place)
         )
 
     def __iter__(self) -> Iterator[Informer[Any]]:

@@ -1,0 +1,86 @@
+"""Writes about a group: their order, and what a refusal means."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from host_manager.apply import Effects
+from host_manager.children import make_children, marks_for
+from host_manager.decide import ApplyChild, RecyclePod
+from host_manager.gather import Known
+from host_manager.group import LATEST, Inputs
+from host_manager.pods import PodView
+from host_manager.snapshot import Head
+from support.host_groups import wish
+from trellis.kube.errors import NotFound, TooManyRequests
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+KEY = "g/group"
+HEAD = Head("g", "group", "uid-1", "1", 1)
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    made = FakeKube(telemetry=setup("test", metrics=Metrics()))
+    made.put(NAMESPACES, {"metadata": {"name": "g"}})
+    return made
+
+
+@pytest.fixture
+def effects(kube: FakeKube) -> Effects:
+    return Effects(kube, EventRecorder(kube, component="test"), Known(kube, {}, {}))
+
+
+def children() -> list[ApplyChild]:
+    made = wish(LATEST)
+    marks = marks_for(made.group, Inputs(), None, asked=False)
+    return [ApplyChild(child, None) for child in make_children(made, marks, budget=True)]
+
+
+def is_binding(request: HttpRequest) -> bool:
+    return ROLE_BINDINGS.plural in request.path
+
+
+def not_heard_of(_: HttpRequest) -> Any:
+    return status_reply(404, "NotFound", 'roles.rbac.authorization.k8s.io "group" not found')
+
+
+async def test_a_binding_is_made_after_its_role_and_tried_again_until_the_server_has_heard_of_that(
+    kube: FakeKube, effects: Effects
+) -> None:
+    """A cache of the server checks what a binding gives, unless its maker is an administrator."""
+    kube.answer_next(2, not_heard_of, when=is_binding)
+    await effects.apply(KEY, children())
+    written = [request.path.split("/")[-2] for request in kube.writes]
+    assert written.count("rolebindings") == 3
+    assert written.index("roles") < written.index("rolebindings")
+
+
+async def test_a_binding_whose_role_does_not_come_is_an_error_of_the_run(kube: FakeKube, effects: Effects) -> None:
+    kube.answer_next(10**6, not_heard_of, when=is_binding)
+    with pytest.raises(NotFound):
+        await effects.apply(KEY, children())
+
+
+@pytest.mark.parametrize(("status", "paused"), [(201, True), (404, True), (429, False)])
+async def test_only_a_host_that_may_restart_makes_the_next_one_wait(
+    kube: FakeKube, effects: Effects, status: int, paused: bool
+) -> None:
+    """A budget that forbids an eviction for a moment must not cost two minutes."""
+    kube.answer_next(10**6, lambda _: status_reply(status, "Answer", "x"), when=lambda one: "eviction" in one.path)
+    pod = PodView("g", "group-1", "uid-2", "1", "group", ready=True)
+    action = RecyclePod(HEAD, pod, "restarted")
+    if status == 429:
+        with pytest.raises(TooManyRequests):
+            await effects.apply(KEY, [action])
+    else:
+        await effects.apply(KEY, [action])
+    assert effects.known.listening.recycling.may(KEY, time.monotonic()) is not paused

@@ -1,0 +1,73 @@
+"""What is watched: each namespace for itself, and nothing is known of one before all of it was seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from host_manager.watches import Watches
+from support.kube_world import until
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import DEPLOYMENTS, NAMESPACES
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+
+@asynccontextmanager
+async def running(watches: Watches) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(informer.run()) for informer in watches]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def made(*namespaces: str) -> FakeKube:
+    kube = FakeKube(telemetry=setup("test", metrics=Metrics()))
+    for name in namespaces:
+        kube.put(NAMESPACES, {"metadata": {"name": name}})
+    return kube
+
+
+def all_deployments_of(namespace: str) -> Callable[[HttpRequest], bool]:
+    """Pick the lists of all Deployments, which is how another operator is found."""
+
+    def picks(request: HttpRequest) -> bool:
+        return request.path == DEPLOYMENTS.path(namespace) and "labelSelector" not in request.query
+
+    return picks
+
+
+async def test_nothing_is_asked_outside_of_the_namespaces_that_are_named() -> None:
+    kube = made("a", "b")
+    watches = Watches(kube, ("a", "b"))
+    async with running(watches):
+        await until(lambda: watches.knows("a/group") and watches.knows("b/group"), "both are seen")
+        asked = {request.path for request in kube.api.requests}
+        assert all("/namespaces/a/" in path or "/namespaces/b/" in path for path in asked)
+        assert not watches.knows("c/group")
+        assert not watches.covers("c/group")
+
+
+async def test_a_namespace_in_which_another_operator_would_not_be_seen_is_not_known() -> None:
+    kube = made("a", "b")
+    kube.answer_next(10**6, lambda _: status_reply(403, "Forbidden", "no"), when=all_deployments_of("b"))
+    watches = Watches(kube, ("a", "b"))
+    async with running(watches):
+        await until(lambda: watches.knows("a/group"), "the other one is seen")
+        await until(lambda: all(one.answered.is_set() for one in watches), "everything was answered")
+        assert not watches.knows("b/group")
+        kube.api.fault = None
+        await until(lambda: watches.knows("b/group"), "the right was given")
+
+
+async def test_the_whole_cluster_is_known_once_all_of_it_was_seen() -> None:
+    watches = Watches(made(), ())
+    assert watches.covers("any/group")
+    assert not watches.knows("any/group")
+    async with running(watches):
+        await until(lambda: watches.knows("any/group"), "it is seen")
