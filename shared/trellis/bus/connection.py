@@ -38,7 +38,7 @@ _STOP_SECONDS: Final = 2.0
 _SILENCE_SECONDS: Final = 60.0
 _REPORT_SECONDS: Final = 60.0
 
-_REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
+REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
 
 _log = get_logger(__name__)
 
@@ -261,4 +261,4 @@ def describe(error: BaseException) -> str:
             return error.strerror or str(error)
         case _:
             text = str(error).removeprefix("nats: ").strip("'")
-            return _REFUSED if "uthorization" in text else text or type(error).__name__
+            return REFUSED if "uthorization" in text else text or type(error).__name__

@@ -22,7 +22,7 @@ from nats.js import JetStreamContext
 
 from trellis.bus import cancellation
 from trellis.bus.backoff import Backoff
-from trellis.bus.connection import describe
+from trellis.bus.connection import REFUSED, describe
 from trellis.bus.user_client import UserClient
 from trellis.lattice.address import LinkAddress
 from trellis.redaction import redact_url
@@ -147,8 +147,7 @@ class Link:
         answers: list[bytes] = []
 
         async def take(message: Msg) -> None:
-            # Else it is the server's word that nobody listens there.
-            if _STATUS not in (message.headers or {}) and len(answers) < most:
+            if _STATUS not in (message.headers or {}) and len(answers) < most:  # a status says that nobody listens
                 answers.append(message.data)
 
         inbox = client.new_inbox()
@@ -276,7 +275,8 @@ class Link:
     def _lost(self, why: str) -> None:
         was_there, now = self.since is not None, time.monotonic()
         # Servers that fail in different ways by turns would be news with every attempt.
-        news = was_there or not self._tried or (why != self._why and now - self._why_since >= _REASON_SECONDS)
+        due = now - self._why_since >= _REASON_SECONDS or why == REFUSED  # which a reset may have come before
+        news = was_there or not self._tried or (why != self._why and due)
         self.since, self._tried = None, True
         self._arrived.clear()
         if news:

@@ -12,6 +12,7 @@ import pytest
 from support.buses import eventually
 from support.lattice_speaker import LatticeSpeaker
 from support.tcp_proxy import TcpProxy
+from trellis.bus.backoff import Backoff
 from trellis.credentials import HeldCredentials, Kind, new_seed
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.hosts import Presence
@@ -236,6 +237,42 @@ async def test_credentials_are_used_and_a_rotated_secret_is_another_connection(
             await watched.lattices.need("good", address(new))
             await watched.lattices.need("bad", None)
             assert watched.lattices.connections == 1
+
+
+async def test_credentials_that_are_revoked_and_come_back_forget_nothing(
+    tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.link._ATTEMPTS", Backoff(first=0.1, cap=0.5))
+    ours = new_seed()
+    public = nkeys.from_seed(bytearray(ours.encode())).public_key.decode()
+    config = tmp_path / "nats.conf"
+    speaker = '{ user: "speaker", password: "p" }'
+
+    def allow(*users: str) -> None:
+        config.write_text(f"authorization {{ users: [ {', '.join((speaker, *users))} ] }}")
+
+    allow(f'{{ nkey: "{public}" }}')
+    with NatsServer(tmp_path / "nats", config=config) as server:
+        held = HeldCredentials(ours, Kind.NKEY, "Secret lattices/nats, key nats.creds")
+        options = {"user": "speaker", "password": "p"}
+        async with LatticeSpeaker(server.url, "default", models=[model("shop")], options=options) as lattice:
+            lattice.add("N1")
+            await watched.lattices.need("group", LatticeAddress(LinkAddress(server.url, held), "default"))
+            await eventually(lambda: watched.ids() == ["N1"] and watched.view().models)
+            server.kill()
+            allow()
+            server.start()
+            await eventually(lambda: "refused the user" in watched.view().why)
+            assert (watched.view().linked_since, watched.ids()) == (None, ["N1"])
+            server.kill()
+            allow(f'{{ nkey: "{public}" }}')
+            server.start()
+            await watched.linked()
+            await eventually(lambda: lattice.client.is_connected)
+            lattice.add("N2")
+            await lattice.beat("N2")
+            await eventually(lambda: watched.ids() == ["N1", "N2"])
+            assert ours not in watched.view().why
 
 
 async def test_credentials_that_are_none_are_told_where_they_came_from(

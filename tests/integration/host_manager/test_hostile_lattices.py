@@ -1,0 +1,94 @@
+"""Lattices that say too much, or let nobody in: groups go on, statuses can be written, and no secret is told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from support.fleet import eventually
+from support.host_world import PATIENCE, HostWorld
+from support.lattice_speaker import LatticeSpeaker
+from trellis.kube.resources import DEPLOYMENTS, EVENTS
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+HOSTS = 1_200
+LABELS = {f"label-{number}": "x" * 60 for number in range(40)}
+PASSWORD, TOKEN, PULL = "hunter2-of-the-url", "SEED-of-the-credentials", "pull-password-of-the-registry"
+
+
+async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_groups_go_on(
+    hosts: HostWorld, tmp_path: Path
+) -> None:
+    with NatsServer(tmp_path / "nats") as server:
+        async with LatticeSpeaker(server.url, "loud", models=[]) as speaker, hosts.service():
+            hosts.create("group", lattice="loud", natsAddress="nats://127.0.0.1", natsClientPort=server.port)
+            await eventually(
+                lambda: hosts.condition("group", "ApplicationsKnown")[0] == "True", "it is heard", seconds=PATIENCE
+            )
+            for number in range(HOSTS):
+                data = {"host_id": f"N{number:04}", "version": "1.9.2", "labels": LABELS}
+                event = json.dumps({"specversion": "1.0", "data": data}).encode()
+                await speaker.client.publish("wasmbus.evt.loud.host_heartbeat", event)
+                await speaker.client.publish("wasmbus.evt.loud.host_heartbeat", event[: number % len(event)])
+            await speaker.client.flush()
+            hosts.create("other")
+            await hosts.settled("other")
+
+            def said() -> bool:
+                return f"of {HOSTS}" in hosts.condition("group", "HostsReported")[2]
+
+            await eventually(said, "it is said how many are not shown", seconds=PATIENCE)
+            status = hosts.status("group")
+            shown = status["latticeHosts"]
+            assert 0 < len(shown) < HOSTS
+            assert f"shows {len(shown)} of {HOSTS}" in hosts.condition("group", "HostsReported")[2]
+            assert len(orjson.dumps(status)) < 1_000_000
+
+
+def told(hosts: HostWorld, caplog: pytest.LogCaptureFixture) -> str:
+    """Return all that is told of the groups: logs, Events, statuses, what runs the pods."""
+    logs = [f"{record.getMessage()} {record.exc_text or ''} {record.msg}" for record in caplog.records]
+    groups: list[Any] = [hosts.status(name) for name in ("refused", "unreadable")]
+    objects = [hosts.call("GET", EVENTS)["items"], hosts.call("GET", DEPLOYMENTS)["items"]]
+    for deployment in objects[1]:
+        deployment["metadata"].pop("managedFields", None)
+    return json.dumps([logs, groups, objects])
+
+
+async def test_no_secret_is_told_whatever_goes_wrong(
+    hosts: HostWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    config = tmp_path / "nats.conf"
+    config.write_text('authorization { users: [ { user: "somebody", password: "else" } ] }')
+    auths = {"registry.example.com": {"username": "puller", "password": PULL}}
+    hosts.secret("creds", **{"nats.creds": f"-----BEGIN NATS USER JWT-----\n{TOKEN}\n------END NATS USER JWT------\n"})
+    hosts.secret("registry", **{".dockerconfigjson": json.dumps({"auths": auths})})
+    secrets = {"secretName": "creds", "registryCredentialsSecret": "registry"}
+    with NatsServer(tmp_path / "nats", config=config) as server:
+        async with hosts.service():
+            address = f"nats://user:{PASSWORD}@127.0.0.1"
+            hosts.create("refused", natsAddress=address, natsClientPort=server.port)
+            hosts.create("unreadable", natsAddress=f"nats://user:{PASSWORD}@[bad", **secrets)
+            for name in ("refused", "unreadable"):
+                await eventually(
+                    lambda name=name: hosts.condition(name, "HostsReported")[:2] == ("Unknown", "LatticeAway"),  # type: ignore[misc]
+                    name,
+                    seconds=PATIENCE,
+                )
+                await eventually(lambda name=name: hosts.find(DEPLOYMENTS, name), name, seconds=PATIENCE)  # type: ignore[misc]
+            hosts.secret("registry", **{".dockerconfigjson": f'{{"auths": "{PULL}"}}'})
+            await eventually(
+                lambda: hosts.condition("unreadable", "Degraded")[0] == "True", "it is refused", seconds=PATIENCE
+            )
+            everything = told(hosts, caplog)
+    assert "the lattice's NATS cannot be heard" in everything, "there is something to look at"
+    for secret in (PASSWORD, TOKEN, PULL):
+        assert secret not in everything
