@@ -20,5 +20,6 @@ pytest_plugins = [
     "support.fleet",
     "support.golden",
     "support.host_world",
+    "support.reflected",
     "support.shims",
 ]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from trellis.settings import exit_on_settings_error
-from trellis_bundle.run import RunFlags
+from trellis_bundle.run import SERVICES, RunFlags
 from trellis_bundle.run import run as run_chosen
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
 def run(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SERVICE]...", help="node-watcher, provisioner, host-manager; none is all"),
+        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(SERVICES) + "; none is all"),
     ] = None,
     kubeconfig: Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")] = None,
     nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,

@@ -15,6 +15,7 @@ from typing import Final
 import host_manager.settings
 import node_watcher.settings
 import provisioner.settings
+import service_reflector.settings
 from trellis import heap
 from trellis.runtime import LedService, run_services
 from trellis.settings import ServiceSettings, SettingsError, load, unknown_variables
@@ -40,6 +41,7 @@ SERVICES: Final[dict[str, Runnable]] = {
     "node-watcher": Runnable("node_watcher", node_watcher.settings.Settings),
     "provisioner": Runnable("provisioner", provisioner.settings.Settings),
     "host-manager": Runnable("host_manager", host_manager.settings.Settings),
+    "service-reflector": Runnable("service_reflector", service_reflector.settings.Settings),
 }
 
 

@@ -22,6 +22,7 @@ from trellis.events.subjects import (
     ROOT_DEAD,
     ROOT_EVENTS,
     ROOT_LATTICE,
+    SERVICE_REFLECTOR,
     STREAM_DEAD,
     STREAM_EVENTS,
     STREAM_LATTICE,
@@ -34,6 +35,7 @@ SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     NODE_WATCHER: ("provision",),
     PROVISIONER: ("nodes",),
     HOST_MANAGER: (),
+    SERVICE_REFLECTOR: (),
 }
 """The subscriptions of each service, by which its durables are called. A test compares them with the services."""
 

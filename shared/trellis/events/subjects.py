@@ -16,6 +16,7 @@ from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRem
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
+from trellis.events.services import ServiceReflected, ServiceRemoved
 
 STREAM_EVENTS: Final = "TRELLIS_EVENTS"
 STREAM_DEAD: Final = "TRELLIS_DEAD"
@@ -34,6 +35,7 @@ STREAM_SUBJECTS: Final[dict[str, str]] = {
 NODE_WATCHER: Final = "node_watcher"
 PROVISIONER: Final = "provisioner"
 HOST_MANAGER: Final = "host_manager"
+SERVICE_REFLECTOR: Final = "service_reflector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ FACTS: Final[tuple[FactSpec, ...]] = (
     FactSpec(HostsRemoved, HOST_MANAGER),
     FactSpec(HostPodReady, HOST_MANAGER),
     FactSpec(HostPodGone, HOST_MANAGER),
+    FactSpec(ServiceReflected, SERVICE_REFLECTOR),
+    FactSpec(ServiceRemoved, SERVICE_REFLECTOR),
 )
 
 _BY_MODEL: Final = {spec.model: spec for spec in FACTS}

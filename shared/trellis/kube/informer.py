@@ -100,8 +100,10 @@ class Informer(Generic[T]):
         """Return the seconds since the last event, bookmark or complete list."""
         return time.monotonic() - self._heard
 
-    def wrote(self, manifest: Manifest, former: T) -> None:
+    def wrote(self, manifest: Manifest, former: T | None) -> None:
         """Take an object as a write returned it, unless ``former``, which the write was made from, is held no more.
+
+        ``former`` is None for an object that was made.
 
         So the next run does not decide on the state before its own write: it would write again, and be refused.
         """

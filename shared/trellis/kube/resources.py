@@ -63,6 +63,8 @@ CLUSTER_ROLE_BINDINGS: Final = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True)
+ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
+HTTP_ROUTES: Final = Resource("gateway.networking.k8s.io", "v1", "httproutes", "HTTPRoute", namespaced=True)
 API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
@@ -93,6 +95,8 @@ ALL: Final[tuple[Resource, ...]] = (
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
     ENDPOINT_SLICES,
+    ENDPOINTS,
+    HTTP_ROUTES,
     API_SERVICES,
     DEFINITIONS,
     SHIMS,

@@ -52,3 +52,17 @@ def _model(item: Mapping[str, Any]) -> Model:
         status=(text(status, "type") or text(item, "status"))[:TEXT_KEPT],
         message=(text(status, "message") or text(item, "status_message"))[:TEXT_KEPT],
     )
+
+
+def read_manifest(payload: bytes) -> object:
+    """Return the manifest in an answer to ``model.get``; what it holds is not looked at.
+
+    Raises:
+        LatticeDataError: there is none in it; with wadm's words if it says why.
+    """
+    answer = decoded(payload)
+    if not isinstance(answer, dict):
+        raise LatticeDataError("no answer of wadm")
+    if answer.get("result") != "success" or answer.get("manifest") is None:
+        raise LatticeDataError(f"wadm: {text(answer, 'message') or 'no manifest, and no message'}")
+    return answer["manifest"]

@@ -17,6 +17,8 @@ CONTROL_PREFIX: Final = "wasmbus.ctl"
 HOST_HEARTBEAT: Final = "host_heartbeat"
 HOST_STARTED: Final = "host_started"
 HOST_STOPPED: Final = "host_stopped"
+PROVIDER_STARTED: Final = "provider_started"
+PROVIDER_STOPPED: Final = "provider_stopped"
 HOST_EVENTS: Final = (HOST_HEARTBEAT, HOST_STARTED, HOST_STOPPED)
 
 _EVENTS: Final = "wasmbus.evt"
@@ -86,6 +88,15 @@ def model_list_subject(lattice: str) -> str:
         SubjectError: the lattice's name cannot stand in a subject.
     """
     return f"{_WADM_API}.{_token('lattice', lattice)}.model.list"
+
+
+def model_get_subject(lattice: str, application: str) -> str:
+    """Return where wadm answers with an application's manifest.
+
+    Raises:
+        SubjectError: one of the names cannot stand in a subject.
+    """
+    return f"{_WADM_API}.{_token('lattice', lattice)}.model.get.{_token('application', application)}"
 
 
 def host_ping_subject(lattice: str, prefix: str = CONTROL_PREFIX) -> str:

@@ -14,11 +14,13 @@ import node_watcher.app
 import node_watcher.settings
 import provisioner.app
 import provisioner.settings
+import service_reflector.app
+import service_reflector.settings
 from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
 from trellis.bus.bus import Bus
 from trellis.bus.generate import differences, main
 from trellis.bus.permissions import PEOPLE, SUBSCRIPTIONS, service_user, users
-from trellis.events.subjects import FACTS, HOST_MANAGER, NODE_WATCHER, PROVISIONER
+from trellis.events.subjects import FACTS, HOST_MANAGER, NODE_WATCHER, PROVISIONER, SERVICE_REFLECTOR
 from trellis.health import Health
 from trellis.kube.fake import FakeKube
 from trellis.runtime import Base
@@ -58,6 +60,7 @@ class Ear:
         (NODE_WATCHER, node_watcher.app.compose, node_watcher.settings.Settings()),
         (PROVISIONER, provisioner.app.compose, provisioner.settings.Settings()),
         (HOST_MANAGER, host_manager.app.compose, host_manager.settings.Settings()),
+        (SERVICE_REFLECTOR, service_reflector.app.compose, service_reflector.settings.Settings()),
     ],
 )
 def test_the_table_of_subscriptions_is_what_services_subscribe_to(service: str, compose: Any, settings: Any) -> None:

@@ -1,0 +1,89 @@
+"""What can be decided about an application's Services. Pure; made by ``decide``, carried out by ``apply``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from service_reflector.resources import Mirror
+from service_reflector.slices import Slice
+from service_reflector.views import GroupView, ServiceView, SliceView
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateService:
+    """Make a Service, with what the one before it had if that is remembered."""
+
+    mirror: Mirror
+    message: str
+    reason: str = "Reflected"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchService:
+    """Make a Service what it is to be."""
+
+    mirror: Mirror
+    found: ServiceView
+    patch: Mapping[str, Any]
+    message: str
+    reason: str = "Reflected"
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Take our finalizer from a Service. ``again``: one with the same addresses is to be made in its place."""
+
+    found: ServiceView
+    again: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveService:
+    """Delete a Service; its slices go with it."""
+
+    found: ServiceView
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSlice:
+    """Make an EndpointSlice, or make it what it is to be."""
+
+    service: str
+    wanted: Slice
+    reason: str = "EndpointsChanged"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSlice:
+    """Delete an EndpointSlice that nothing is in any more."""
+
+    found: SliceView
+    reason: str = "EndpointsChanged"
+
+
+@dataclass(frozen=True, slots=True)
+class DropOthers:
+    """Delete the endpoints that others made for a Service which is ours now, and say that this is done."""
+
+    service: str
+    reason: str = "Adopted"
+
+
+@dataclass(frozen=True, slots=True)
+class Warn:
+    """Tell people, by an Event on a group of hosts."""
+
+    group: GroupView
+    reason: str
+    message: str
+
+
+Action = CreateService | PatchService | LetGo | RemoveService | WriteSlice | DeleteSlice | DropOthers | Warn

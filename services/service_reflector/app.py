@@ -1,0 +1,175 @@
+"""Wires service_reflector: the only place that builds its clients and joins its parts.
+
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from service_reflector import decide as deciding
+from service_reflector.actions import Warn
+from service_reflector.apply import Effects
+from service_reflector.facts import reflected, removed
+from service_reflector.following import Following, News
+from service_reflector.gather import Known
+from service_reflector.lattices import FollowLattices
+from service_reflector.settings import Settings
+from service_reflector.snapshot import Snapshot
+from service_reflector.watch import on_group, on_operator, on_pod, on_service, on_slice
+from service_reflector.watches import Watches
+from trellis import names
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.bus.queue import KeyedQueue
+from trellis.events.envelope import FactData
+from trellis.events.services import ServiceReflected, ServiceRemoved
+from trellis.events.subjects import SERVICE_REFLECTOR
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, Invalid
+from trellis.kube.recorder import EventRecorder
+from trellis.runtime import Base, LedService, Work
+from trellis.telemetry import Telemetry, TraceContext, context_from, setup
+
+WORKERS: Final = 16
+LATTICE_WORKERS: Final = 4
+
+
+def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+    """Return the service; it connects when it is run."""
+    return LedService(
+        name=SERVICE_REFLECTOR,
+        settings=settings,
+        telemetry=setup(SERVICE_REFLECTOR, otlp_endpoint=settings.otlp_endpoint),
+        compose=partial(compose, settings),
+        namespaces={settings.namespace: {}},
+        kube=kube,
+        bus=bus,
+    )
+
+
+def compose(settings: Settings, base: Base) -> Work:
+    """Join the parts for one term of leadership."""
+    kube, telemetry = base.kube, base.telemetry
+    watches = Watches(kube)
+    news = News()
+    known = Known(
+        kube,
+        watches.groups.objects,
+        watches.services.objects,
+        Following(news),
+        settings.service_namespaces,
+        let_go=settings.let_go,
+    )
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
+    effects = Effects(kube, recorder, known, watches.services, watches.slices)
+    reflect = Reflect(known, effects, base.bus, telemetry)
+    queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
+    follow = FollowLattices(known, news, settings.sources_seconds)
+    lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
+
+    def applications_changed(mark: str, applications: Iterable[str] | None, trace: TraceContext | None) -> None:
+        for key in {*known.keys_of(mark, applications)}:
+            queue.add(key, trace=trace)
+
+    def list_all() -> None:
+        for mark in {*known.by_lattice, *known.following.marks}:
+            lattices.add(mark)
+        for key in known.all_keys():
+            queue.add(key)
+
+    news.call = applications_changed
+    watches.on_group.call = on_group(known, lattices.add)
+    watches.on_pod.call = on_pod(known, queue.add)
+    watches.on_service.call = on_service(known, queue.add)
+    watches.on_slice.call = on_slice(known, queue.add)
+    watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
+    return Work(
+        [*watches],
+        [lattices, queue],
+        list_all,
+        known.said.clear,
+        prepare=partial(recall, known, base.bus),
+        background=[known.following.run],
+    )
+
+
+async def recall(known: Known, bus: Bus) -> None:
+    """Read back what was said of Services: what went away meanwhile is said now."""
+    facts: AsyncIterator[FactData] = bus.last_facts((ServiceReflected, ServiceRemoved))
+    async for fact in facts:
+        assert isinstance(fact, ServiceReflected | ServiceRemoved)
+        key = f"{fact.namespace}/{fact.name}"
+        if isinstance(fact, ServiceReflected):
+            known.said[key] = fact
+        elif (said := known.said.get(key)) is not None and said.uid == fact.uid:
+            del known.said[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Reflect:
+    """One run of a key: gather, decide, apply, say."""
+
+    known: Known
+    effects: Effects
+    bus: Bus
+    telemetry: Telemetry
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Bring one application's Services in one namespace up to date; returns when to say what could not be said.
+
+        Raises:
+            KubeError: for the queue to try again.
+        """
+        if self.known.controller is not None and not self.known.let_go:
+            return None
+        snapshot = await self.known.snapshot(key)
+        actions = deciding.decide(snapshot)
+        if actions:
+            with self.telemetry.tracer.start_as_current_span(
+                f"reflect {key}",
+                context=context_from(trace),
+                attributes={
+                    "trellis.application": key,
+                    "trellis.actions": [type(action).__name__ for action in actions],
+                },
+            ):
+                await self._act(snapshot, actions)
+        return await self._say(snapshot)
+
+    async def _act(self, snapshot: Snapshot, actions: list[Any]) -> None:
+        try:
+            await self.effects.apply(snapshot.namespace, actions)
+        except (Invalid, Forbidden) as error:
+            # What is refused for good is told where people look, and is tried again all the same.
+            for claim in snapshot.claims:
+                if claim.group is not None:
+                    await self.effects.apply(snapshot.namespace, [Warn(claim.group, "WriteRefused", str(error))])
+            raise
+
+    async def _say(self, snapshot: Snapshot) -> float | None:
+        """Say what holds of each Service; returns when to try again if the bus is away."""
+        said, known = self.known.said, self.known
+        mirrors = {} if known.let_go else deciding.mirrors_of(snapshot)
+        try:
+            for mirror in mirrors.values():
+                service = known.services.get(mirror.key)
+                if service is None or service.application != mirror.application or service.deleting:
+                    continue
+                fact = reflected(mirror, service)
+                if said.get(mirror.key) != fact:
+                    await self._publish(fact, service.resource_version)
+                    said[mirror.key] = fact
+            for key, former in list(said.items()):
+                about = (former.namespace, former.application)
+                if about == (snapshot.namespace, snapshot.name) and key not in known.services:
+                    await self._publish(removed(former), "deleted")
+                    said.pop(key, None)
+        except BusUnavailable:
+            return BUS_RETRY_SECONDS
+        return None
+
+    async def _publish(self, fact: ServiceReflected | ServiceRemoved, state: str) -> None:
+        await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")

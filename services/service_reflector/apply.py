@@ -1,0 +1,213 @@
+"""Service_reflector's side effects: Services, EndpointSlices, Events.
+
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: what is changed or deleted is the
+very object that was read; what is made is made by a create, so that nothing of somebody else is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from service_reflector.actions import (
+    Action,
+    CreateService,
+    DeleteSlice,
+    DropOthers,
+    LetGo,
+    PatchService,
+    RemoveService,
+    Warn,
+    WriteSlice,
+)
+from service_reflector.gather import Known
+from service_reflector.resources import make_service, make_slice, make_slice_body, owned_by
+from service_reflector.views import ServiceView, SliceView
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, Invalid, NotFound
+from trellis.kube.informer import Informer
+from trellis.kube.reader import Selection
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, SERVICES
+from trellis.telemetry import get_logger
+
+Manifest = dict[str, Any]
+
+_TERMINATING = "because it is being terminated"
+_log = get_logger(__name__)
+
+
+class Waiting(Exception):  # noqa: N818 - it is no error
+    """Something has to be gone first; its going is heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Where actions go."""
+
+    kube: Kube
+    recorder: EventRecorder
+    known: Known
+    services: Informer[ServiceView]
+    slices: Informer[SliceView]
+
+    async def apply(self, namespace: str, actions: Sequence[Action]) -> None:
+        """Carry out actions about one key, in order.
+
+        Raises:
+            KubeError: a write was refused or not answered; what follows it was not done.
+        """
+        with contextlib.suppress(Waiting):
+            for action in actions:
+                await self._one(namespace, action)
+
+    async def _one(self, namespace: str, action: Action) -> None:
+        match action:
+            case CreateService():
+                await self._create(action)
+            case PatchService():
+                await self._patch(action.found, dict(action.patch), action.message)
+            case LetGo():
+                await self._let_go(action)
+            case RemoveService():
+                await self._remove(action)
+            case WriteSlice():
+                await self._write_slice(namespace, action)
+            case DeleteSlice():
+                await self._delete_slice(action.found)
+            case DropOthers():
+                await self._drop_others(namespace, action.service)
+            case Warn():
+                group = action.group
+                await self.recorder.record(
+                    regarding=ObjectRef(
+                        HOST_CONFIGS.api_version, HOST_CONFIGS.kind, group.name, group.uid, group.namespace
+                    ),
+                    type="Warning",
+                    reason=action.reason,
+                    message=action.message,
+                )
+            case _:
+                assert_never(action)
+
+    async def _create(self, action: CreateService) -> None:
+        mirror = action.mirror
+        former = self.known.allocated.get(mirror.key)
+        held = self.known.services.get(mirror.key)
+        try:
+            made = await self.kube.create(SERVICES, make_service(mirror, former))
+        except Invalid:
+            if former is None:
+                raise
+            # Somebody else has the address, or the node port, by now.
+            _log.warning("a Service cannot have its former addresses", service=mirror.key)
+            made = await self.kube.create(SERVICES, make_service(mirror))
+        except Forbidden as error:
+            if _TERMINATING in error.message:
+                raise Waiting from None
+            raise
+        self.known.allocated.pop(mirror.key, None)
+        self.services.wrote(made, held)
+        _log.info("Service made", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
+
+    async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> Manifest:
+        read = {"uid": found.uid, "resourceVersion": found.resource_version}
+        body = patch | {"metadata": read | (patch.get("metadata") or {})}
+        written = await self.kube.merge_patch(
+            SERVICES, found.name, body, found.namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
+        )
+        self.services.wrote(written, found)
+        _log.info("Service changed", service=found.key, message=message)
+        return written
+
+    async def _let_go(self, action: LetGo) -> None:
+        found = action.found
+        if action.again:
+            self.known.allocated[found.key] = (found.manifest or {}).get("spec") or {}
+        left = await self._without_finalizer(found)
+        _log.info("Service let go", service=found.key, reason=action.reason, message=action.message)
+        if not found.deleting or left:
+            raise Waiting
+
+    async def _without_finalizer(self, found: ServiceView) -> list[str]:
+        """Take our finalizer away; return those that are left."""
+        left = [one for one in found.finalizers if one != names.WASMCLOUD_OPERATOR_SERVICE]
+        with contextlib.suppress(NotFound):
+            await self.kube.merge_patch(
+                SERVICES,
+                found.name,
+                {"metadata": {"uid": found.uid, "resourceVersion": found.resource_version, "finalizers": left}},
+                found.namespace,
+                field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR,
+            )
+        return left
+
+    async def _remove(self, action: RemoveService) -> None:
+        """Take the finalizer away, then delete: two writes, and what is left in between is removed by the next run."""
+        found, version = action.found, action.found.resource_version
+        with contextlib.suppress(NotFound):
+            if names.WASMCLOUD_OPERATOR_SERVICE in found.finalizers:
+                left = [one for one in found.finalizers if one != names.WASMCLOUD_OPERATOR_SERVICE]
+                written = await self._patch(found, {"metadata": {"finalizers": left}}, action.message)
+                version = written["metadata"]["resourceVersion"]
+            await self.kube.delete(SERVICES, found.name, found.namespace, uid=found.uid, resource_version=version)
+        _log.info("Service removed", service=found.key, message=action.message)
+
+    async def _write_slice(self, namespace: str, action: WriteSlice) -> None:
+        wanted, found = action.wanted, action.wanted.found
+        service = self.known.services.get(f"{namespace}/{action.service}")
+        if service is None:
+            raise Waiting  # it was deleted this moment, which is heard
+        if found is not None:
+            metadata = {
+                "uid": found.uid,
+                "resourceVersion": found.resource_version,
+                "ownerReferences": owned_by(action.service, service.uid),
+            }
+            with contextlib.suppress(NotFound):
+                written = await self.kube.merge_patch(
+                    ENDPOINT_SLICES,
+                    wanted.name,
+                    {"metadata": metadata, **make_slice_body(wanted)},
+                    namespace,
+                    field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR,
+                )
+                self.slices.wrote(written, found)
+                return
+        made = await self.kube.create(ENDPOINT_SLICES, make_slice(wanted, namespace, service.uid))
+        self.slices.wrote(made, found)
+
+    async def _delete_slice(self, found: SliceView) -> None:
+        with contextlib.suppress(NotFound):
+            await self.kube.delete(
+                ENDPOINT_SLICES, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
+            )
+
+    async def _drop_others(self, namespace: str, name: str) -> None:
+        """Delete what the peer and Kubernetes' own controllers made for the Service, which nobody would follow up."""
+        selection = Selection(ENDPOINT_SLICES, namespace, f"{names.LABEL_SERVICE_NAME}={name}")
+        async for page in self.kube.pages(selection):
+            for item in page.items:
+                metadata = item["metadata"]
+                if (metadata.get("labels") or {}).get(names.LABEL_SLICE_MANAGED_BY) != names.SLICE_MANAGED_BY:
+                    with contextlib.suppress(NotFound):
+                        await self.kube.delete(
+                            ENDPOINT_SLICES,
+                            metadata["name"],
+                            namespace,
+                            uid=metadata["uid"],
+                            resource_version=metadata["resourceVersion"],
+                        )
+        with contextlib.suppress(NotFound):
+            # Its controller would mirror it into a slice, now that the Service selects nothing.
+            metadata = (await self.kube.get(ENDPOINTS, name, namespace))["metadata"]
+            await self.kube.delete(
+                ENDPOINTS, name, namespace, uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+            )
+        service = self.known.services.get(f"{namespace}/{name}")
+        if service is not None:
+            mark = {"metadata": {"annotations": {names.ANNOTATION_ADOPTING: None}}}
+            await self._patch(service, mark, "endpoints of others are gone")

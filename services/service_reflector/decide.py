@@ -1,0 +1,201 @@
+"""What becomes of one application's Services in one namespace.
+
+Pure: a snapshot in, actions with reasons out. Called by ``app``. Invariants: a Service of somebody else is never
+touched; one of ours goes only when it is known that its application is not to have it; endpoints are there before a
+Service leads to them alone; of two lattices' applications with one name each keeps the Service it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from service_reflector.actions import (
+    Action,
+    CreateService,
+    DeleteSlice,
+    DropOthers,
+    LetGo,
+    PatchService,
+    RemoveService,
+    Warn,
+    WriteSlice,
+)
+from service_reflector.hosts import hosts_for
+from service_reflector.resources import Mirror, make_service_patch, port_names
+from service_reflector.slices import FAMILIES, Reach, pack
+from service_reflector.snapshot import Claim, Snapshot
+from service_reflector.views import ServiceView
+from trellis import names
+from trellis.lattice.addresses import Family
+from trellis.lattice.manifests import Listener, Protocol
+
+
+def decide(snapshot: Snapshot) -> list[Action]:
+    """Return what is to be done, in order."""
+    if snapshot.let_go:
+        return [
+            LetGo(one, again=False, reason="Uninstalled", message="this service is to be uninstalled")
+            for one in snapshot.services.values()
+            if one.application and names.WASMCLOUD_OPERATOR_SERVICE in one.finalizers
+        ]
+    actions: list[Action] = [Warn(one.group, one.reason, one.message) for one in snapshot.refused]
+    for claim in snapshot.claims:
+        actions += _warnings(claim)
+    held = _held(snapshot)
+    for claim in snapshot.claims:
+        if claim.application.listeners and claim.wish.wanted:
+            actions += _mirror(snapshot, claim, held.get(claim.lattice, ""))
+    actions += _removals(snapshot, held)
+    return actions
+
+
+def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
+    """Return what each claim's Service is to be, by its name; without those whose name somebody else has."""
+    held = _held(snapshot)
+    found = [
+        _wanted(snapshot, claim, held[claim.lattice])
+        for claim in snapshot.claims
+        if claim.application.listeners and claim.wish.wanted and held.get(claim.lattice)
+    ]
+    return {mirror.name: mirror for mirror in found}
+
+
+def _held(snapshot: Snapshot) -> dict[str, str]:
+    """Return by lattice the name of the Service that it has or gets, "" where somebody else's is in the way."""
+    plain = names.service_name(snapshot.name)
+    held = {
+        one.lattice: one.name
+        for one in sorted(snapshot.services.values(), key=lambda one: (one.name != plain, one.name), reverse=True)
+        if one.application
+    }
+    there = snapshot.services.get(plain)
+    foreign = there is not None and not there.application and not there.peers
+    taken = plain in held.values()
+    for claim in snapshot.claims:
+        if claim.lattice in held or not claim.application.listeners or not claim.wish.wanted:
+            continue
+        if foreign:
+            held[claim.lattice] = ""
+        elif taken:
+            held[claim.lattice] = names.second_service_name(snapshot.name, claim.lattice)
+        else:
+            held[claim.lattice], taken = plain, True
+    return held
+
+
+def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
+    there = snapshot.services.get(name)
+    former = (there.manifest or {}) if there is not None else {}
+    ports = port_names(
+        claim.application.listeners, (former.get("annotations") or {}).get(names.ANNOTATION_LISTENERS, "")
+    )
+    return Mirror(
+        snapshot.namespace,
+        name,
+        claim.application.name,
+        claim.lattice,
+        claim.application.version,
+        claim.wish,
+        ports,
+    )
+
+
+def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
+    """Yield what makes a claim's Service, and its slices, what they are to be."""
+    plain = names.service_name(snapshot.name)
+    if not name:
+        if claim.group is not None:
+            why = (
+                f"Service {snapshot.namespace}/{plain} is somebody else's and is left alone, so application "
+                f"{snapshot.name} has none: rename one of them"
+            )
+            yield Warn(claim.group, "ServiceNameTaken", why)
+        return
+    mirror = _wanted(snapshot, claim, name)
+    there = snapshot.services.get(name)
+    if there is not None and there.deleting:
+        if snapshot.terminating:
+            yield from _let_go(there, "NamespaceTerminating", f"namespace {snapshot.namespace} is going", again=False)
+            return
+        why = "it was deleted, and its application lives: it is made again with the same addresses"
+        yield from _let_go(there, "DeletedByHand", why, again=True)
+        there = None
+    if snapshot.terminating:
+        return
+    slices = list(_slices(snapshot, claim, mirror, there))
+    if there is None:
+        yield CreateService(mirror, f"application {claim.application.name} listens")
+        yield from slices
+        return
+    # Where another's endpoints are to go, ours are there before.
+    yield from slices
+    patch = make_service_patch(mirror, there.manifest or {}, adopting=there.peers)
+    if patch:
+        yield PatchService(mirror, there, patch, f"application {claim.application.name} is at {mirror.version}")
+    annotations = (there.manifest or {}).get("annotations") or {}
+    if there.peers or annotations.get(names.ANNOTATION_ADOPTING):
+        yield DropOthers(name)
+
+
+def _let_go(there: ServiceView, reason: str, message: str, *, again: bool) -> Iterator[Action]:
+    if names.WASMCLOUD_OPERATOR_SERVICE in there.finalizers:
+        yield LetGo(there, again=again, reason=reason, message=message)
+
+
+def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView | None) -> Iterator[Action]:
+    found = snapshot.slices.get(mirror.name, ())
+    wanted = pack(mirror.name, _reaches(claim, mirror), found)
+    owner = there.uid if there is not None else ""
+    for one in wanted:
+        if one.differs(owner):
+            yield WriteSlice(mirror.name, one)
+    kept = {one.name for one in wanted}
+    yield from (DeleteSlice(one) for one in found if one.name not in kept)
+
+
+def _reaches(claim: Claim, mirror: Mirror) -> list[Reach]:
+    """Return the ports that the same hosts serve, together."""
+    together: dict[tuple[object, ...], list[tuple[str, Listener]]] = {}
+    for name, listener in mirror.ports:
+        same = (listener.requirements, listener.providers, listener.family)
+        together.setdefault(same, []).append((name, listener))
+    reaches: list[Reach] = []
+    for group in together.values():
+        first = group[0][1]
+        ports = tuple(
+            (name, one.port, Protocol.HTTP.value if one.protocol is Protocol.HTTP else "") for name, one in group
+        )
+        families = FAMILIES if first.family is Family.ANY else (first.family,)
+        pods = hosts_for(first, claim.pods, claim.hosts, claim.running)
+        if first.family is Family.ANY and not any(":" in address for pod in pods for address in pod.addresses):
+            families = (Family.IPV4,)
+        reaches.append(Reach(min(name for name, _ in group), ports, families, pods))
+    return reaches
+
+
+def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
+    """Yield what is to go: what no claim has, unless it is not known whether one has."""
+    claimed = {
+        held.get(claim.lattice) for claim in snapshot.claims if claim.application.listeners and claim.wish.wanted
+    }
+    for one in snapshot.services.values():
+        if one.name in claimed:
+            continue
+        if one.application and one.lattice not in snapshot.unknown:
+            lattice = one.lattice.partition("/")[0]
+            why = f"application {one.application} of lattice {lattice} is not deployed, or has no Service here"
+            if one.deleting:
+                yield from _let_go(one, "Unpublished", why, again=False)
+            else:
+                yield RemoveService(one, "Unpublished", why)
+        elif one.deleting and (snapshot.terminating or (one.peers and snapshot.sure)):
+            yield from _let_go(one, "NamespaceTerminating", "nothing is to be there", again=False)
+
+
+def _warnings(claim: Claim) -> Iterator[Action]:
+    if claim.group is None or not claim.wish.wanted:
+        return
+    lattice = claim.lattice.partition("/")[0]
+    for one in (*claim.application.unreachable, *claim.wish.problems):
+        message = f"application {claim.application.name} of lattice {lattice}: {one.message}"
+        yield Warn(claim.group, one.reason, message)

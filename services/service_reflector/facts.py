@@ -1,0 +1,34 @@
+"""Which facts are to be said of a Service.
+
+Pure. Called by ``app``. Invariant: a fact is said whenever its state holds and it is not known to have been said.
+"""
+
+from __future__ import annotations
+
+from service_reflector.resources import Mirror
+from service_reflector.views import ServiceView
+from trellis.events.services import ServiceReflected, ServiceRemoved
+
+
+def reflected(mirror: Mirror, service: ServiceView) -> ServiceReflected:
+    """Return what is to be said of a Service that is what it is to be."""
+    return ServiceReflected(
+        namespace=mirror.namespace,
+        name=mirror.name,
+        uid=service.uid,
+        lattice=mirror.lattice.partition("/")[0],
+        application=mirror.application,
+        deployed=mirror.version,
+        ports=[listener.port for _, listener in mirror.ports],
+    )
+
+
+def removed(said: ServiceReflected) -> ServiceRemoved:
+    """Return what is to be said of a Service that is not there any more."""
+    return ServiceRemoved(
+        namespace=said.namespace,
+        name=said.name,
+        uid=said.uid,
+        lattice=said.lattice,
+        application=said.application,
+    )

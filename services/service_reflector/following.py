@@ -1,0 +1,109 @@
+"""Follows the lattices of groups of hosts: their applications, and which hosts are heard.
+
+In: which lattice is where. Out: a comparison and the heard hosts of each, and word of what is new. Called by ``gather``
+and ``app``. Invariants: nobody waits for a lattice; what was known of one that is away stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from trellis.lattice.address import LatticeAddress
+from trellis.lattice.comparison import Comparison
+from trellis.lattice.groups import POD_LABEL
+from trellis.lattice.hosts import Sighting
+from trellis.lattice.lattices import Lattices
+from trellis.lattice.link import Link
+from trellis.telemetry import TraceContext
+
+CONNECTION: Final = "trellis-service-reflector"
+_KEPT_SECONDS: Final = 1.0
+
+Wake = Callable[[str, Iterable[str] | None, TraceContext | None], None]
+"""Called with a lattice's mark and the applications of which something is new, None for all."""
+
+
+class News:
+    """Passes news on to what is bound once there is somebody to tell."""
+
+    def __init__(self) -> None:
+        self.call: Wake = lambda _mark, _applications, _trace: None
+
+    def __call__(self, mark: str, applications: Iterable[str] | None, trace: TraceContext | None) -> None:
+        """Pass news of a lattice on."""
+        self.call(mark, applications, trace)
+
+
+class Following:
+    """``wake`` is called in the event loop."""
+
+    def __init__(self, wake: Wake) -> None:
+        self._wake = wake
+        self._lattices: Final[Lattices[str]] = Lattices(CONNECTION, self._on_view, self._compare)
+        self._needs: dict[str, LatticeAddress] = {}
+        self._comparisons: dict[LatticeAddress, Comparison] = {}
+        self._hosts: dict[str, tuple[float, Mapping[str, Sighting]]] = {}
+        self._shown: dict[str, object] = {}
+
+    @property
+    def marks(self) -> list[str]:
+        """The lattices that are followed."""
+        return list(self._needs)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        await self._lattices.run()
+
+    async def follow(self, mark: str, address: LatticeAddress | None) -> None:
+        """Follow a lattice at an address from now on, None for not at all."""
+        if address is None:
+            self._needs.pop(mark, None)
+            self._hosts.pop(mark, None)
+            self._shown.pop(mark, None)
+        else:
+            self._needs[mark] = address
+        await self._lattices.need(mark, address)
+
+    def comparison(self, mark: str) -> Comparison | None:
+        """Return what is known of a lattice's applications, None if it is not followed (yet)."""
+        address = self._needs.get(mark)
+        return None if address is None else self._comparisons.get(address)
+
+    def hosts(self, mark: str) -> Mapping[str, Sighting]:
+        """Return by name of a pod the host that was heard from it."""
+        found = self._hosts.get(mark)
+        now = time.monotonic()
+        if found is not None and now - found[0] < _KEPT_SECONDS:
+            return found[1]
+        view = self._lattices.view(mark)
+        hosts = {name: seen for seen in view.hosts if (name := seen.host.labels.get(POD_LABEL))} if view else {}
+        self._hosts[mark] = (now, hosts)
+        return hosts
+
+    async def _compare(self, address: LatticeAddress, link: Link) -> None:
+        def changed(names: Iterable[str], trace: TraceContext | None) -> None:
+            for mark in [mark for mark, need in self._needs.items() if need == address]:
+                self._wake(mark, names, trace)
+
+        comparison = self._comparisons[address] = Comparison(address.lattice, link, changed)
+        try:
+            await comparison.run()
+        finally:
+            if self._comparisons.get(address) is comparison:
+                del self._comparisons[address]
+
+    def _on_view(self, mark: str) -> None:
+        """A lattice's view is another: its link, its applications, or its hosts; the last is what matters here."""
+        comparison = self.comparison(mark)
+        if comparison is not None:
+            comparison.link_changed()
+        self._hosts.pop(mark, None)
+        shown = {
+            name: (seen.host.id, dict(seen.host.labels), {unit.id for unit in seen.host.providers})
+            for name, seen in self.hosts(mark).items()
+        }
+        if self._shown.get(mark, {}) != shown:
+            self._shown[mark] = shown
+            self._wake(mark, None, None)

@@ -1,0 +1,191 @@
+"""What service_reflector knows: groups, pods, Services and slices by their informers, applications by their lattices.
+
+In: views. Out: a frozen snapshot for ``decide``, and which keys a change concerns. Called by ``app`` and ``watch``.
+Keys are ``namespace/application``. Invariant: what is not known of a lattice is not taken for not being there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service_reflector.following import Following
+from service_reflector.snapshot import Claim, Refused, Snapshot
+from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from service_reflector.wishes import Wish, wish_of
+from trellis import names
+from trellis.events.services import ServiceReflected
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import NAMESPACES
+from trellis.lattice.manifests import Application
+from trellis.peers import Controller
+
+
+@dataclass(slots=True)
+class Known:
+    """What is remembered during a term. ``allocated``: by Service what one that was deleted had been given.
+
+    ``said``: by Service what the bus was told. ``controller``: of wasmcloud-operator, while it runs.
+    """
+
+    kube: Kube
+    groups: Mapping[str, GroupView]
+    services: Mapping[str, ServiceView]
+    following: Following
+    elsewhere: tuple[str, ...] = ()
+    let_go: bool = False
+    by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
+    pods: dict[str, dict[str, PodView]] = field(default_factory=dict)
+    slices: dict[str, dict[str, SliceView]] = field(default_factory=dict)
+    mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    by_key: dict[str, set[str]] = field(default_factory=dict)
+    allocated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    said: dict[str, ServiceReflected] = field(default_factory=dict)
+    controller: Controller | None = None
+
+    def homes(self, mark: str) -> set[str]:
+        """Return the namespaces of a lattice's groups."""
+        return {group.namespace for group in self.by_lattice.get(mark, {}).values()}
+
+    def deployed(self, mark: str) -> dict[str, Application]:
+        """Return a lattice's applications by name, as far as they are known."""
+        comparison = self.following.comparison(mark)
+        return comparison.applications.deployed() if comparison is not None else {}
+
+    def keys_of(self, mark: str, applications: Iterable[str] | None) -> Iterator[str]:
+        """Yield the keys that news of applications concern; None is every one of the lattice."""
+        if applications is not None and "" in applications:
+            applications = None  # what is missing among all of them is known now
+        homes = self.homes(mark)
+        deployed = self.deployed(mark)
+        if applications is None:
+            applications = {*deployed, *(name for of, name in self.mirrors if of == mark)}
+        for name in applications:
+            places = homes | {self.services[key].namespace for key in self._mirrors(mark, name)}
+            if name in deployed and (asked := deployed[name].annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
+                places = places | {asked}
+            yield from (f"{place}/{name}" for place in places)
+
+    def all_keys(self) -> set[str]:
+        """Return every key there is something to decide about."""
+        keys = {key for mark in self.following.marks for key in self.keys_of(mark, None)}
+        return keys | {f"{one.namespace}/{one.application or one.name}" for one in self._ours()} | self._keys_said()
+
+    def _ours(self) -> list[ServiceView]:
+        return [one for one in self.services.values() if one.application or one.peers]
+
+    def _keys_said(self) -> set[str]:
+        return {f"{fact.namespace}/{fact.application}" for fact in self.said.values()}
+
+    def _mirrors(self, mark: str, name: str) -> list[str]:
+        return [key for key in self.mirrors.get((mark, name), ()) if key in self.services]
+
+    async def snapshot(self, key: str) -> Snapshot:
+        """Return all that a decision about one application's Services in one namespace depends on.
+
+        Raises:
+            KubeError: the namespace could not be read.
+        """
+        namespace, _, name = key.partition("/")
+        claims, refused = self._claims(namespace, name)
+        services = self._services(namespace, name)
+        owners = self._slice_owners(services, claims)
+        terminating = any(one.deleting for one in services.values()) and await self._is_going(namespace)
+        return Snapshot(
+            namespace,
+            name,
+            tuple(claims),
+            tuple(refused),
+            services,
+            {one: tuple(self.slices.get(f"{namespace}/{one}", {}).values()) for one in owners},
+            frozenset(one.lattice for one in services.values() if one.application and self._unknown(one)),
+            sure=all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
+            terminating=terminating,
+            let_go=self.let_go,
+        )
+
+    def _slice_owners(self, services: Mapping[str, ServiceView], claims: Iterable[Claim]) -> set[str]:
+        """Return the names of Services whose slices may be there, of Services that are not, too."""
+        found = set(services)
+        for claim in claims:
+            name = claim.application.name
+            found |= {names.service_name(name), names.second_service_name(name, claim.lattice)}
+        return found
+
+    def _services(self, namespace: str, name: str) -> dict[str, ServiceView]:
+        plain = names.service_name(name)
+        keys = {*self.by_key.get(f"{namespace}/{name}", ()), f"{namespace}/{plain}"}
+        return {
+            one.name: one
+            for key in sorted(keys)
+            if (one := self.services.get(key)) is not None and one.application in {name, ""}
+        }
+
+    def _claims(self, namespace: str, name: str) -> tuple[list[Claim], list[Refused]]:
+        claims: list[Claim] = []
+        refused: list[Refused] = []
+        for mark in sorted(self.following.marks, key=self._seniority):
+            comparison = self.following.comparison(mark)
+            known = comparison.applications.known.get(name) if comparison is not None else None
+            if comparison is None or known is None or known.application is None:
+                continue
+            wish, homes = wish_of(known.application), self.homes(mark)
+            group = self._group(mark, namespace)
+            if wish.namespace and wish.namespace not in {*homes, *self.elsewhere}:
+                refused += [_refusal(wish, known.application, group)] if group is not None else []
+            elif namespace == wish.namespace or (not wish.namespace and namespace in homes):
+                running = comparison.running
+                hosts = self.following.hosts(mark)
+                claims.append(Claim(mark, known.application, wish, self._pods(mark), hosts, running, group))
+        return claims, refused
+
+    def _seniority(self, mark: str) -> tuple[str, str]:
+        """Return what orders lattices: that of the oldest group comes first."""
+        return min((group.created for group in self.by_lattice.get(mark, {}).values()), default="~"), mark
+
+    def _group(self, mark: str, namespace: str) -> GroupView | None:
+        """Return the group that Events regard: the oldest, of the namespace if there is one."""
+        groups = sorted(
+            self.by_lattice.get(mark, {}).values(), key=lambda one: (one.namespace != namespace, one.created, one.key)
+        )
+        return groups[0] if groups else None
+
+    def _pods(self, mark: str) -> tuple[PodView, ...]:
+        return tuple(pod for key in self.by_lattice.get(mark, {}) for pod in self.pods.get(key, {}).values())
+
+    def _complete(self, mark: str) -> bool:
+        comparison = self.following.comparison(mark)
+        return comparison is not None and comparison.applications.complete
+
+    def _unknown(self, service: ServiceView) -> bool:
+        """Say whether it is not known if a Service's application is deployed.
+
+        A lattice that no group names any more has no hosts of ours: what it deploys is reached nowhere here.
+        """
+        if service.lattice not in self.by_lattice:
+            return False
+        comparison = self.following.comparison(service.lattice)
+        if comparison is None:
+            return True
+        known = comparison.applications.known.get(service.application)
+        if known is not None and known.application is not None:
+            return False
+        return not comparison.applications.absent(service.application)
+
+    async def _is_going(self, namespace: str) -> bool:
+        try:
+            found = await self.kube.get(NAMESPACES, namespace)
+        except NotFound:
+            return True
+        return bool(found["metadata"].get("deletionTimestamp"))
+
+
+def _refusal(wish: Wish, application: Application, group: GroupView) -> Refused:
+    why = (
+        f"application {application.name} asks for its Service in namespace {wish.namespace}, where its lattice has no "
+        f"group of hosts: change annotation {names.ANNOTATION_SERVICE_NAMESPACE}, or name the namespace in "
+        "TRELLIS_SERVICE_NAMESPACES"
+    )
+    return Refused("NamespaceNotAllowed", why, group)

@@ -1,0 +1,62 @@
+"""Everything that a decision about one application's Services in one namespace depends on.
+
+Pure. Filled by ``gather``, read by ``decide``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from service_reflector.wishes import Wish
+from trellis.lattice.hosts import Sighting
+from trellis.lattice.manifests import Application
+from trellis.lattice.running import Running
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An application of a lattice that is to have a Service in the namespace.
+
+    ``pods``: of the lattice's hosts, in whatever namespace. ``hosts``: by name of a pod the host in it, as the lattice
+    tells. ``running``: what was said of providers. ``group``: whom Events about it regard.
+    """
+
+    lattice: str
+    application: Application
+    wish: Wish
+    pods: tuple[PodView, ...]
+    hosts: Mapping[str, Sighting]
+    running: Running
+    group: GroupView | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An application asks for what it cannot have: a reason, a sentence, and whom the Event regards."""
+
+    reason: str
+    message: str
+    group: GroupView
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One application's name in one namespace. ``claims`` in the order in which they may choose a name.
+
+    ``services``: ours of that application, and what has its plain name, by name; ``slices`` by Service. ``unknown``:
+    marks of lattices of which it is not known whether they have it; ``sure``: all of the namespace's are known.
+    ``terminating``: the namespace is going. ``let_go``: this service is to be uninstalled.
+    """
+
+    namespace: str
+    name: str
+    claims: tuple[Claim, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    services: Mapping[str, ServiceView] = field(default_factory=dict)
+    slices: Mapping[str, tuple[SliceView, ...]] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
+    sure: bool = False
+    terminating: bool = False
+    let_go: bool = False

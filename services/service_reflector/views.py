@@ -1,0 +1,214 @@
+"""Groups, pods, Services and EndpointSlices, as small views.
+
+Pure: raw objects in, views out. Called by the watches, read by everything else here.
+Invariant: no view has a credential in it; a group's tells only which Secrets have some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from trellis import names
+from trellis.crds.host_config import WasmCloudHostConfigSpec
+from trellis.peers import NAMES, Peer
+
+Manifest = Mapping[str, Any]
+
+_ENDED: Final = frozenset({"Failed", "Succeeded"})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group of hosts. ``spec`` is None if it cannot be read; ``lattice``: which lattice it is on, as a mark."""
+
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    deleting: bool
+    lattice: str = ""
+    spec: WasmCloudHostConfigSpec | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+def view_group(manifest: Manifest) -> GroupView:
+    """Project a group; its status is nothing to us."""
+    metadata = manifest["metadata"]
+    try:
+        spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
+    except ValidationError:
+        spec = None
+    namespace = metadata["namespace"]
+    return GroupView(
+        namespace=namespace,
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created=str(metadata.get("creationTimestamp") or ""),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        lattice="" if spec is None else lattice_mark(spec, namespace),
+        spec=spec,
+    )
+
+
+def lattice_mark(spec: WasmCloudHostConfigSpec, namespace: str) -> str:
+    """Return what tells a group's lattice from all others, ``<name>/<digest>``: whose NATS, by which credentials.
+
+    Groups that name a Secret are on one lattice only within their namespace: another namespace's Secret of that name
+    may be for another account, which has lattices of its own.
+    """
+    tls = (spec.leaf_tls.secret_name if spec.leaf_tls else None) or ""
+    secrets = [spec.secret_name or "", tls]
+    place = namespace if any(secrets) else ""
+    parts = (spec.nats_address, str(spec.nats_client_port), spec.control_topic_prefix or "", place, *secrets)
+    return f"{spec.lattice}/{names.short_hash(spec.lattice, *parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """The pod of a host. ``labels``: of the host, as far as the pod tells. ``serving``: ready, even while it ends."""
+
+    namespace: str
+    name: str
+    uid: str
+    group: str
+    node: str
+    addresses: tuple[str, ...]
+    serving: bool
+    terminating: bool
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def group_key(self) -> str:
+        """``namespace/name`` of its group."""
+        return f"{self.namespace}/{self.group}"
+
+
+def view_pod(pod: Manifest) -> PodView:
+    """Project a pod; one that has ended has no address any more: it may be another's by now."""
+    metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    ready = {one["type"]: one["status"] for one in status.get("conditions") or ()}.get("Ready") == "True"
+    hosts = {
+        name.removeprefix(names.HOST_LABEL_PREFIX): value
+        for name, value in labels.items()
+        if name.startswith(names.HOST_LABEL_PREFIX)
+    }
+    ended = status.get("phase") in _ENDED
+    return PodView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        group=labels.get(names.LABEL_INSTANCE, ""),
+        node=str(spec.get("nodeName") or ""),
+        addresses=() if ended else tuple(str(one["ip"]) for one in status.get("podIPs") or () if one.get("ip")),
+        serving=ready,
+        terminating=bool(metadata.get("deletionTimestamp")),
+        labels=tuple(sorted({"kubernetes": "true", **hosts}.items())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """A Service. ``application`` and ``lattice``: whose mirror it is, "" if it is none of ours.
+
+    ``peers``: wasmcloud-operator made it. ``manifest``: labels, annotations, finalizers and spec of what is ours or
+    its, empty for any other.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    application: str = ""
+    lattice: str = ""
+    peers: bool = False
+    deleting: bool = False
+    manifest: Manifest | None = None
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def finalizers(self) -> tuple[str, ...]:
+        """Its finalizers."""
+        return tuple((self.manifest or {}).get("finalizers") or ())
+
+
+def view_service(service: Manifest) -> ServiceView:
+    """Project a Service."""
+    metadata = service["metadata"]
+    annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+    application = annotations.get(names.ANNOTATION_APPLICATION, "")
+    finalizers = metadata.get("finalizers") or ()
+    peers = names.WASMCLOUD_OPERATOR_SERVICE in finalizers or (
+        labels.get(names.LABEL_MANAGED_BY) in NAMES[Peer.WASMCLOUD_OPERATOR] and not metadata.get("ownerReferences")
+    )
+    kept = {
+        "labels": dict(labels),
+        "annotations": dict(annotations),
+        "finalizers": list(finalizers),
+        "spec": service.get("spec") or {},
+    }
+    return ServiceView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        application=application,
+        lattice=annotations.get(names.ANNOTATION_LATTICE, ""),
+        peers=not application and peers,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        manifest=kept if application or peers else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SliceView:
+    """An EndpointSlice of ours. ``endpoints`` and ``ports`` as they stand in it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    service: str
+    owner: str
+    family: str
+    endpoints: tuple[Manifest, ...]
+    ports: tuple[Manifest, ...]
+
+    @property
+    def service_key(self) -> str:
+        """``namespace/name`` of its Service."""
+        return f"{self.namespace}/{self.service}"
+
+
+def view_slice(item: Manifest) -> SliceView:
+    """Project an EndpointSlice."""
+    metadata = item["metadata"]
+    owners = [one["uid"] for one in metadata.get("ownerReferences") or () if one.get("kind") == "Service"]
+    return SliceView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        service=str((metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME) or ""),
+        owner=owners[0] if owners else "",
+        family=str(item.get("addressType") or ""),
+        endpoints=tuple(item.get("endpoints") or ()),
+        ports=tuple(item.get("ports") or ()),
+    )

@@ -1,0 +1,136 @@
+"""What wakes service_reflector from Kubernetes: groups, pods, Services, EndpointSlices, the operator that it replaces.
+
+In: changes from the informers. Out: indexes, and keys in the queues. Called by the informers, in the event loop.
+Invariant: nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar
+
+from service_reflector.gather import Known
+from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from trellis import names
+from trellis.kube.informer import Change
+from trellis.peers import Controller, Peer, view_controller
+from trellis.telemetry import get_logger
+
+Wake = Callable[[str], None]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+POD_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.WADM_OPERATOR}"
+"""Pods of groups, as wasmcloud-operator labels them."""
+SLICE_SELECTOR = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGED_BY}"
+
+_log = get_logger(__name__)
+
+
+def on_group(known: Known, wake_lattice: Wake) -> Callable[[Change[GroupView]], None]:
+    """Return the handler of changes of groups: which lattices there are, and where."""
+
+    def handle(change: Change[GroupView]) -> None:
+        for group in (change.old, change.new):
+            if group is not None:
+                _drop(known.by_lattice, group.lattice, change.key)
+        if change.new is not None and change.new.lattice:
+            known.by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
+        for mark in {group.lattice for group in (change.old, change.new) if group is not None} - {""}:
+            wake_lattice(mark)
+
+    return handle
+
+
+def on_pod(known: Known, wake: Wake) -> Callable[[Change[PodView]], None]:
+    """Return the handler of changes of pods: the Services of its lattice are looked at."""
+
+    def handle(change: Change[PodView]) -> None:
+        for pod in (change.old, change.new):
+            if pod is not None:
+                _drop(known.pods, pod.group_key, change.key)
+        if change.new is not None:
+            known.pods.setdefault(change.new.group_key, {})[change.key] = change.new
+        groups = {pod.group_key for pod in (change.old, change.new) if pod is not None}
+        for mark in {group.lattice for key in groups if (group := known.groups.get(key)) is not None} - {""}:
+            for key in known.keys_of(mark, None):
+                wake(key)
+
+    return handle
+
+
+def on_service(known: Known, wake: Wake) -> Callable[[Change[ServiceView]], None]:
+    """Return the handler of changes of Services; one of somebody else may have been in the way."""
+
+    def handle(change: Change[ServiceView]) -> None:
+        for one in (change.old, change.new):
+            if one is not None and one.application:
+                _discard(known.mirrors, (one.lattice, one.application), change.key)
+                _discard(known.by_key, f"{one.namespace}/{one.application}", change.key)
+        if change.new is not None and change.new.application:
+            new = change.new
+            known.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
+            known.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
+        for key in {f"{one.namespace}/{one.application or one.name}" for one in (change.old, change.new) if one}:
+            wake(key)
+
+    return handle
+
+
+def on_slice(known: Known, wake: Wake) -> Callable[[Change[SliceView]], None]:
+    """Return the handler of changes of our EndpointSlices."""
+
+    def handle(change: Change[SliceView]) -> None:
+        for one in (change.old, change.new):
+            if one is not None:
+                _drop(known.slices, one.service_key, change.key)
+        if change.new is not None:
+            known.slices.setdefault(change.new.service_key, {})[change.key] = change.new
+        for key in {one.service_key for one in (change.old, change.new) if one is not None}:
+            service = known.services.get(key)
+            if service is not None:
+                wake(f"{service.namespace}/{service.application or service.name}")
+
+    return handle
+
+
+def on_operator(
+    known: Known, found: Mapping[str, Controller | None], list_all: Callable[[], None]
+) -> Callable[[Change[Controller | None]], None]:
+    """Return the handler of changes of Deployments; most of them run no controller that matters here."""
+
+    def handle(change: Change[Controller | None]) -> None:
+        if change.old is None and change.new is None:
+            return
+        before = known.controller
+        active = sorted((one for one in found.values() if one is not None), key=lambda one: one.place)
+        known.controller = active[0] if active else None
+        if before == known.controller:
+            return
+        if known.controller is not None:
+            _log.warning("another controller is active: hands off", advice=known.controller.advice)
+        else:
+            _log.info("the other controller is gone or taken over")
+        list_all()
+
+    return handle
+
+
+def view_operator(deployment: Mapping[str, Any]) -> Controller | None:
+    """Return wasmcloud-operator, if that is what a Deployment runs and nobody took over."""
+    found = view_controller(deployment, (Peer.WASMCLOUD_OPERATOR,))
+    return found if found is not None and not found.taken_over else None
+
+
+def _drop(index: dict[str, dict[str, V]], key: str, inner: str) -> None:
+    found = index.get(key, {})
+    found.pop(inner, None)
+    if not found:
+        index.pop(key, None)
+
+
+def _discard(index: dict[K, set[str]], key: K, inner: str) -> None:
+    found = index.get(key, set())
+    found.discard(inner)
+    if not found:
+        index.pop(key, None)

@@ -1,0 +1,59 @@
+"""What service_reflector watches.
+
+In: a client. Out: informers to run, and their objects. Called by ``app``, which binds what is called on a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from service_reflector.views import (
+    GroupView,
+    PodView,
+    ServiceView,
+    SliceView,
+    view_group,
+    view_pod,
+    view_service,
+    view_slice,
+)
+from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR, view_operator
+from trellis.kube.client import Kube
+from trellis.kube.informer import Change, Informer
+from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, PODS, SERVICES
+from trellis.peers import Controller
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Handler(Generic[T]):
+    """What is called on a change; bound once there is something to call."""
+
+    call: Callable[[Change[T]], None] = field(default=lambda _: None)
+
+    def __call__(self, change: Change[T]) -> None:
+        """Pass a change on."""
+        self.call(change)
+
+
+class Watches:
+    """The informers. Groups are optional: where the kind is not defined nothing is to be mirrored."""
+
+    def __init__(self, kube: Kube) -> None:
+        self.on_group: Handler[GroupView] = Handler()
+        self.on_pod: Handler[PodView] = Handler()
+        self.on_service: Handler[ServiceView] = Handler()
+        self.on_slice: Handler[SliceView] = Handler()
+        self.on_operator: Handler[Controller | None] = Handler()
+        self.groups = Informer(kube, HOST_CONFIGS, view_group, self.on_group, optional=True)
+        self.pods = Informer(kube, PODS, view_pod, self.on_pod, label_selector=POD_SELECTOR)
+        self.services = Informer(kube, SERVICES, view_service, self.on_service)
+        self.slices = Informer(kube, ENDPOINT_SLICES, view_slice, self.on_slice, label_selector=SLICE_SELECTOR)
+        self.operators = Informer(kube, DEPLOYMENTS, view_operator, self.on_operator, refusable=True)
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        """Yield every informer."""
+        yield from (self.groups, self.pods, self.services, self.slices, self.operators)

@@ -1,0 +1,203 @@
+"""Compares what is known of a lattice's applications with wadm: at the start, after each reconnect, on every event.
+
+In: a link, a lattice's name. Out: its applications, where their providers run, and word of every change. Called by
+``trellis.lattice.lattices`` beside each watch. Invariants: an event is acted on in the same turn of the loop, and wadm
+is asked afterwards; a question that fails takes nothing away (see ``applications``); garbage changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import orjson
+
+from trellis.bus import cancellation
+from trellis.lattice.applications import Applications
+from trellis.lattice.hosts import APPLICATION
+from trellis.lattice.link import Link, LinkAwayError
+from trellis.lattice.manifests import read_application
+from trellis.lattice.models import read_manifest, read_models
+from trellis.lattice.reading import LatticeDataError, decoded, text, texts
+from trellis.lattice.running import Running
+from trellis.lattice.subjects import (
+    PROVIDER_STARTED,
+    PROVIDER_STOPPED,
+    event_subject,
+    model_get_subject,
+    model_list_subject,
+    wadm_events_subject,
+)
+from trellis.telemetry import TraceContext, get_logger
+from trellis.telemetry.tracing import trace_from
+
+EVERY_SECONDS: Final = 180.0
+"""Between two comparisons when nothing is heard."""
+PUBLISHED: Final = "manifest_published"
+UNPUBLISHED: Final = "manifest_unpublished"
+_SETTLE_SECONDS: Final = 0.02
+_ANSWER_SECONDS: Final = 5.0
+_TRY_AGAIN_SECONDS: Final = 10.0
+_ASKED_AT_ONCE: Final = 16
+_REPORT_SECONDS: Final = 60.0
+
+Changed = Callable[[Iterable[str], TraceContext | None], None]
+"""Called in the event loop with the names of applications of which something is new."""
+
+_log = get_logger(__name__)
+
+
+class Comparison:
+    """``applications`` and ``running`` are what is known; ``why`` says why wadm does not answer, "" if it does."""
+
+    def __init__(self, lattice: str, link: Link, changed: Changed) -> None:
+        self.applications: Final = Applications()
+        self.running: Final = Running()
+        self.why = "wadm was not asked yet"
+        self._lattice = lattice
+        self._link = link
+        self._changed = changed
+        self._ask = asyncio.Event()
+        self._asked_on: float | None = None
+        self._garbage_told = -_REPORT_SECONDS
+
+    def link_changed(self) -> None:
+        """The link may be another: then everything is asked anew."""
+        if self._link.since is not None and self._link.since != self._asked_on:
+            self._ask.set()
+
+    async def run(self) -> None:
+        """Compare until cancelled."""
+        heard = [
+            (wadm_events_subject(self._lattice), self._on_wadm),
+            (event_subject(self._lattice, PROVIDER_STARTED), self._on_provider),
+            (event_subject(self._lattice, PROVIDER_STOPPED), self._on_provider),
+        ]
+        try:
+            for subject, listener in heard:
+                await self._link.listen(subject, listener)
+            self._ask.set()
+            while True:
+                cancellation.check()
+                await self._link.there()
+                await self._compare()
+                await self._rest()
+        finally:
+            for subject, listener in heard:
+                await self._link.ignore(subject, listener)
+
+    async def _rest(self) -> None:
+        """Wait until wadm is to be asked again; several events are one question."""
+        doubts = self.applications.doubts(time.monotonic())
+        pause = EVERY_SECONDS if not self.why else _TRY_AGAIN_SECONDS
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause if doubts is None else min(pause, doubts + _SETTLE_SECONDS)):
+                await self._ask.wait()
+                await asyncio.sleep(_SETTLE_SECONDS)
+
+    async def _compare(self) -> None:
+        """Ask wadm for its applications, and for the manifests that are not known."""
+        self._ask.clear()
+        self._asked_on = self._link.since
+        asked, before = self.applications.events, self._shown()
+        try:
+            models = read_models(await self._link.ask(model_list_subject(self._lattice), seconds=_ANSWER_SECONDS))
+        except (LinkAwayError, LatticeDataError) as error:
+            self._failed(str(error))
+            self.applications.refused(asked)
+        else:
+            self.why = ""
+            self.applications.listed(models, asked, time.monotonic())
+            await self._get(asked)
+        after = self._shown()
+        news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
+        if news:
+            self._changed(news, None)
+
+    def _shown(self) -> dict[str, object]:
+        """Return what others see of each application; the empty name stands for whether all of them are known."""
+        state = self.applications
+        shown: dict[str, object] = {name: (one.application, state.absent(name)) for name, one in state.known.items()}
+        return shown | {"": state.complete}
+
+    async def _get(self, asked: int) -> None:
+        """Get the manifests of what is deployed and not known."""
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def one(name: str, version: str) -> None:
+            async with gate:
+                try:
+                    subject = model_get_subject(self._lattice, name)
+                    answer = await self._link.ask(subject, orjson.dumps({"version": version}), seconds=_ANSWER_SECONDS)
+                    application = read_application(read_manifest(answer))
+                except (LinkAwayError, LatticeDataError, ValueError) as error:
+                    self._failed(f"application {name}: {error}")  # it stays wanted, and what it had stays
+                else:
+                    self.applications.got(application, asked)
+
+        await asyncio.gather(*(one(*wanted) for wanted in list(self.applications.wanted.items())))
+
+    def _on_wadm(self, subject: str, payload: bytes) -> None:
+        event = subject.rsplit(".", 1)[-1]
+        self._ask.set()
+        try:
+            envelope = _envelope(payload)
+            said, data = text(envelope, "time", required=True), envelope["data"]
+            if event == PUBLISHED:
+                application = read_application(data)
+                if self.applications.published(application, said, time.monotonic()):
+                    self._changed([application.name], _trace_of(envelope))
+            elif event == UNPUBLISHED:
+                self.applications.unpublished(text(data, "name", required=True), said, time.monotonic())
+        except LatticeDataError as error:
+            self._tell_garbage(subject, error)
+
+    def _on_provider(self, subject: str, payload: bytes) -> None:
+        try:
+            envelope = _envelope(payload)
+            data = envelope["data"]
+            host, provider = text(data, "host_id", required=True), text(data, "provider_id", required=True)
+            started = subject.endswith(PROVIDER_STARTED)
+            if self.running.said(provider, host, started, time.monotonic()):
+                application = texts(data, "annotations").get(APPLICATION, "")
+                self._changed([application] if application else list(self.applications.known), _trace_of(envelope))
+        except LatticeDataError as error:
+            self._tell_garbage(subject, error)
+
+    def _failed(self, why: str) -> None:
+        if not self.why:
+            _log.warning(
+                "wadm does not tell a lattice's applications; what is known stays", lattice=self._lattice, reason=why
+            )
+        self.why = why
+
+    def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
+        now = time.monotonic()
+        if now - self._garbage_told >= _REPORT_SECONDS:
+            self._garbage_told = now
+            _log.warning(
+                "a lattice's message is not what its protocol says: it is left out",
+                lattice=self._lattice,
+                subject=subject,
+                reason=str(error),
+            )
+
+
+def _envelope(payload: bytes) -> dict[str, Any]:
+    """Return a CloudEvent with its data.
+
+    Raises:
+        LatticeDataError: it is none.
+    """
+    envelope = decoded(payload)
+    if not isinstance(envelope, dict) or not isinstance(envelope.get("data"), dict):
+        raise LatticeDataError("no CloudEvent with `data`")
+    return envelope
+
+
+def _trace_of(envelope: dict[str, Any]) -> TraceContext | None:
+    trace = envelope.get("traceparent")
+    return trace_from(trace) if isinstance(trace, str) else None
