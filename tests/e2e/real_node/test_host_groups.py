@@ -194,7 +194,7 @@ async def test_another_image_rolls_the_hosts_and_each_stops_in_good_order(world:
         status = await world.shown(
             "rolled", "it says why", lambda status: "no-such-host" in _message(status, "Degraded")
         )
-        assert ("Ready", "True") in _conditions(status), "hosts that run go on"
+        assert status["readyReplicas"] >= 1, "an image that is none ends no more hosts than a drain would"
         kubectl("delete", "whc", "rolled", "--timeout=120s")
         await eventually(lambda: world.children("rolled") == [], "nothing is left of it", seconds=PATIENCE)
 
