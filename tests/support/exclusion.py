@@ -85,7 +85,10 @@ def _say(record: Record) -> str:
 
 @dataclass
 class Run:
-    """One run of a key by one replica; times by CLOCK_BOOTTIME. ``ended`` None: nobody saw the end."""
+    """One run of a key by one replica; times by CLOCK_BOOTTIME. ``ended`` None: nobody saw the end.
+
+    ``wrote``: when it asked for writes that were accepted.
+    """
 
     replica: str
     key: str
@@ -124,7 +127,8 @@ def overlaps(runs: Sequence[Run], fates: Mapping[str, Fate]) -> list[str]:
 
     The run of a replica that was killed ends with it. A run in which a replica was stopped is in work until the stop:
     a stopped process does nothing. What is left of it when the process goes on must be without effect: an accepted
-    write there is a violation by itself, and where nothing was written there is nothing to overlap with.
+    write that it asked for then is a violation by itself (of one that was under way, the API server's log tells when it
+    arrived), and where nothing was written there is nothing to overlap with.
     """
     found: list[str] = []
     spans: dict[str, list[tuple[float, float, str]]] = {}

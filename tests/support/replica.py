@@ -2,8 +2,9 @@
 
 Run as a program, twice or more, by tests and measurements that stop it, kill it, cut it off and step its clock:
 ``python replica.py '<json of Part>'``. Its keys are the labelled ConfigMaps of a namespace; it writes its name into
-each, over and over. Beginning and end of each run of a key, and each write that was accepted, go to a journal with
-the time by CLOCK_BOOTTIME, which is the same for all processes of a machine and goes on while one is stopped.
+each, over and over. Beginning and end of each run of a key, and each write that was accepted (with the time at which
+it was asked for: its answer may be read much later, by a process that was stopped) go to a journal, by CLOCK_BOOTTIME,
+which is the same for all processes of a machine and goes on while one is stopped.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Journal:
         self._replica = part.name
         self._file = os.open(part.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def note(self, what: str, key: str = "") -> None:
-        line = {"replica": self._replica, "what": what, "key": key, "at": now()}
+    def note(self, what: str, key: str = "", at: float | None = None) -> None:
+        line = {"replica": self._replica, "what": what, "key": key, "at": now() if at is None else at}
         os.write(self._file, json.dumps(line).encode() + b"\n")
 
 
@@ -99,10 +100,11 @@ class Keeper:
             patch = {"data": {"writer": self.part.name, "count": str(kept.count + 1)}}
             if self.part.fenced:
                 patch |= {"metadata": {"uid": kept.uid, "resourceVersion": kept.resource_version}}
+            asked = now()
             written = await self.kube.merge_patch(
                 CONFIGMAPS, kept.name, patch, self.part.namespace, field_manager=FIELD_MANAGER
             )
-            self.journal.note("wrote", key)
+            self.journal.note("wrote", key, asked)
             self.objects.wrote(written, kept)
             await asyncio.sleep(self.part.pace)
         finally:
