@@ -184,7 +184,8 @@ class Reconcile:
         if again is not None:
             return again
         soon = self.known.look_in(key)
-        first = None if status else self.known.early_for(key)
+        # What was to be waited for may have come, and the time be over, while the rest was written.
+        first = self.known.early_for(key) or 0.0 if snapshot.early and not status else None
         looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first)
         return min(one for one in looks if one is not None) + _LATE_SECONDS
 

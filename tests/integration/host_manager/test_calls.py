@@ -11,7 +11,7 @@ from support.exclusion import place
 from support.fleet import eventually, is_ours
 from support.host_world import CHILDREN, PATIENCE, HostWorld
 from trellis import names
-from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEPLOYMENTS, HOST_CONFIGS, PODS
+from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEPLOYMENTS, EVENTS, HOST_CONFIGS, PODS
 from trellis.runtime import LedService
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
@@ -134,6 +134,8 @@ async def test_what_another_controls_is_left_alone_and_no_hosts_are_made_beside_
         theirs["metadata"]["ownerReferences"],
     )
     assert kind == "Deployment" or hosts.find(DEPLOYMENTS, "group") is None
+    told = {event["reason"] for event in hosts.call("GET", EVENTS)["items"]}
+    assert "WriteRefused" not in told, "a refusal that was reckoned with is no news"
 
 
 async def test_pods_labelled_as_before_0_5_1_are_seen(hosts: HostWorld) -> None:
