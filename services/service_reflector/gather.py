@@ -59,14 +59,19 @@ class Known:
         if applications is not None and "" in applications:
             applications = None  # what is missing among all of them is known now
         homes = self.homes(mark)
-        deployed = self.deployed(mark)
         if applications is None:
-            applications = {*deployed, *(name for of, name in self.mirrors if of == mark)}
+            applications = {*self.deployed(mark), *(name for of, name in self.mirrors if of == mark)}
         for name in applications:
             places = homes | {self.services[key].namespace for key in self._mirrors(mark, name)}
-            if name in deployed and (asked := deployed[name].annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
+            application = self._application(mark, name)
+            if application is not None and (asked := application.annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
                 places = places | {asked}
             yield from (f"{place}/{name}" for place in places)
+
+    def _application(self, mark: str, name: str) -> Application | None:
+        comparison = self.following.comparison(mark)
+        known = comparison.applications.known.get(name) if comparison is not None else None
+        return known.application if known is not None else None
 
     def all_keys(self) -> set[str]:
         """Return every key there is something to decide about."""

@@ -1,0 +1,177 @@
+"""What is somebody else's, not known, or to go: on a real API server."""
+
+from __future__ import annotations
+
+import http
+from typing import Any
+
+import pytest
+
+from support.fleet import eventually
+from support.host_world import PATIENCE
+from support.manifests import ANY_HOST, capability, link, manifest
+from support.reflected import ReflectedWorld
+from trellis import names
+from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, NAMESPACES, SERVICES
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+def a_service(name: str, **metadata: Any) -> dict[str, Any]:
+    ports = [{"name": "http", "port": 8080, "protocol": "TCP"}]
+    selector = {names.LABEL_MANAGED_BY: names.WADM_OPERATOR}
+    spec = {"ports": ports, "selector": selector}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+async def warned(world: ReflectedWorld, reason: str) -> str:
+    await eventually(lambda: reason in world.warnings(), f"Event {reason}", seconds=PATIENCE)
+    return world.warnings()[reason]
+
+
+async def test_the_service_of_somebody_else_is_left_alone_and_told(world: ReflectedWorld) -> None:
+    world.group("group", "taken-lattice")
+    theirs = world.hosts.call("POST", SERVICES, body=a_service("taken"))
+    async with world.wadm("taken-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("taken"))
+        assert f"{world.namespace}/taken" in await warned(world, "ServiceNameTaken")
+        now = world.service("taken")
+        assert now is not None
+        assert now["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
+        world.hosts.call("DELETE", SERVICES, "taken")
+
+        def ours() -> bool:
+            found = world.service("taken")
+            return found is not None and names.ANNOTATION_APPLICATION in found["metadata"].get("annotations", {})
+
+        await eventually(ours, "ours, now that the name is free", seconds=PATIENCE)
+
+
+async def test_what_only_its_own_host_reaches_is_told(world: ReflectedWorld) -> None:
+    world.group("group", "loop-lattice")
+    async with world.wadm("loop-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("loop", capability("httpserver", link("127.0.0.1:8080"), ANY_HOST)))
+        assert "0.0.0.0:8080" in await warned(world, "LoopbackAddress")
+        assert world.service("loop") is None
+
+
+async def test_two_lattices_have_an_application_of_one_name(world: ReflectedWorld) -> None:
+    world.group("one", "one-lattice")
+    first = world.pod("one", "host-1")
+    async with world.wadm("one-lattice") as one, world.wadm("two-lattice") as two, world.reflector():
+        await one.deploy(manifest("same"))
+        plain = await world.has_service("same", 8080)
+        world.group("two", "two-lattice")
+        second = world.pod("two", "host-2")
+        await two.deploy(manifest("same"), quietly=True)
+
+        def others() -> list[str]:
+            found = world.hosts.call("GET", SERVICES)["items"]
+            return [each["metadata"]["name"] for each in found if each["metadata"]["name"].startswith("same-")]
+
+        await eventually(others, "a second Service", seconds=PATIENCE)
+        (name,) = others()
+        await world.leads_to("same", first)
+        await world.leads_to(name, second)
+        await two.undeploy("same")
+        await world.has_no_service(name)
+        kept = world.service("same")
+        assert kept is not None
+        assert kept["metadata"]["uid"] == plain["metadata"]["uid"]
+        await world.leads_to("same", first)
+
+
+async def test_a_service_of_the_peer_is_adopted(world: ReflectedWorld) -> None:
+    world.group("group", "adopt-lattice")
+    address = world.pod("group", "host-1")
+    labels = {names.LABEL_MANAGED_BY: names.WADM_OPERATOR, names.LABEL_NAME: "adopt"}
+    body = a_service("adopt", labels=labels, finalizers=[names.WASMCLOUD_OPERATOR_SERVICE])
+    theirs = world.hosts.call("POST", SERVICES, body=body)
+    await eventually(lambda: world.slices("adopt"), "endpoints of Kubernetes' own controller", seconds=PATIENCE)
+    async with world.wadm("adopt-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("adopt"))
+
+        def adopted() -> bool:
+            found = world.service("adopt")
+            assert found is not None
+            owners = {each["metadata"]["labels"][names.LABEL_SLICE_MANAGED_BY] for each in world.slices("adopt")}
+            mark = found["metadata"].get("annotations", {})
+            return (
+                "selector" not in found["spec"]
+                and owners == {names.SLICE_MANAGED_BY}
+                and names.ANNOTATION_LATTICE in mark
+                and names.ANNOTATION_ADOPTING not in mark
+            )
+
+        await eventually(adopted, "it is ours", seconds=PATIENCE)
+        now = world.service("adopt")
+        assert now is not None
+        assert now["metadata"]["uid"] == theirs["metadata"]["uid"]
+        assert now["spec"]["clusterIP"] == theirs["spec"]["clusterIP"]
+        await world.leads_to("adopt", address)
+
+
+async def test_a_namespace_can_go(world: ReflectedWorld) -> None:
+    world.group("group", "going-lattice")
+    async with world.wadm("going-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("going"))
+        await world.has_service("going", 8080)
+        api = world.hosts.api
+        assert api.call("DELETE", NAMESPACES.path(None, world.namespace))[0] == http.HTTPStatus.OK
+        await eventually(lambda: world.service("going") is None, "the Service is let go", seconds=PATIENCE)
+
+
+async def test_uninstalling_lets_go(world: ReflectedWorld) -> None:
+    world.group("group", "let-lattice")
+    async with world.wadm("let-lattice") as wadm:
+        async with world.reflector():
+            await wadm.deploy(manifest("let"))
+            await world.has_service("let", 8080)
+        async with world.reflector(let_go=True):
+
+            def free() -> bool:
+                found = world.service("let")
+                assert found is not None
+                return not found["metadata"].get("finalizers")
+
+            await eventually(free, "no finalizer holds it", seconds=PATIENCE)
+        world.hosts.call("DELETE", SERVICES, "let")
+        await world.has_no_service("let")
+
+
+async def test_services_go_with_the_last_group_of_their_lattice(world: ReflectedWorld) -> None:
+    world.group("group", "last-lattice")
+    async with world.wadm("last-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("last"))
+        await world.has_service("last", 8080)
+        world.hosts.call("DELETE", HOST_CONFIGS, "group")
+        await world.has_no_service("last")
+
+
+async def test_endpoints_are_the_hosts_that_meet_the_requirements(world: ReflectedWorld) -> None:
+    world.group("group", "zone-lattice")
+    spread = {"type": "spreadscaler", "properties": {"spread": [{"name": "a", "requirements": {"zone": "b"}}]}}
+    world.pod("group", "host-a", zone="a")
+    fits = world.pod("group", "host-b", zone="b")
+    async with world.wadm("zone-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("zone", capability("httpserver", link(), spread)))
+        await world.has_service("zone", 8080)
+        await world.leads_to("zone", fits)
+
+
+async def test_an_endpoint_slice_that_somebody_deletes_comes_back(world: ReflectedWorld) -> None:
+    world.group("group", "slice-lattice")
+    address = world.pod("group", "host-1")
+    async with world.wadm("slice-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("slice"))
+        await world.has_service("slice", 8080)
+        await world.leads_to("slice", address)
+        (piece,) = world.slices("slice")
+        world.hosts.call("DELETE", ENDPOINT_SLICES, piece["metadata"]["name"])
+
+        def again() -> bool:
+            found = world.slices("slice")
+            return bool(found) and found[0]["metadata"]["uid"] != piece["metadata"]["uid"]
+
+        await eventually(again, "it is made again", seconds=PATIENCE)
+        await world.leads_to("slice", address)

@@ -1,0 +1,117 @@
+"""NATS and wadm come and go: nothing is taken away because of that, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from support.fleet import eventually
+from support.host_world import PATIENCE
+from support.manifests import ANY_HOST, capability, link, manifest
+from support.reflected import ReflectedWorld, Wadm
+from trellis.kube.resources import SERVICES
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+def mirrored(world: ReflectedWorld) -> set[str]:
+    return {one["metadata"]["name"] for one in world.hosts.call("GET", SERVICES)["items"]}
+
+
+async def mirrors(world: ReflectedWorld, *wanted: str) -> None:
+    try:
+        await eventually(lambda: mirrored(world) == set(wanted), "Services", seconds=PATIENCE)
+    except AssertionError:
+        pytest.fail(f"there are {mirrored(world)}, not {set(wanted)}")
+
+
+async def asked_again(wadm: Wadm) -> None:
+    """Wait until wadm was asked from now on."""
+    before = wadm.asked
+    await eventually(lambda: wadm.asked > before, "wadm is asked", seconds=PATIENCE)
+
+
+async def test_what_happens_while_nats_is_away_is_made_up_for(world: ReflectedWorld) -> None:
+    world.group("group", "away-lattice")
+    async with world.wadm("away-lattice") as wadm, world.reflector():
+        for name in ("stays", "goes"):
+            await wadm.deploy(manifest(name))
+        await mirrors(world, "stays", "goes")
+        world.server.kill()
+        await wadm.undeploy("goes", quietly=True)
+        await wadm.deploy(manifest("comes"), quietly=True)
+        await asyncio.to_thread(world.server.start)
+        await mirrors(world, "stays", "comes")
+
+
+async def test_a_wadm_that_does_not_answer_takes_nothing_away(world: ReflectedWorld) -> None:
+    world.group("group", "mute-lattice")
+    async with world.wadm("mute-lattice") as wadm:
+        async with world.reflector():
+            await wadm.deploy(manifest("mute"))
+            await mirrors(world, "mute")
+        wadm.answers = False
+        async with world.reflector():
+            await asked_again(wadm)
+            await wadm.deploy(manifest("new"))
+            await mirrors(world, "mute", "new")
+            await asked_again(wadm)
+            assert mirrored(world) == {"mute", "new"}
+            # Its own word is enough where it cannot be asked.
+            await wadm.undeploy("new")
+            await mirrors(world, "mute")
+            wadm.answers = True
+            await wadm.undeploy("mute")
+            await mirrors(world)
+
+
+async def test_what_was_deployed_before_anybody_listened_is_found(world: ReflectedWorld) -> None:
+    world.group("group", "old-lattice")
+    async with world.wadm("old-lattice") as wadm:
+        await wadm.deploy(manifest("old"), quietly=True)
+        async with world.reflector():
+            await mirrors(world, "old")
+        await wadm.undeploy("old", quietly=True)
+        async with world.reflector():
+            await mirrors(world)
+
+
+async def test_shuffled_and_doubled_events_end_in_what_wadm_has(world: ReflectedWorld) -> None:
+    world.group("group", "mixed-lattice")
+    names = [f"mixed-{number}" for number in range(12)]
+    async with world.wadm("mixed-lattice") as wadm, world.reflector():
+        events: list[tuple[str, object]] = []
+        for name in names:
+            events += [("manifest_published", manifest(name))] * 2
+            events += [("manifest_unpublished", {"name": name})] * 2
+        events += [("manifest_published", {"no": "manifest"}), ("manifest_unpublished", [])]
+        # Their times are those of the wire, so what is said last is seldom what is so: wadm decides.
+        random.Random(7).shuffle(events)
+        for name in names[::2]:
+            port = 9000 + names.index(name)
+            application = manifest(name, capability("httpserver", link(f"0.0.0.0:{port}"), ANY_HOST), version="v9")
+            await wadm.deploy(application, quietly=True)
+        for event, data in events:
+            await wadm.say(event, data)
+        await mirrors(world, *names[::2])
+        for name in names[::2]:
+            await world.has_service(name, 9000 + names.index(name))
+
+
+async def test_each_service_is_told_once(world: ReflectedWorld) -> None:
+    world.group("group", "told-lattice")
+    async with world.wadm("told-lattice") as wadm:
+        async with world.reflector():
+            await wadm.deploy(manifest("told"))
+            await mirrors(world, "told")
+        async with world.reflector():
+            await asked_again(wadm)
+            await wadm.undeploy("told")
+            await mirrors(world)
+            heard = await world.hosts.fleet.facts(2)
+    assert [one.event["type"] for one in heard] == [
+        "dev.trellis.service.reflected.v1",
+        "dev.trellis.service.removed.v1",
+    ]

@@ -1,0 +1,288 @@
+"""What becomes of an application's Services."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from service_reflector.actions import (
+    Action,
+    CreateService,
+    DeleteSlice,
+    DropOthers,
+    LetGo,
+    PatchService,
+    RemoveService,
+    Warn,
+    WriteSlice,
+)
+from service_reflector.decide import decide, mirrors_of
+from service_reflector.resources import make_service, make_slice
+from service_reflector.snapshot import Claim, Refused, Snapshot
+from service_reflector.views import GroupView, PodView, ServiceView, SliceView, view_service, view_slice
+from service_reflector.wishes import wish_of
+from support.manifests import ANY_HOST, capability, link, manifest
+from trellis import names
+from trellis.lattice.hosts import Host, Sighting, Unit
+from trellis.lattice.manifests import Application, read_application
+from trellis.lattice.running import Running
+
+GROUP = GroupView("g", "group", "uid-group", "2026-01-01T00:00:00Z", deleting=False, lattice="east/1")
+POD = PodView("g", "host-1", "uid-1", "group", "node", ("10.0.0.1",), True, False, (("kubernetes", "true"),))
+
+
+def app(*components: dict[str, Any], name: str = "shop", version: str = "v1", **annotations: str) -> Application:
+    return read_application(manifest(name, *components, version=version, **annotations))
+
+
+def claim(application: Application | None = None, lattice: str = "east/1", **changes: Any) -> Claim:
+    application = application or app()
+    base = Claim(lattice, application, wish_of(application), (POD,), {}, Running(), GROUP)
+    return replace(base, **changes)
+
+
+def snapshot(*claims: Claim, **changes: Any) -> Snapshot:
+    name = claims[0].application.name if claims else "shop"
+    return replace(Snapshot("g", name, tuple(claims)), **changes)
+
+
+def stored(manifest_: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """A manifest as the API server has it."""
+    uid = f"uid-{manifest_['metadata']['name']}"
+    return manifest_ | {"metadata": manifest_["metadata"] | {"uid": uid, "resourceVersion": "1"} | metadata}
+
+
+def after(world: Snapshot) -> Snapshot:
+    """The world once everything was written that is decided."""
+    services = dict(world.services)
+    slices: dict[str, dict[str, SliceView]] = {
+        name: {one.name: one for one in pieces} for name, pieces in world.slices.items()
+    }
+    for action in decide(world):
+        if isinstance(action, CreateService):
+            services[action.mirror.name] = view_service(stored(make_service(action.mirror)))
+        elif isinstance(action, WriteSlice):
+            made = make_slice(action.wanted, world.namespace, services[action.service].uid)
+            slices.setdefault(action.service, {})[action.wanted.name] = view_slice(stored(made))
+        elif isinstance(action, RemoveService):
+            del services[action.found.name]
+        elif isinstance(action, DeleteSlice):
+            del slices[action.found.service][action.found.name]
+    return replace(world, services=services, slices={name: tuple(pieces.values()) for name, pieces in slices.items()})
+
+
+def kinds(actions: Sequence[Action]) -> list[str]:
+    return [type(one).__name__ for one in actions]
+
+
+def foreign(name: str = "shop") -> ServiceView:
+    return view_service(stored({"metadata": {"name": name, "namespace": "g"}, "spec": {"selector": {"a": "b"}}}))
+
+
+def peers(**metadata: Any) -> ServiceView:
+    ports = [{"name": "http", "port": 8080, "targetPort": 8080, "protocol": "TCP"}]
+    made = {
+        "metadata": {
+            "name": "shop",
+            "namespace": "g",
+            "labels": {names.LABEL_NAME: "shop", names.LABEL_MANAGED_BY: names.WADM_OPERATOR},
+            "finalizers": [names.WASMCLOUD_OPERATOR_SERVICE],
+        },
+        "spec": {"type": "ClusterIP", "sessionAffinity": "None", "ports": ports, "selector": {"a": "b"}},
+    }
+    return view_service(stored(made, **metadata))
+
+
+def test_what_listens_gets_a_service_and_endpoints_and_then_nothing_is_left_to_do() -> None:
+    world = snapshot(claim())
+    assert kinds(decide(world)) == ["CreateService", "WriteSlice"]
+    assert decide(after(world)) == []
+    assert list(mirrors_of(after(world))) == ["shop"]
+
+
+@pytest.mark.parametrize(
+    "application",
+    [
+        app(capability("http", link("127.0.0.1:80"), ANY_HOST)),
+        app(capability("http", ANY_HOST)),
+        app(**{names.ANNOTATION_SERVICE: "false"}),
+    ],
+    ids=["loopback", "no link", "not wanted"],
+)
+def test_what_cannot_be_reached_gets_none_and_loses_the_one_it_had(application: Application) -> None:
+    assert not [one for one in decide(snapshot(claim(application))) if not isinstance(one, Warn)]
+    had = after(snapshot(claim()))
+    assert "RemoveService" in kinds(decide(replace(had, claims=(claim(application),))))
+
+
+def test_loopback_is_told() -> None:
+    (warning,) = decide(snapshot(claim(app(capability("http", link("127.0.0.1:80"), ANY_HOST)))))
+    assert isinstance(warning, Warn)
+    assert (warning.group, warning.reason) == (GROUP, "LoopbackAddress")
+    assert "shop" in warning.message
+
+
+def test_a_new_version_moves_the_port_of_the_service_that_is_there() -> None:
+    had = after(snapshot(claim()))
+    new = claim(app(capability("httpserver", link("0.0.0.0:9"), ANY_HOST), version="v2"))
+    actions = decide(replace(had, claims=(new,)))
+    assert kinds(actions) == ["WriteSlice", "PatchService"]
+    patch = actions[1]
+    assert isinstance(patch, PatchService)
+    assert [(port["name"], port["port"]) for port in patch.patch["spec"]["ports"]] == [("http", 9)]
+
+
+def test_a_port_keeps_its_name_when_another_comes_before_it() -> None:
+    had = after(snapshot(claim(app(capability("web", link("0.0.0.0:80"))))))
+    both = claim(app(capability("admin", link("0.0.0.0:81")), capability("web", link("0.0.0.0:80"))))
+    patch = next(one for one in decide(replace(had, claims=(both,))) if isinstance(one, PatchService))
+    named = {port["name"]: port["port"] for port in patch.patch["spec"]["ports"]}
+    assert named == {"http": 80, "http-admin": 81}
+
+
+def test_what_is_not_deployed_goes_and_what_is_not_known_stays() -> None:
+    had = after(snapshot(claim()))
+    (gone,) = decide(replace(had, claims=()))
+    assert isinstance(gone, RemoveService)
+    assert decide(replace(had, claims=(), unknown=frozenset({"east/1"}))) == []
+
+
+def test_the_service_of_somebody_else_is_left_alone_and_told() -> None:
+    (warning,) = decide(snapshot(claim(), services={"shop": foreign()}))
+    assert isinstance(warning, Warn)
+    assert warning.reason == "ServiceNameTaken"
+    assert mirrors_of(snapshot(claim(), services={"shop": foreign()})) == {}
+    assert decide(snapshot(services={"shop": foreign()})) == []
+
+
+def test_two_lattices_have_a_service_each_and_keep_it() -> None:
+    east, west = claim(), claim(lattice="west/2")
+    world = after(snapshot(east, west))
+    second = names.second_service_name("shop", "west/2")
+    assert {name: one.lattice for name, one in world.services.items()} == {"shop": "east/1", second: "west/2"}
+    assert decide(world) == []
+    assert decide(replace(world, claims=(west, east))) == [], "whoever is first by now"
+    (gone,) = decide(replace(world, claims=(west,)))
+    assert isinstance(gone, RemoveService)
+    assert gone.found.lattice == "east/1"
+    assert decide(after(replace(world, claims=(west,)))) == [], "it keeps its name"
+
+
+def test_a_service_of_the_peer_is_adopted_without_a_gap() -> None:
+    world = snapshot(claim(), services={"shop": peers()})
+    actions = decide(world)
+    assert kinds(actions) == ["WriteSlice", "PatchService", "DropOthers"]
+    patch = actions[1]
+    assert isinstance(patch, PatchService)
+    assert patch.patch["spec"]["selector"] is None
+    assert patch.patch["metadata"]["annotations"][names.ANNOTATION_ADOPTING] == "true"
+    assert "finalizers" not in patch.patch["metadata"]
+    assert decide(snapshot(services={"shop": peers()})) == [], "whose it is is not known"
+
+
+def test_endpoints_of_others_are_dropped_until_that_is_done() -> None:
+    had = after(snapshot(claim()))
+    service = had.services["shop"]
+    assert service.manifest is not None
+    marked = {**service.manifest["annotations"], names.ANNOTATION_ADOPTING: "true"}
+    half = replace(service, manifest={**service.manifest, "annotations": marked})
+    assert decide(replace(had, services={"shop": half})) == [DropOthers("shop")]
+
+
+def deleted(world: Snapshot) -> Snapshot:
+    return replace(world, services={"shop": replace(world.services["shop"], deleting=True)})
+
+
+def test_a_service_deleted_by_hand_is_let_go_and_made_again() -> None:
+    world = deleted(after(snapshot(claim())))
+    actions = decide(world)
+    assert kinds(actions) == ["LetGo", "CreateService", "WriteSlice"]
+    assert isinstance(actions[0], LetGo)
+    assert actions[0].again
+    going = decide(replace(world, terminating=True))
+    assert kinds(going) == ["LetGo"]
+    assert isinstance(going[0], LetGo)
+    assert not going[0].again
+    assert kinds(decide(replace(world, claims=()))) == ["LetGo"], "nobody wants it any more"
+
+
+def test_nothing_is_made_in_a_namespace_that_goes() -> None:
+    assert decide(snapshot(claim(), terminating=True)) == []
+
+
+def test_uninstalling_lets_every_one_go_and_does_nothing_else() -> None:
+    world = replace(after(snapshot(claim(), claim(lattice="west/2"))), let_go=True)
+    actions = decide(world)
+    assert kinds(actions) == ["LetGo", "LetGo"]
+    assert decide(snapshot(claim(), let_go=True)) == []
+
+
+def test_what_is_asked_for_in_vain_is_told() -> None:
+    (warning,) = decide(snapshot(refused=(Refused("NamespaceNotAllowed", "no", GROUP),)))
+    assert warning == Warn(GROUP, "NamespaceNotAllowed", "no")
+    assert [
+        one.reason
+        for one in decide(snapshot(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "Clusterip"}))))
+        if isinstance(one, Warn)
+    ] == ["InvalidAnnotation"]
+
+
+def test_what_an_application_asks_for_is_on_its_service_and_goes_again() -> None:
+    asks = {
+        names.ANNOTATION_SERVICE_TYPE: "LoadBalancer",
+        names.ANNOTATION_SERVICE_AFFINITY: "ClientIP",
+        f"{names.SERVICE_LABEL_PREFIX}team": "blue",
+        f"{names.SERVICE_ANNOTATION_PREFIX}example.com__pool": "one",
+    }
+    world = after(snapshot(claim(app(**asks))))
+    service = world.services["shop"].manifest
+    assert service is not None
+    assert (service["spec"]["type"], service["spec"]["sessionAffinity"]) == ("LoadBalancer", "ClientIP")
+    assert service["labels"]["team"] == "blue"
+    assert service["annotations"]["example.com/pool"] == "one"
+    (patch,) = decide(replace(world, claims=(claim(),)))
+    assert isinstance(patch, PatchService)
+    assert patch.patch["metadata"]["labels"] == {"team": None}
+    assert patch.patch["metadata"]["annotations"]["example.com/pool"] is None
+    assert patch.patch["spec"] == {"type": "ClusterIP", "sessionAffinity": "None"}
+
+
+def led_to(world: Snapshot) -> set[str]:
+    found = [one.wanted for one in decide(world) if isinstance(one, WriteSlice)]
+    return {endpoint["targetRef"]["name"] for piece in found for endpoint in piece.endpoints}
+
+
+def a_host(pod: PodView, provider: str = "", at: float = 0.0, **labels: str) -> Sighting:
+    units = (Unit(provider),) if provider else ()
+    return Sighting(Host(f"N-{pod.name}", labels={"kubernetes_pod": pod.name, **labels}, providers=units), at)
+
+
+def test_endpoints_are_hosts_that_meet_a_requirement() -> None:
+    spread = {"type": "spreadscaler", "properties": {"spread": [{"name": "a", "requirements": {"zone": "b"}}]}}
+    application = app(capability("httpserver", link(), spread))
+    fits = replace(POD, name="fits", uid="uid-2", addresses=("10.0.0.2",), labels=(("zone", "b"),))
+    told = replace(POD, name="told", uid="uid-3", addresses=("10.0.0.3",))
+    pods = (POD, fits, told)
+    assert led_to(snapshot(claim(application, pods=pods))) == {"fits"}
+    hosts = {"told": a_host(told, zone="b")}
+    assert led_to(snapshot(claim(application, pods=pods, hosts=hosts))) == {"fits", "told"}
+
+
+def test_endpoints_are_hosts_that_run_the_provider_where_that_is_told() -> None:
+    second = replace(POD, name="host-2", uid="uid-2", addresses=("10.0.0.2",))
+    unheard = replace(POD, name="host-3", uid="uid-3", addresses=("10.0.0.3",))
+    pods = (POD, second, unheard)
+    hosts = {POD.name: a_host(POD), second.name: a_host(second)}
+    assert led_to(snapshot(claim(pods=pods, hosts=hosts))) == {"host-1", "host-2", "host-3"}, "nobody runs it"
+    hosts = {POD.name: a_host(POD, "shop-httpserver"), second.name: a_host(second)}
+    assert led_to(snapshot(claim(pods=pods, hosts=hosts))) == {"host-1", "host-3"}
+    running = Running()
+    running.said("shop-httpserver", "N-host-2", True, 1.0)
+    assert led_to(snapshot(claim(pods=pods, hosts=hosts, running=running))) == {"host-1", "host-2", "host-3"}
+    running.said("shop-httpserver", "N-host-1", False, 1.0)
+    assert led_to(snapshot(claim(pods=pods, hosts=hosts, running=running))) == {"host-2", "host-3"}
+    later = {name: replace(seen, at=2.0) for name, seen in hosts.items()}
+    assert led_to(snapshot(claim(pods=pods, hosts=later, running=running))) == {"host-1", "host-3"}
