@@ -137,6 +137,8 @@ class Reflect:
                 },
             ):
                 await self._act(snapshot, actions)
+        if any(not isinstance(action, Warn) for action in actions):
+            return None  # what was written is news, and then is said
         return await self._say(snapshot)
 
     async def _act(self, snapshot: Snapshot, actions: list[Any]) -> None:

@@ -110,8 +110,10 @@ class Effects:
                 raise Waiting from None
             raise
         self.known.allocated.pop(mirror.key, None)
-        self.services.wrote(made, held)
         _log.info("Service made", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
+        self.services.wrote(made, held)
+        # That is news, so its key runs again: of many at once all are there before the first gets its endpoints.
+        raise Waiting
 
     async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> Manifest:
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
@@ -154,6 +156,7 @@ class Effects:
                 written = await self._patch(found, {"metadata": {"finalizers": left}}, action.message)
                 version = written["metadata"]["resourceVersion"]
             await self.kube.delete(SERVICES, found.name, found.namespace, uid=found.uid, resource_version=version)
+        self.known.gone.add(found.uid)  # until that is heard
         _log.info("Service removed", service=found.key, message=action.message)
 
     async def _write_slice(self, namespace: str, action: WriteSlice) -> None:

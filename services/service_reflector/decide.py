@@ -55,7 +55,7 @@ def mirrors_of(snapshot: Snapshot) -> dict[str, Mirror]:
     found = [
         _wanted(snapshot, claim, held[claim.lattice])
         for claim in snapshot.claims
-        if claim.application.listeners and claim.wish.wanted and held.get(claim.lattice)
+        if claim.application.listeners and claim.wish.wanted and held.get(claim.lattice) and not claim.remembered
     ]
     return {mirror.name: mirror for mirror in found}
 
@@ -102,30 +102,23 @@ def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
 
 def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
     """Yield what makes a claim's Service, and its slices, what they are to be."""
-    plain = names.service_name(snapshot.name)
     if not name:
-        if claim.group is not None:
-            why = (
-                f"Service {snapshot.namespace}/{plain} is somebody else's and is left alone, so application "
-                f"{snapshot.name} has none: rename one of them"
-            )
-            yield Warn(claim.group, "ServiceNameTaken", why)
+        yield from _name_taken(snapshot, claim)
         return
     mirror = _wanted(snapshot, claim, name)
     there = snapshot.services.get(name)
     if there is not None and there.deleting:
-        if snapshot.terminating:
-            yield from _let_go(there, "NamespaceTerminating", f"namespace {snapshot.namespace} is going", again=False)
-            return
-        why = "it was deleted, and its application lives: it is made again with the same addresses"
-        yield from _let_go(there, "DeletedByHand", why, again=True)
-        there = None
-    if snapshot.terminating:
+        if not claim.remembered:
+            yield from _deleted(snapshot, claim, mirror, there)
         return
     slices = list(_slices(snapshot, claim, mirror, there))
-    if there is None:
-        yield CreateService(mirror, f"application {claim.application.name} listens")
+    if claim.remembered:
         yield from slices
+        return
+    if there is None:
+        if not snapshot.terminating:
+            yield CreateService(mirror, f"application {claim.application.name} listens")
+            yield from slices
         return
     # Where another's endpoints are to go, ours are there before.
     yield from slices
@@ -135,6 +128,26 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
     annotations = (there.manifest or {}).get("annotations") or {}
     if there.peers or annotations.get(names.ANNOTATION_ADOPTING):
         yield DropOthers(name)
+
+
+def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
+    if claim.group is not None:
+        why = (
+            f"Service {snapshot.namespace}/{names.service_name(snapshot.name)} is somebody else's and is left alone, "
+            f"so application {snapshot.name} has none: rename one of them"
+        )
+        yield Warn(claim.group, "ServiceNameTaken", why)
+
+
+def _deleted(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView) -> Iterator[Action]:
+    """Yield what becomes of a Service that somebody deletes while its application lives."""
+    if snapshot.terminating:
+        yield from _let_go(there, "NamespaceTerminating", f"namespace {snapshot.namespace} is going", again=False)
+        return
+    why = "it was deleted, and its application lives: it is made again with the same addresses"
+    yield from _let_go(there, "DeletedByHand", why, again=True)
+    yield CreateService(mirror, f"application {claim.application.name} listens")
+    yield from _slices(snapshot, claim, mirror, None)
 
 
 def _let_go(there: ServiceView, reason: str, message: str, *, again: bool) -> Iterator[Action]:

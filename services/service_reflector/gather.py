@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service_reflector.following import Following
+from service_reflector.reach import read_reach
 from service_reflector.snapshot import Claim, Refused, Snapshot
 from service_reflector.views import GroupView, PodView, ServiceView, SliceView
 from service_reflector.wishes import Wish, wish_of
@@ -20,6 +21,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
 from trellis.lattice.manifests import Application
+from trellis.lattice.running import Running
 from trellis.peers import Controller
 
 
@@ -27,7 +29,8 @@ from trellis.peers import Controller
 class Known:
     """What is remembered during a term. ``allocated``: by Service what one that was deleted had been given.
 
-    ``said``: by Service what the bus was told. ``controller``: of wasmcloud-operator, while it runs.
+    ``gone``: uids of Services that we deleted and that are still seen. ``said``: by Service what the bus was told.
+    ``controller``: of wasmcloud-operator, while it runs.
     """
 
     kube: Kube
@@ -42,6 +45,7 @@ class Known:
     mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
     allocated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
     said: dict[str, ServiceReflected] = field(default_factory=dict)
     controller: Controller | None = None
 
@@ -96,6 +100,8 @@ class Known:
         namespace, _, name = key.partition("/")
         claims, refused = self._claims(namespace, name)
         services = self._services(namespace, name)
+        unknown = [one for one in services.values() if one.application and self._unknown(one)]
+        claims += [self._remembered(one) for one in unknown]
         owners = self._slice_owners(services, claims)
         terminating = any(one.deleting for one in services.values()) and await self._is_going(namespace)
         return Snapshot(
@@ -105,7 +111,7 @@ class Known:
             tuple(refused),
             services,
             {one: tuple(self.slices.get(f"{namespace}/{one}", {}).values()) for one in owners},
-            frozenset(one.lattice for one in services.values() if one.application and self._unknown(one)),
+            frozenset(one.lattice for one in unknown),
             sure=all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
             terminating=terminating,
             let_go=self.let_go,
@@ -125,7 +131,9 @@ class Known:
         return {
             one.name: one
             for key in sorted(keys)
-            if (one := self.services.get(key)) is not None and one.application in {name, ""}
+            if (one := self.services.get(key)) is not None
+            and one.application in {name, ""}
+            and one.uid not in self.gone
         }
 
     def _claims(self, namespace: str, name: str) -> tuple[list[Claim], list[Refused]]:
@@ -145,6 +153,24 @@ class Known:
                 hosts = self.following.hosts(mark)
                 claims.append(Claim(mark, known.application, wish, self._pods(mark), hosts, running, group))
         return claims, refused
+
+    def _remembered(self, service: ServiceView) -> Claim:
+        """Return the claim that a Service itself remembers."""
+        mark, annotations = service.lattice, (service.manifest or {}).get("annotations") or {}
+        listeners = read_reach(annotations.get(names.ANNOTATION_REACH, ""))
+        application = Application(service.application, listeners=listeners)
+        comparison = self.following.comparison(mark)
+        running = comparison.running if comparison is not None else Running()
+        return Claim(
+            mark,
+            application,
+            Wish(),
+            self._pods(mark),
+            self.following.hosts(mark),
+            running,
+            self._group(mark, service.namespace),
+            remembered=True,
+        )
 
     def _seniority(self, mark: str) -> tuple[str, str]:
         """Return what orders lattices: that of the oldest group comes first."""

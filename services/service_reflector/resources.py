@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from service_reflector.reach import write_reach
 from service_reflector.slices import Slice
 from service_reflector.wishes import Wish
 from trellis import names
@@ -185,6 +186,7 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
         names.ANNOTATION_APPLICATION: mirror.application,
         names.ANNOTATION_LATTICE: mirror.lattice,
         names.ANNOTATION_LISTENERS: listeners_annotation(mirror),
+        names.ANNOTATION_REACH: write_reach(tuple(listener for _, listener in mirror.ports)),
         names.ANNOTATION_MIRRORED: " ".join(asked),
     }
     return {**dict(mirror.wish.annotations), **own}

@@ -20,7 +20,8 @@ class Claim:
     """An application of a lattice that is to have a Service in the namespace.
 
     ``pods``: of the lattice's hosts, in whatever namespace. ``hosts``: by name of a pod the host in it, as the lattice
-    tells. ``running``: what was said of providers. ``group``: whom Events about it regard.
+    tells. ``running``: what was said of providers. ``group``: whom Events about it regard. ``remembered``: it is what
+    its Service says, as nothing is known of its lattice yet.
     """
 
     lattice: str
@@ -30,6 +31,7 @@ class Claim:
     hosts: Mapping[str, Sighting]
     running: Running
     group: GroupView | None
+    remembered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,8 @@ def on_service(known: Known, wake: Wake) -> Callable[[Change[ServiceView]], None
             if one is not None and one.application:
                 _discard(known.mirrors, (one.lattice, one.application), change.key)
                 _discard(known.by_key, f"{one.namespace}/{one.application}", change.key)
+        if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
+            known.gone.discard(change.old.uid)
         if change.new is not None and change.new.application:
             new = change.new
             known.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)

@@ -38,7 +38,7 @@ EVERY_SECONDS: Final = 180.0
 """Between two comparisons when nothing is heard."""
 PUBLISHED: Final = "manifest_published"
 UNPUBLISHED: Final = "manifest_unpublished"
-_SETTLE_SECONDS: Final = 0.02
+_SETTLE_SECONDS: Final = 0.05
 _ANSWER_SECONDS: Final = 5.0
 _TRY_AGAIN_SECONDS: Final = 10.0
 _ASKED_AT_ONCE: Final = 16

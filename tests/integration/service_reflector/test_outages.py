@@ -67,6 +67,22 @@ async def test_a_wadm_that_does_not_answer_takes_nothing_away(world: ReflectedWo
             await mirrors(world)
 
 
+async def test_endpoints_follow_the_hosts_while_a_lattice_is_away(world: ReflectedWorld) -> None:
+    world.group("group", "far-lattice")
+    first = world.pod("group", "host-1")
+    async with world.wadm("far-lattice") as wadm:
+        async with world.reflector():
+            await wadm.deploy(manifest("far"))
+            await mirrors(world, "far")
+            await world.leads_to("far", first)
+        world.server.kill()
+        async with world.reflector():
+            second = world.pod("group", "host-2")
+            await world.leads_to("far", first, second)
+            assert mirrored(world) == {"far"}
+        await asyncio.to_thread(world.server.start)
+
+
 async def test_what_was_deployed_before_anybody_listened_is_found(world: ReflectedWorld) -> None:
     world.group("group", "old-lattice")
     async with world.wadm("old-lattice") as wadm:

@@ -20,6 +20,7 @@ from service_reflector.actions import (
     WriteSlice,
 )
 from service_reflector.decide import decide, mirrors_of
+from service_reflector.reach import read_reach
 from service_reflector.resources import make_service, make_slice
 from service_reflector.snapshot import Claim, Refused, Snapshot
 from service_reflector.views import GroupView, PodView, ServiceView, SliceView, view_service, view_slice
@@ -148,6 +149,30 @@ def test_what_is_not_deployed_goes_and_what_is_not_known_stays() -> None:
     (gone,) = decide(replace(had, claims=()))
     assert isinstance(gone, RemoveService)
     assert decide(replace(had, claims=(), unknown=frozenset({"east/1"}))) == []
+
+
+def remembered(world: Snapshot, **changes: Any) -> Snapshot:
+    """The world as it is while nothing is known of the lattice."""
+    service = world.services["shop"].manifest
+    assert service is not None
+    listeners = read_reach(service["annotations"][names.ANNOTATION_REACH])
+    found = claim(Application("shop", listeners=listeners), remembered=True, **changes)
+    return replace(world, claims=(found,), unknown=frozenset({"east/1"}))
+
+
+def test_endpoints_follow_the_hosts_while_nothing_is_known_of_the_lattice() -> None:
+    asks = {f"{names.SERVICE_LABEL_PREFIX}team": "blue"}
+    had = after(snapshot(claim(app(capability("web", link("0.0.0.0:80"), ANY_HOST), **asks))))
+    assert decide(remembered(had)) == []
+    second = replace(POD, name="host-2", uid="uid-2", addresses=("10.0.0.2",))
+    assert kinds(decide(remembered(had, pods=(POD, second)))) == ["WriteSlice"]
+    assert mirrors_of(remembered(had)) == {}, "nothing is said of it"
+    assert decide(deleted(remembered(had))) == [], "it waits"
+
+
+@pytest.mark.parametrize("text", ["", "[", "{}", "[1]", '[{"component": 1}]', "null"])
+def test_an_edited_memory_is_none(text: str) -> None:
+    assert read_reach(text) == ()
 
 
 def test_the_service_of_somebody_else_is_left_alone_and_told() -> None:

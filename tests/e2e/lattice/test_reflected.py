@@ -1,0 +1,38 @@
+"""Real wadm and real hosts: a hundred applications become Services, and go."""
+
+from __future__ import annotations
+
+from support.fleet import eventually
+from support.host_behaviour import own_lattice
+from support.manifests import ANY_HOST, capability, link
+from support.real_lattice import RealLattice, Wadm, application, wasm_component
+from support.reflected import ReflectedWorld
+from trellis.kube.resources import SERVICES
+
+COUNT = 100
+SECONDS = 180.0
+
+
+async def test_a_hundred_applications_become_services_and_go(real_lattice: RealLattice, world: ReflectedWorld) -> None:
+    lattice = own_lattice()
+    world.group("group", lattice, natsClientPort=real_lattice.nats.port)
+    server = capability("httpserver", link(), ANY_HOST, image="wasmcloud+builtin://http-server")
+    components = (wasm_component("component", "file:///none.wasm"), server)
+    wanted = {f"many-{number}" for number in range(COUNT)}
+
+    def mirrored() -> set[str]:
+        return {one["metadata"]["name"] for one in world.hosts.call("GET", SERVICES)["items"]}
+
+    async with Wadm.of(real_lattice.url, lattice) as wadm, world.reflector():
+        for name in sorted(wanted):
+            put = await wadm.put(application(name, *components, version="v1"))
+            assert put["result"] == "created", put
+            assert (await wadm.deploy(name))["result"] == "acknowledged"
+        await eventually(lambda: mirrored() == wanted, "all are Services", seconds=SECONDS)
+        half = sorted(wanted)[::2]
+        for name in half:
+            assert (await wadm.undeploy(name))["result"] == "acknowledged"
+        await eventually(lambda: mirrored() == wanted - set(half), "half of them", seconds=SECONDS)
+        for name in sorted(wanted):
+            await wadm.delete(name)
+        await eventually(lambda: not mirrored(), "none is left", seconds=SECONDS)
