@@ -43,8 +43,8 @@ from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger,
 WORKERS: Final = 16
 PLAN: Final = "plan"
 SHIM_WORKERS: Final = 4
-STATUS_DELAY_SECONDS: Final = 0.5
-"""A status counts nodes: changes that come in a burst are counted once, at most twice a second."""
+STATUS_DELAY_SECONDS: Final = 1.0
+"""A status counts nodes: changes that come in a burst are counted once, at most once a second."""
 PLAN_DELAY_SECONDS: Final = 0.05
 """A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""
 PLAN_REST: Final = 3.0

@@ -34,7 +34,8 @@ def difference(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[str, .
 
 def changes_of(node: NodeView, target: Target) -> tuple[str, ...]:
     """Return the shims that a node is to get, to get in another version, or to lose; by name."""
-    return difference(installed_on(node), dict(target.shims))
+    have, want = installed_on(node), dict(target.shims)
+    return difference(have, want) if have != want else ()  # asked for every node in every plan
 
 
 def failure_of(node: NodeView, target: Target) -> FailedAttempt | None:
@@ -60,7 +61,9 @@ def failing_on(node: NodeView, target: Target, asked: Target) -> tuple[str, ...]
 def spared_of(node: NodeView, target: Target) -> frozenset[str]:
     """Return the shims that the next try leaves out, as the last ones were blamed on them."""
     blamed = _blamed(node, target)
-    if not blamed or {*changes_of(node, target)} - {*blamed}:
+    if not blamed:
+        return frozenset()
+    if {*changes_of(node, target)} - {*blamed}:
         return frozenset(blamed)
     turn = node.failed.attempt if node.failed else 0
     return frozenset(blamed) - {blamed[turn % len(blamed)]}
@@ -89,7 +92,9 @@ def retry_at(node_uid: str, failure: FailedAttempt, retries: Retries) -> float:
 
 def _blamed(node: NodeView, target: Target) -> tuple[str, ...]:
     """Return the shims that failed in the very version that the node is to have and does not have yet; by name."""
-    has, blamed = installed_on(node), node.blamed
+    if not (blamed := node.blamed):
+        return ()
+    has = installed_on(node)
     return tuple(
         sorted(name for name, digest in target.shims if blamed.get(name) == digest and has.get(name) != digest)
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 from provisioner.actions import Snapshot
 from provisioner.attempts import changes_of
@@ -127,8 +128,9 @@ class Known:
     def target(self, node: NodeView) -> Target | None:
         """Return what a node is to have, by the Shims as they are now; worked out once while nothing of it changes."""
         shims = tuple(self.shims.values())
-        if len(shims) != len(self.targets_by) or any(a is not b for a, b in zip(shims, self.targets_by, strict=True)):
-            self.targets.clear()
+        if any(a is not b for a, b in zip_longest(shims, self.targets_by)):
+            if shims != self.targets_by:  # that a status was written changes no target
+                self.targets.clear()
             self.targets_by = shims
         former = self.targets.get(node.uid)
         if former is None or former[0] is not node:

@@ -122,10 +122,11 @@ def plan(world: World) -> Plan:
     entries = _kept(world)
     released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
     entries |= _adopted(world, entries)
-    failing = _failing(world, wanted, _asked(world, wanted, world.ledger.halted))
+    before = _asked(world, wanted, world.ledger.halted)
+    failing = _failing(world, wanted, before)
     over = (name for name, limits in world.limits.items() if 0 < limits.halt_after <= failing.get(name, 0))
     halted = tuple(sorted(over))
-    asked = _asked(world, wanted, halted)
+    asked = before if halted == world.ledger.halted else _asked(world, wanted, halted)
     fresh, retries, wake_in = _candidates(world, wanted, asked, entries)
     slots = _Slots(world, wanted, entries)
     claimed = []
