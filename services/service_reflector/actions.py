@@ -8,7 +8,7 @@ from typing import Any
 
 from service_reflector.resources import Mirror
 from service_reflector.slices import Slice
-from service_reflector.views import GroupView, ServiceView, SliceView
+from service_reflector.views import GroupView, RouteView, ServiceView, SliceView
 
 Manifest = dict[str, Any]
 
@@ -70,6 +70,24 @@ class DeleteSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteRoute:
+    """Make an HTTPRoute, or make it what it is to be."""
+
+    service: str
+    spec: Mapping[str, Any]
+    found: RouteView | None
+    reason: str = "Reflected"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRoute:
+    """Delete an HTTPRoute that is not asked for any more."""
+
+    found: RouteView
+    reason: str = "Reflected"
+
+
+@dataclass(frozen=True, slots=True)
 class DropOthers:
     """Delete the endpoints that others made for a Service which is ours now, and say that this is done."""
 
@@ -86,4 +104,15 @@ class Warn:
     message: str
 
 
-Action = CreateService | PatchService | LetGo | RemoveService | WriteSlice | DeleteSlice | DropOthers | Warn
+Action = (
+    CreateService
+    | PatchService
+    | LetGo
+    | RemoveService
+    | WriteSlice
+    | DeleteSlice
+    | WriteRoute
+    | DeleteRoute
+    | DropOthers
+    | Warn
+)

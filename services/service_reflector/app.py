@@ -19,7 +19,7 @@ from service_reflector.gather import Known
 from service_reflector.lattices import FollowLattices
 from service_reflector.settings import Settings
 from service_reflector.snapshot import Snapshot
-from service_reflector.watch import on_group, on_operator, on_pod, on_service, on_slice
+from service_reflector.watch import on_group, on_operator, on_pod, on_route, on_service, on_slice
 from service_reflector.watches import Watches
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
@@ -28,8 +28,9 @@ from trellis.events.envelope import FactData
 from trellis.events.services import ServiceReflected, ServiceRemoved
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, Invalid
+from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import HTTP_ROUTES
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, setup
 
@@ -62,9 +63,10 @@ def compose(settings: Settings, base: Base) -> Work:
         Following(news),
         settings.service_namespaces,
         let_go=settings.let_go,
+        routes=watches.routes.objects,
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
-    effects = Effects(kube, recorder, known, watches.services, watches.slices)
+    effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes)
     reflect = Reflect(known, effects, base.bus, telemetry)
     queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
     follow = FollowLattices(known, news, settings.sources_seconds)
@@ -85,6 +87,7 @@ def compose(settings: Settings, base: Base) -> Work:
     watches.on_pod.call = on_pod(known, queue.add)
     watches.on_service.call = on_service(known, queue.add)
     watches.on_slice.call = on_slice(known, queue.add)
+    watches.on_route.call = on_route(known, queue.add)
     watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
     return Work(
         [*watches],
@@ -144,10 +147,12 @@ class Reflect:
     async def _act(self, snapshot: Snapshot, actions: list[Any]) -> None:
         try:
             await self.effects.apply(snapshot.namespace, actions)
-        except (Invalid, Forbidden) as error:
-            # What is refused for good is told where people look, and is tried again all the same.
+        except (Invalid, Forbidden, AlreadyExists, NotFound) as error:
+            # What is refused for good is told where people look, and is tried again all the same. A Service that came
+            # or went meanwhile is no such news; a route that cannot be made is.
+            refused = isinstance(error, Invalid | Forbidden) or error.kind == HTTP_ROUTES.kind
             for claim in snapshot.claims:
-                if claim.group is not None:
+                if refused and claim.group is not None:
                     await self.effects.apply(snapshot.namespace, [Warn(claim.group, "WriteRefused", str(error))])
             raise
 

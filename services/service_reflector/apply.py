@@ -14,24 +14,27 @@ from typing import Any, assert_never
 from service_reflector.actions import (
     Action,
     CreateService,
+    DeleteRoute,
     DeleteSlice,
     DropOthers,
     LetGo,
     PatchService,
     RemoveService,
     Warn,
+    WriteRoute,
     WriteSlice,
 )
 from service_reflector.gather import Known
 from service_reflector.resources import make_service, make_slice, make_slice_body, owned_by
-from service_reflector.views import ServiceView, SliceView
+from service_reflector.routes import make_route
+from service_reflector.views import RouteView, ServiceView, SliceView
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, Invalid, NotFound
 from trellis.kube.informer import Informer
 from trellis.kube.reader import Selection
 from trellis.kube.recorder import EventRecorder, ObjectRef
-from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, SERVICES
+from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
 from trellis.telemetry import get_logger
 
 Manifest = dict[str, Any]
@@ -53,6 +56,7 @@ class Effects:
     known: Known
     services: Informer[ServiceView]
     slices: Informer[SliceView]
+    routes: Informer[RouteView]
 
     async def apply(self, namespace: str, actions: Sequence[Action]) -> None:
         """Carry out actions about one key, in order.
@@ -74,10 +78,8 @@ class Effects:
                 await self._let_go(action)
             case RemoveService():
                 await self._remove(action)
-            case WriteSlice():
-                await self._write_slice(namespace, action)
-            case DeleteSlice():
-                await self._delete_slice(action.found)
+            case WriteSlice() | DeleteSlice() | WriteRoute() | DeleteRoute():
+                await self._child(namespace, action)
             case DropOthers():
                 await self._drop_others(namespace, action.service)
             case Warn():
@@ -92,6 +94,17 @@ class Effects:
                 )
             case _:
                 assert_never(action)
+
+    async def _child(self, namespace: str, action: WriteSlice | DeleteSlice | WriteRoute | DeleteRoute) -> None:
+        match action:
+            case WriteSlice():
+                await self._write_slice(namespace, action)
+            case WriteRoute():
+                await self._write_route(namespace, action)
+            case DeleteSlice():
+                await self._delete(ENDPOINT_SLICES, action.found)
+            case DeleteRoute():
+                await self._delete(HTTP_ROUTES, action.found)
 
     async def _create(self, action: CreateService) -> None:
         mirror = action.mirror
@@ -183,11 +196,26 @@ class Effects:
         made = await self.kube.create(ENDPOINT_SLICES, make_slice(wanted, namespace, service.uid))
         self.slices.wrote(made, found)
 
-    async def _delete_slice(self, found: SliceView) -> None:
+    async def _delete(self, res: Resource, found: SliceView | RouteView) -> None:
         with contextlib.suppress(NotFound):
             await self.kube.delete(
-                ENDPOINT_SLICES, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
+                res, found.name, found.namespace, uid=found.uid, resource_version=found.resource_version
             )
+
+    async def _write_route(self, namespace: str, action: WriteRoute) -> None:
+        service, found = self.known.services.get(f"{namespace}/{action.service}"), action.found
+        if service is None:
+            raise Waiting
+        route = make_route(namespace, action.service, service.uid, dict(action.spec))
+        if found is None:
+            self.routes.wrote(await self.kube.create(HTTP_ROUTES, route), None)
+            return
+        read = {"uid": found.uid, "resourceVersion": found.resource_version}
+        body = route | {"metadata": route["metadata"] | read}
+        written = await self.kube.merge_patch(
+            HTTP_ROUTES, found.name, body, namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
+        )
+        self.routes.wrote(written, found)
 
     async def _drop_others(self, namespace: str, name: str) -> None:
         """Delete what the peer and Kubernetes' own controllers made for the Service, which nobody would follow up."""

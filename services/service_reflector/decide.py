@@ -22,6 +22,7 @@ from service_reflector.actions import (
 )
 from service_reflector.hosts import hosts_for
 from service_reflector.resources import Mirror, make_service_patch, port_names
+from service_reflector.routes import route_actions
 from service_reflector.slices import FAMILIES, Reach, pack
 from service_reflector.snapshot import Claim, Snapshot
 from service_reflector.views import ServiceView
@@ -125,6 +126,7 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
     patch = make_service_patch(mirror, there.manifest or {}, adopting=there.peers)
     if patch:
         yield PatchService(mirror, there, patch, f"application {claim.application.name} is at {mirror.version}")
+    yield from route_actions(mirror, there.uid, snapshot.routes.get(name))
     annotations = (there.manifest or {}).get("annotations") or {}
     if there.peers or annotations.get(names.ANNOTATION_ADOPTING):
         yield DropOthers(name)

@@ -13,7 +13,7 @@ from typing import Any
 from service_reflector.following import Following
 from service_reflector.reach import read_reach
 from service_reflector.snapshot import Claim, Refused, Snapshot
-from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from service_reflector.views import GroupView, PodView, RouteView, ServiceView, SliceView
 from service_reflector.wishes import Wish, wish_of
 from trellis import names
 from trellis.events.services import ServiceReflected
@@ -42,6 +42,7 @@ class Known:
     by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
     pods: dict[str, dict[str, PodView]] = field(default_factory=dict)
     slices: dict[str, dict[str, SliceView]] = field(default_factory=dict)
+    routes: Mapping[str, RouteView] = field(default_factory=dict)
     mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
     allocated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -111,6 +112,7 @@ class Known:
             tuple(refused),
             services,
             {one: tuple(self.slices.get(f"{namespace}/{one}", {}).values()) for one in owners},
+            {one: route for one in services if (route := self.routes.get(f"{namespace}/{one}")) is not None},
             frozenset(one.lattice for one in unknown),
             sure=all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
             terminating=terminating,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from service_reflector.views import GroupView, PodView, RouteView, ServiceView, SliceView
 from service_reflector.wishes import Wish
 from trellis.lattice.hosts import Sighting
 from trellis.lattice.manifests import Application
@@ -47,8 +47,8 @@ class Refused:
 class Snapshot:
     """One application's name in one namespace. ``claims`` in the order in which they may choose a name.
 
-    ``services``: ours of that application, and what has its plain name, by name; ``slices`` by Service. ``unknown``:
-    marks of lattices of which it is not known whether they have it; ``sure``: all of the namespace's are known.
+    ``services``: ours of that application, and what has its plain name, by name; ``slices`` and ``routes`` by Service.
+    ``unknown``: marks of lattices of which it is not known whether they have it; ``sure``: all of the namespace's are.
     ``terminating``: the namespace is going. ``let_go``: this service is to be uninstalled.
     """
 
@@ -58,6 +58,7 @@ class Snapshot:
     refused: tuple[Refused, ...] = ()
     services: Mapping[str, ServiceView] = field(default_factory=dict)
     slices: Mapping[str, tuple[SliceView, ...]] = field(default_factory=dict)
+    routes: Mapping[str, RouteView] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
     sure: bool = False
     terminating: bool = False

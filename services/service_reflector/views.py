@@ -178,6 +178,41 @@ def view_service(service: Manifest) -> ServiceView:
 
 
 @dataclass(frozen=True, slots=True)
+class RouteView:
+    """An HTTPRoute of ours. ``owner``: uid of its Service; ``applied``: digest of what we wrote."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner: str
+    applied: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, which is that of its Service, too."""
+        return f"{self.namespace}/{self.name}"
+
+
+def view_route(item: Manifest) -> RouteView:
+    """Project an HTTPRoute."""
+    metadata = item["metadata"]
+    return RouteView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        owner=_owner(metadata),
+        applied=str((metadata.get("labels") or {}).get(names.LABEL_APPLIED) or ""),
+    )
+
+
+def _owner(metadata: Manifest) -> str:
+    """Return the uid of the Service that an object belongs to, "" if there is none."""
+    return next((str(one["uid"]) for one in metadata.get("ownerReferences") or () if one.get("kind") == "Service"), "")
+
+
+@dataclass(frozen=True, slots=True)
 class SliceView:
     """An EndpointSlice of ours. ``endpoints`` and ``ports`` as they stand in it."""
 
@@ -200,14 +235,13 @@ class SliceView:
 def view_slice(item: Manifest) -> SliceView:
     """Project an EndpointSlice."""
     metadata = item["metadata"]
-    owners = [one["uid"] for one in metadata.get("ownerReferences") or () if one.get("kind") == "Service"]
     return SliceView(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         service=str((metadata.get("labels") or {}).get(names.LABEL_SERVICE_NAME) or ""),
-        owner=owners[0] if owners else "",
+        owner=_owner(metadata),
         family=str(item.get("addressType") or ""),
         endpoints=tuple(item.get("endpoints") or ()),
         ports=tuple(item.get("ports") or ()),

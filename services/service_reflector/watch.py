@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from service_reflector.gather import Known
-from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from service_reflector.views import GroupView, PodView, RouteView, ServiceView, SliceView
 from trellis import names
 from trellis.kube.informer import Change
 from trellis.peers import Controller, Peer, view_controller
@@ -23,6 +23,7 @@ V = TypeVar("V")
 POD_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.WADM_OPERATOR}"
 """Pods of groups, as wasmcloud-operator labels them."""
 SLICE_SELECTOR = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGED_BY}"
+ROUTE_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 _log = get_logger(__name__)
 
@@ -92,6 +93,17 @@ def on_slice(known: Known, wake: Wake) -> Callable[[Change[SliceView]], None]:
             service = known.services.get(key)
             if service is not None:
                 wake(f"{service.namespace}/{service.application or service.name}")
+
+    return handle
+
+
+def on_route(known: Known, wake: Wake) -> Callable[[Change[RouteView]], None]:
+    """Return the handler of changes of our HTTPRoutes."""
+
+    def handle(change: Change[RouteView]) -> None:
+        service = known.services.get(change.key)
+        if service is not None and service.application:
+            wake(f"{service.namespace}/{service.application}")
 
     return handle
 

@@ -12,17 +12,19 @@ from typing import Any, Generic, TypeVar
 from service_reflector.views import (
     GroupView,
     PodView,
+    RouteView,
     ServiceView,
     SliceView,
     view_group,
     view_pod,
+    view_route,
     view_service,
     view_slice,
 )
-from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR, view_operator
+from service_reflector.watch import POD_SELECTOR, ROUTE_SELECTOR, SLICE_SELECTOR, view_operator
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
-from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, PODS, SERVICES
+from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
 from trellis.peers import Controller
 
 T = TypeVar("T")
@@ -47,13 +49,24 @@ class Watches:
         self.on_pod: Handler[PodView] = Handler()
         self.on_service: Handler[ServiceView] = Handler()
         self.on_slice: Handler[SliceView] = Handler()
+        self.on_route: Handler[RouteView] = Handler()
         self.on_operator: Handler[Controller | None] = Handler()
         self.groups = Informer(kube, HOST_CONFIGS, view_group, self.on_group, optional=True)
         self.pods = Informer(kube, PODS, view_pod, self.on_pod, label_selector=POD_SELECTOR)
         self.services = Informer(kube, SERVICES, view_service, self.on_service)
         self.slices = Informer(kube, ENDPOINT_SLICES, view_slice, self.on_slice, label_selector=SLICE_SELECTOR)
+        # Gateways are an addition to a cluster, and the right to write routes is one to an installation.
+        self.routes = Informer(
+            kube,
+            HTTP_ROUTES,
+            view_route,
+            self.on_route,
+            label_selector=ROUTE_SELECTOR,
+            optional=True,
+            refusable=True,
+        )
         self.operators = Informer(kube, DEPLOYMENTS, view_operator, self.on_operator, refusable=True)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         """Yield every informer."""
-        yield from (self.groups, self.pods, self.services, self.slices, self.operators)
+        yield from (self.groups, self.pods, self.services, self.slices, self.routes, self.operators)

@@ -126,6 +126,8 @@ def plan_services(former: Former) -> list[Step]:
 def mirrors_application(service: Mapping[str, Any]) -> bool:
     """Say whether a Service is one that the operator made for an application."""
     metadata = service["metadata"]
+    if names.ANNOTATION_APPLICATION in (metadata.get("annotations") or {}):
+        return False  # service_reflector's by now
     if names.WASMCLOUD_OPERATOR_SERVICE in (metadata.get("finalizers") or ()):
         return True
     return (metadata.get("labels") or {}).get(names.LABEL_MANAGED_BY) in NAMES[Peer.WASMCLOUD_OPERATOR]
@@ -156,9 +158,9 @@ def _addresses(slices: Iterable[Manifest], running: set[str]) -> str:
     endpoints = [one for item in slices for one in item.get("endpoints") or ()]
     found = sorted({address for one in endpoints for address in one.get("addresses") or ()})
     if not found:
-        return "it has no address, so nothing answers there: Trellis does not give it any yet"
+        return "it has no address, so nothing answers there: service_reflector gives it some, if it is deployed"
     stale = [address for address in found if address not in running]
-    told = f"it goes on to serve from {len(found)} fixed addresses, which follow no pods: Trellis does not do that yet"
+    told = f"it goes on to serve from {len(found)} fixed addresses, which follow no pods until service_reflector has it"
     return told + (f"; of no running host are {', '.join(stale)}" if stale else "")
 
 

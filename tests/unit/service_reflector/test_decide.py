@@ -11,19 +11,22 @@ import pytest
 from service_reflector.actions import (
     Action,
     CreateService,
+    DeleteRoute,
     DeleteSlice,
     DropOthers,
     LetGo,
     PatchService,
     RemoveService,
     Warn,
+    WriteRoute,
     WriteSlice,
 )
 from service_reflector.decide import decide, mirrors_of
 from service_reflector.reach import read_reach
 from service_reflector.resources import make_service, make_slice
+from service_reflector.routes import make_route
 from service_reflector.snapshot import Claim, Refused, Snapshot
-from service_reflector.views import GroupView, PodView, ServiceView, SliceView, view_service, view_slice
+from service_reflector.views import GroupView, PodView, ServiceView, SliceView, view_route, view_service, view_slice
 from service_reflector.wishes import wish_of
 from support.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
@@ -149,6 +152,24 @@ def test_what_is_not_deployed_goes_and_what_is_not_known_stays() -> None:
     (gone,) = decide(replace(had, claims=()))
     assert isinstance(gone, RemoveService)
     assert decide(replace(had, claims=(), unknown=frozenset({"east/1"}))) == []
+
+
+def test_a_gateway_leads_to_a_service_as_long_as_that_is_asked_for() -> None:
+    asks = {names.ANNOTATION_SERVICE_GATEWAY: "edge/front", names.ANNOTATION_SERVICE_HOSTNAMES: "a.example.com, b.c"}
+    world = after(snapshot(claim(app(**asks))))
+    (write,) = decide(world)
+    assert isinstance(write, WriteRoute)
+    assert write.spec == {
+        "parentRefs": [{"name": "front", "namespace": "edge"}],
+        "hostnames": ["a.example.com", "b.c"],
+        "rules": [{"backendRefs": [{"name": "shop", "port": 8080}]}],
+    }
+    made = view_route(stored(make_route("g", "shop", world.services["shop"].uid, dict(write.spec))))
+    routed = replace(world, routes={"shop": made})
+    assert decide(routed) == []
+    again = decide(replace(routed, routes={"shop": replace(made, owner="another")}))
+    assert kinds(again) == ["WriteRoute"], "its Service was made again"
+    assert DeleteRoute(made) in decide(replace(routed, claims=(claim(),)))
 
 
 def remembered(world: Snapshot, **changes: Any) -> Snapshot:

@@ -1,0 +1,63 @@
+"""HTTPRoutes for Services: which gateway leads to an application.
+
+Pure. In: what a Service is to be, the route that is there. Out: actions, manifests. Called by ``decide`` and ``apply``.
+Invariant: a route is ours if it has our label and belongs to the Service; any other of that name is left alone.
+Source: gateway.networking.k8s.io/v1 HTTPRoute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from service_reflector.actions import DeleteRoute, WriteRoute
+from service_reflector.resources import Mirror, owned_by
+from service_reflector.views import RouteView
+from trellis import names
+from trellis.lattice.manifests import Protocol
+
+Manifest = dict[str, Any]
+
+
+def route_actions(mirror: Mirror, owner: str, found: RouteView | None) -> Iterator[WriteRoute | DeleteRoute]:
+    """Yield what makes the route of a Service (``owner``: its uid) what it is to be."""
+    spec = make_route_spec(mirror)
+    if spec is None:
+        if found is not None:
+            yield DeleteRoute(found)
+    elif found is None or (found.owner, found.applied) != (owner, applied(spec)):
+        yield WriteRoute(mirror.name, spec, found)
+
+
+def make_route_spec(mirror: Mirror) -> Manifest | None:
+    """Return the spec of a route, None where none is asked for, or nothing speaks HTTP."""
+    port = next((listener.port for _, listener in mirror.ports if listener.protocol is Protocol.HTTP), None)
+    if mirror.wish.gateway is None or port is None:
+        return None
+    namespace, name = mirror.wish.gateway
+    parent = {"name": name} | ({"namespace": namespace} if namespace else {})
+    spec: Manifest = {"parentRefs": [parent], "rules": [{"backendRefs": [{"name": mirror.name, "port": port}]}]}
+    return spec | ({"hostnames": list(mirror.wish.hostnames)} if mirror.wish.hostnames else {})
+
+
+def applied(spec: Manifest) -> str:
+    """Return the digest of a spec: the API server adds defaults to it, so it cannot be compared itself."""
+    return names.short_hash(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode())
+
+
+def make_route(namespace: str, service: str, owner: str, spec: Manifest) -> Manifest:
+    """Return an HTTPRoute; ``owner`` is the uid of its Service."""
+    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_APPLIED: applied(spec)}
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {
+            "name": service,
+            "namespace": namespace,
+            "labels": labels,
+            "ownerReferences": owned_by(service, owner),
+        },
+        "spec": spec,
+    }
