@@ -77,7 +77,7 @@ def test_an_answer_does_not_count_over_what_was_said_after_the_question() -> Non
     state = Applications()
     asked = state.events
     state.published(app(), at(1), 0.0)
-    state.listed([], asked, 0.0)
+    state.listed([], asked, LATER)  # the answer took its time
     assert state.deployed()
     assert not state.got(app(version="v0"), asked)
     assert state.deployed() == {"shop": app()}
