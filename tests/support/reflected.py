@@ -91,6 +91,8 @@ class ReflectedWorld:
         """Have a wadm of a lattice for the time of a block."""
         async with LatticeSpeaker(self.server.url, lattice) as speaker, Wadm(speaker) as wadm:
             yield wadm
+            # A client that is closed while it connects again leaves tasks behind.
+            await eventually(lambda: speaker.client.is_connected, "the test's own client is back", seconds=PATIENCE)
 
     def group(self, name: str, lattice: str, **spec: Any) -> Manifest:
         """Create a group of hosts on a lattice of the test's NATS; nobody makes pods of it."""
