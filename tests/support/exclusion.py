@@ -33,8 +33,8 @@ class Lease:
 
 def place(record: Record) -> tuple[str, str, str]:
     """Return which object a write was about."""
-    ref = record["objectRef"]
-    return (ref["resource"], ref.get("namespace", ""), ref.get("name", ""))
+    ref = record.get("objectRef", {})  # calls about no object are logged, too
+    return (ref.get("resource", ""), ref.get("namespace", ""), ref.get("name", ""))
 
 
 def writer(record: Record, product: str) -> str | None:

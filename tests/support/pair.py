@@ -150,7 +150,7 @@ class Pair:
             for line in log:
                 if (
                     line.endswith(b"\n")
-                    and (record := json.loads(line))["objectRef"].get("namespace") == self.lease.namespace
+                    and (record := json.loads(line)).get("objectRef", {}).get("namespace") == self.lease.namespace
                 ):
                     yield record
 

@@ -96,7 +96,9 @@ async def test_of_many_groups_made_at_once_each_child_is_written_once(hosts: Hos
         for name in wanted:
             await hosts.settled(name)
         ours = [write for write in hosts.fleet.writes(mark) if is_ours(write)]
-        objects = [write["objectRef"] for write in ours if write["objectRef"].get("namespace") == hosts.namespace]
+        objects = [
+            write["objectRef"] for write in ours if write.get("objectRef", {}).get("namespace") == hosts.namespace
+        ]
         written = Counter((one["resource"], one["name"]) for one in objects if one["resource"] != HOST_CONFIGS.plural)
         kinds = [*(kind.plural for kind in CHILDREN.values() if kind.kind != "DaemonSet"), BUDGETS.plural]
         assert written == Counter({(kind, name): 1 for kind in kinds for name in wanted})

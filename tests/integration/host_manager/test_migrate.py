@@ -120,7 +120,7 @@ class Former:
             (write["verb"], write["objectRef"]["resource"])
             for write in self.hosts.fleet.writes(mark)
             if "trellis-command-line" in str(write.get("userAgent"))
-            and write["objectRef"].get("resource") != "selfsubjectaccessreviews"
+            and write.get("objectRef", {}).get("resource") != "selfsubjectaccessreviews"
         ]
 
 

@@ -122,7 +122,8 @@ async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp
         patched = {
             write["objectRef"]["name"]
             for write in fleet.writes(mark)
-            if write["objectRef"].get("resource") == "nodes" and "trellis-node-watcher" in write.get("userAgent", "")
+            if write.get("objectRef", {}).get("resource") == "nodes"
+            and "trellis-node-watcher" in write.get("userAgent", "")
         }
         assert patched == set(nodes) - set(kept), "nothing was done to those that were held"
 

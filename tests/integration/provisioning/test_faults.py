@@ -41,8 +41,8 @@ def created_jobs(fleet: Fleet, mark: int) -> list[str]:
         write["objectRef"]["name"]
         for write in fleet.writes(mark)
         if write["verb"] == "create"
-        and write["objectRef"].get("resource") == "jobs"
-        and write["objectRef"].get("namespace") == fleet.installers
+        and write.get("objectRef", {}).get("resource") == "jobs"
+        and write.get("objectRef", {}).get("namespace") == fleet.installers
         and write["responseStatus"]["code"] == 201
     ]
 

@@ -94,11 +94,11 @@ class Former:
     def jobs_made(self, mark: int) -> list[str]:
         """Return the names of the installer Jobs that were made since a mark."""
         return [
-            write["objectRef"].get("name", "")
+            write.get("objectRef", {}).get("name", "")
             for write in self.fleet.writes(mark)
             if write["verb"] == "create"
-            and write["objectRef"].get("resource") == "jobs"
-            and write["objectRef"].get("namespace") == self.fleet.installers
+            and write.get("objectRef", {}).get("resource") == "jobs"
+            and write.get("objectRef", {}).get("namespace") == self.fleet.installers
         ]
 
 

@@ -100,7 +100,7 @@ async def test_a_shim_is_left_to_runtime_class_manager_until_that_is_gone(
         assert not found["metadata"].get("finalizers")
         assert shim.runtime_class() is None
         assert not fleet.ledger()
-        assert not [write for write in fleet.writes(mark) if write["objectRef"].get("resource") == "jobs"]
+        assert not [write for write in fleet.writes(mark) if write.get("objectRef", {}).get("resource") == "jobs"]
 
         operator.scale_to_0()
         await eventually(lambda: shim.has(node), "the node has it", seconds=60)

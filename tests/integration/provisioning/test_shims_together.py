@@ -77,6 +77,7 @@ async def test_a_handler_is_one_shims_and_free_once_that_is_gone(fleet: Fleet, s
     async with fleet.services(), kubelets(fleet) as disks:
         shim.apply()
         await eventually(lambda: shim.has(node), "the first has it", seconds=60)
+        await fleet.quiet()
         rival.apply()
         await eventually(lambda: rival.condition("Degraded") == ("True", "HandlerConflict"), "the other is refused")
         assert shim.name in rival.message("Degraded")
