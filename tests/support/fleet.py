@@ -229,8 +229,7 @@ class Fleet:
         assert self.info.audit_log is not None
         with Path(self.info.audit_log).open("rb") as log:
             log.seek(since)
-            records = [orjson.loads(line) for line in log if line.endswith(b"\n")]
-        return [record for record in records if "objectRef" in record]
+            return [orjson.loads(line) for line in log if line.endswith(b"\n")]
 
     def mark(self) -> int:
         """Return where the API server's history ends now."""
