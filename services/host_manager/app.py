@@ -23,7 +23,7 @@ from host_manager.settings import Settings
 from host_manager.snapshot import Snapshot
 from host_manager.status import refused_by
 from host_manager.views import GroupView
-from host_manager.watch import on_operator, on_pod, on_workload, only_our_mark
+from host_manager.watch import on_pod, on_workload, only_our_mark
 from host_manager.watches import UNKNOWN_SECONDS, Watches
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
@@ -36,6 +36,7 @@ from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, U
 from trellis.kube.informer import Change
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.rights import Refusals
+from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, setup
 

@@ -18,7 +18,7 @@ from host_manager.pods import PodView
 from host_manager.views import GroupView
 from trellis import names
 from trellis.kube.informer import Change
-from trellis.peers import NAMES, Controller, Peer, view_controller
+from trellis.peers import NAMES, Peer
 from trellis.telemetry import get_logger
 
 _COUNTS: Final = frozenset(
@@ -57,12 +57,6 @@ def view_workload(manifest: Mapping[str, Any]) -> WorkloadView:
     return WorkloadView(fingerprint(manifest), names.short_hash(orjson.dumps(status).decode()), seen)
 
 
-def view_operator(deployment: Mapping[str, Any]) -> Controller | None:
-    """Return wasmcloud-operator, if that is what a Deployment runs and nobody took over."""
-    found = view_controller(deployment, (Peer.WASMCLOUD_OPERATOR,))
-    return found if found is not None and not found.taken_over else None
-
-
 def only_our_mark(change: Change[GroupView]) -> bool:
     """Say whether a group differs only in that it has our finalizer now."""
     if change.old is None or change.new is None or names.FINALIZER_HOSTS not in change.new.finalizers:
@@ -97,28 +91,6 @@ def on_pod(known: Known, wake_group: Wake, wake_pod: Wake) -> Callable[[Change[P
                 del known.by_group[key]
             wake_group(key)
         wake_pod(change.key)
-
-    return handle
-
-
-def on_operator(
-    known: Known, found: Mapping[str, Controller | None], list_all: Callable[[], None]
-) -> Callable[[Change[Controller | None]], None]:
-    """Return the handler of changes of Deployments; most of them run no controller that matters here."""
-
-    def handle(change: Change[Controller | None]) -> None:
-        if change.old is None and change.new is None:
-            return
-        before = known.controller
-        active = sorted((one for one in found.values() if one is not None), key=lambda one: one.place)
-        known.controller = active[0] if active else None
-        if before == known.controller:
-            return
-        if known.controller is not None:
-            _log.warning("another controller is active: hands off", advice=known.controller.advice)
-        else:
-            _log.info("the other controller is gone or taken over")
-        list_all()
 
     return handle
 

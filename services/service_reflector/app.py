@@ -19,7 +19,7 @@ from service_reflector.gather import Known
 from service_reflector.lattices import FollowLattices
 from service_reflector.settings import Settings
 from service_reflector.snapshot import Snapshot
-from service_reflector.watch import on_group, on_operator, on_pod, on_route, on_service, on_slice
+from service_reflector.watch import on_group, on_pod, on_route, on_service, on_slice
 from service_reflector.watches import Watches
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
@@ -31,6 +31,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import HTTP_ROUTES
+from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Telemetry, TraceContext, context_from, setup
 

@@ -6,14 +6,13 @@ Invariant: nothing is decided here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 from service_reflector.gather import Known
 from service_reflector.views import GroupView, PodView, RouteView, ServiceView, SliceView
 from trellis import names
 from trellis.kube.informer import Change
-from trellis.peers import Controller, Peer, view_controller
 from trellis.telemetry import get_logger
 
 Wake = Callable[[str], None]
@@ -106,34 +105,6 @@ def on_route(known: Known, wake: Wake) -> Callable[[Change[RouteView]], None]:
             wake(f"{service.namespace}/{service.application}")
 
     return handle
-
-
-def on_operator(
-    known: Known, found: Mapping[str, Controller | None], list_all: Callable[[], None]
-) -> Callable[[Change[Controller | None]], None]:
-    """Return the handler of changes of Deployments; most of them run no controller that matters here."""
-
-    def handle(change: Change[Controller | None]) -> None:
-        if change.old is None and change.new is None:
-            return
-        before = known.controller
-        active = sorted((one for one in found.values() if one is not None), key=lambda one: one.place)
-        known.controller = active[0] if active else None
-        if before == known.controller:
-            return
-        if known.controller is not None:
-            _log.warning("another controller is active: hands off", advice=known.controller.advice)
-        else:
-            _log.info("the other controller is gone or taken over")
-        list_all()
-
-    return handle
-
-
-def view_operator(deployment: Mapping[str, Any]) -> Controller | None:
-    """Return wasmcloud-operator, if that is what a Deployment runs and nobody took over."""
-    found = view_controller(deployment, (Peer.WASMCLOUD_OPERATOR,))
-    return found if found is not None and not found.taken_over else None
 
 
 def _drop(index: dict[str, dict[str, V]], key: str, inner: str) -> None:

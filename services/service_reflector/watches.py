@@ -21,10 +21,11 @@ from service_reflector.views import (
     view_service,
     view_slice,
 )
-from service_reflector.watch import POD_SELECTOR, ROUTE_SELECTOR, SLICE_SELECTOR, view_operator
+from service_reflector.watch import POD_SELECTOR, ROUTE_SELECTOR, SLICE_SELECTOR
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
+from trellis.operators import view_operator
 from trellis.peers import Controller
 
 T = TypeVar("T")
