@@ -96,7 +96,8 @@ class UserClient(SturdyClient):
             return False
         now = asyncio.get_running_loop().time()
         for limit in refused:
-            limit.reschedule(now)
+            if not limit.expired():  # a refused inbox and a refused question are two refusals of one request
+                limit.reschedule(now)
         return bool(refused)
 
     async def _process_connect_init(self) -> None:

@@ -11,7 +11,7 @@ import nats.errors
 import pytest
 
 from trellis.bus.connection import describe
-from trellis.bus.user_client import UserClient
+from trellis.bus.user_client import PermissionDenied, UserClient
 
 INFO = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024, "nonce": "n"}
 
@@ -43,5 +43,45 @@ async def test_a_server_with_users_that_hangs_up_on_a_greeting_has_refused_the_u
         await client.connect(f"nats://127.0.0.1:{port}", error_cb=note)
     assert describe(met.value) == words
     client.hang_up()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_two_refusals_of_one_request_end_it_once() -> None:
+    """A user of another service may neither hear the answer nor ask: the server says both, one after the other."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"INFO " + json.dumps(INFO).encode() + b"\r\n")
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+        await reader.readuntil(b"PUB question")
+        writer.write(b"-ERR 'Permissions Violation for Subscription to \"_INBOX.x.*\"'\r\n")
+        await reader.read()
+        writer.close()
+
+    async def note(error: Exception) -> None:
+        raise error
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    client = UserClient(None)
+    await client.connect(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}", error_cb=note)
+    refused = client._process_err
+    both: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def twice(text: str) -> None:
+        await refused(text)
+        await asyncio.sleep(0)  # the request is being ended, and has not ended
+        try:
+            await refused("'permissions violation for publish to \"question\"'")
+        except RuntimeError as error:
+            both.set_exception(error)
+        else:
+            both.set_result(None)
+
+    client._process_err = twice  # type: ignore[method-assign]
+    with pytest.raises(PermissionDenied, match=r'does not let this user subscribe to "_inbox\.x'):
+        await client.request("question", timeout=30)
+    await both
+    await client.close()
     server.close()
     await server.wait_closed()
