@@ -240,7 +240,8 @@ class EventBehaviour:
             reason="Ready",
             message="Wasm",
         )
-        found = [event for event in (await kube.list(EVENTS, "default")).items if event["involvedObject"]["uid"] == uid]
+        events = (await kube.list(EVENTS, "default")).items  # others' objects may have no uid
+        found = [event for event in events if event["involvedObject"].get("uid") == uid]
         assert [event["source"]["component"] for event in found] == ["trellis-x"]
 
     async def test_what_cannot_be_recorded_is_only_logged(self, kube: Kube) -> None:
