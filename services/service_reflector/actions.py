@@ -15,10 +15,11 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CreateService:
-    """Make a Service, with what the one before it had if that is remembered."""
+    """Make a Service. ``former``: spec of the one in whose place it comes, whose addresses it is to have."""
 
     mirror: Mirror
     message: str
+    former: Mapping[str, Any] | None = None
     reason: str = "Reflected"
 
 
@@ -34,11 +35,19 @@ class PatchService:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """Write down on an EndpointSlice what a Service has been given, and let the slice outlive it."""
+
+    slice: Slice
+    text: str
+    reason: str = "DeletedByHand"
+
+
+@dataclass(frozen=True, slots=True)
 class LetGo:
-    """Take our finalizer from a Service. ``again``: one with the same addresses is to be made in its place."""
+    """Take our finalizer from a Service."""
 
     found: ServiceView
-    again: bool
     reason: str
     message: str
 
@@ -107,6 +116,7 @@ class Warn:
 Action = (
     CreateService
     | PatchService
+    | Keep
     | LetGo
     | RemoveService
     | WriteSlice

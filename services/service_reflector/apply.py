@@ -17,6 +17,7 @@ from service_reflector.actions import (
     DeleteRoute,
     DeleteSlice,
     DropOthers,
+    Keep,
     LetGo,
     PatchService,
     RemoveService,
@@ -74,6 +75,8 @@ class Effects:
                 await self._create(action)
             case PatchService():
                 await self._patch(action.found, dict(action.patch), action.message)
+            case Keep():
+                await self._keep(namespace, action)
             case LetGo():
                 await self._let_go(action)
             case RemoveService():
@@ -107,8 +110,7 @@ class Effects:
                 await self._delete(HTTP_ROUTES, action.found)
 
     async def _create(self, action: CreateService) -> None:
-        mirror = action.mirror
-        former = self.known.allocated.get(mirror.key)
+        mirror, former = action.mirror, action.former
         held = self.known.services.get(mirror.key)
         try:
             made = await self.kube.create(SERVICES, make_service(mirror, former))
@@ -122,7 +124,6 @@ class Effects:
             if _TERMINATING in error.message:
                 raise Waiting from None
             raise
-        self.known.allocated.pop(mirror.key, None)
         _log.info("Service made", service=mirror.key, lattice=mirror.lattice, application=mirror.application)
         self.services.wrote(made, held)
         # That is news, so its key runs again: of many at once all are there before the first gets its endpoints.
@@ -140,8 +141,6 @@ class Effects:
 
     async def _let_go(self, action: LetGo) -> None:
         found = action.found
-        if action.again:
-            self.known.allocated[found.key] = (found.manifest or {}).get("spec") or {}
         left = await self._without_finalizer(found)
         _log.info("Service let go", service=found.key, reason=action.reason, message=action.message)
         if not found.deleting or left:
@@ -172,6 +171,22 @@ class Effects:
         self.known.gone.add(found.uid)  # until that is heard
         _log.info("Service removed", service=found.key, message=action.message)
 
+    async def _keep(self, namespace: str, action: Keep) -> None:
+        piece, mark = action.slice, {names.ANNOTATION_KEPT: action.text}
+        if piece.found is None:
+            made = make_slice(piece, namespace, "")
+            made = await self.kube.create(
+                ENDPOINT_SLICES, made | {"metadata": made["metadata"] | {"annotations": mark}}
+            )
+        else:
+            read = {"uid": piece.found.uid, "resourceVersion": piece.found.resource_version}
+            # Without an owner it does not go with the Service.
+            body = {"metadata": read | {"annotations": mark, "ownerReferences": []}}
+            made = await self.kube.merge_patch(
+                ENDPOINT_SLICES, piece.name, body, namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
+            )
+        self.slices.wrote(made, piece.found)
+
     async def _write_slice(self, namespace: str, action: WriteSlice) -> None:
         wanted, found = action.wanted, action.wanted.found
         service = self.known.services.get(f"{namespace}/{action.service}")
@@ -182,7 +197,7 @@ class Effects:
                 "uid": found.uid,
                 "resourceVersion": found.resource_version,
                 "ownerReferences": owned_by(action.service, service.uid),
-            }
+            } | ({"annotations": {names.ANNOTATION_KEPT: None}} if found.kept else {})
             with contextlib.suppress(NotFound):
                 written = await self.kube.merge_patch(
                     ENDPOINT_SLICES,

@@ -7,13 +7,15 @@ Service leads to them alone; of two lattices' applications with one name each ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from service_reflector.actions import (
     Action,
     CreateService,
     DeleteSlice,
     DropOthers,
+    Keep,
     LetGo,
     PatchService,
     RemoveService,
@@ -21,9 +23,10 @@ from service_reflector.actions import (
     WriteSlice,
 )
 from service_reflector.hosts import hosts_for
+from service_reflector.keeping import read_kept, write_kept
 from service_reflector.resources import Mirror, make_service_patch, port_names
 from service_reflector.routes import route_actions
-from service_reflector.slices import FAMILIES, Reach, pack
+from service_reflector.slices import FAMILIES, Reach, Slice, pack
 from service_reflector.snapshot import Claim, Snapshot
 from service_reflector.views import ServiceView
 from trellis import names
@@ -35,7 +38,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     """Return what is to be done, in order."""
     if snapshot.let_go:
         return [
-            LetGo(one, again=False, reason="Uninstalled", message="this service is to be uninstalled")
+            LetGo(one, reason="Uninstalled", message="this service is to be uninstalled")
             for one in snapshot.services.values()
             if one.application and names.WASMCLOUD_OPERATOR_SERVICE in one.finalizers
         ]
@@ -118,7 +121,7 @@ def _mirror(snapshot: Snapshot, claim: Claim, name: str) -> Iterator[Action]:
         return
     if there is None:
         if not snapshot.terminating:
-            yield CreateService(mirror, f"application {claim.application.name} listens")
+            yield CreateService(mirror, f"application {claim.application.name} listens", _former(snapshot, mirror))
             yield from slices
         return
     # Where another's endpoints are to go, ours are there before.
@@ -144,17 +147,40 @@ def _name_taken(snapshot: Snapshot, claim: Claim) -> Iterator[Action]:
 def _deleted(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView) -> Iterator[Action]:
     """Yield what becomes of a Service that somebody deletes while its application lives."""
     if snapshot.terminating:
-        yield from _let_go(there, "NamespaceTerminating", f"namespace {snapshot.namespace} is going", again=False)
+        yield from _let_go(there, "NamespaceTerminating", f"namespace {snapshot.namespace} is going")
         return
     why = "it was deleted, and its application lives: it is made again with the same addresses"
-    yield from _let_go(there, "DeletedByHand", why, again=True)
-    yield CreateService(mirror, f"application {claim.application.name} listens")
-    yield from _slices(snapshot, claim, mirror, None)
-
-
-def _let_go(there: ServiceView, reason: str, message: str, *, again: bool) -> Iterator[Action]:
     if names.WASMCLOUD_OPERATOR_SERVICE in there.finalizers:
-        yield LetGo(there, again=again, reason=reason, message=message)
+        yield from _keep(snapshot, claim, mirror, there)
+        yield LetGo(there, reason="DeletedByHand", message=why)
+    yield CreateService(mirror, f"application {claim.application.name} listens", (there.manifest or {}).get("spec"))
+
+
+def _keep(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView) -> Iterator[Action]:
+    """Yield what writes down the addresses of a Service that is let go, unless they are: we may end right after."""
+    text, found = write_kept(there), snapshot.slices.get(mirror.name, ())
+    if any((one.kept, one.owner) == (text, "") for one in found):
+        return
+    pieces = pack(mirror.name, _reaches(claim, mirror), found)
+    piece = next((one for one in pieces if one.found is not None), pieces[0] if pieces else None)
+    if piece is None:  # of no host yet
+        name = names.slice_name(mirror.name, mirror.ports[0][0], Family.IPV4, 0)
+        piece = Slice(name, mirror.name, Family.IPV4.value, (), ())
+    yield Keep(piece, text)
+
+
+def _former(snapshot: Snapshot, mirror: Mirror) -> Mapping[str, Any] | None:
+    """Return what the Service had been given in whose place this one comes, None if that is not known."""
+    for one in snapshot.slices.get(mirror.name, ()):
+        kept = read_kept(one.kept)
+        if kept is not None and (kept.application, kept.lattice) == (mirror.application, mirror.lattice):
+            return kept.spec
+    return None
+
+
+def _let_go(there: ServiceView, reason: str, message: str) -> Iterator[Action]:
+    if names.WASMCLOUD_OPERATOR_SERVICE in there.finalizers:
+        yield LetGo(there, reason=reason, message=message)
 
 
 def _slices(snapshot: Snapshot, claim: Claim, mirror: Mirror, there: ServiceView | None) -> Iterator[Action]:
@@ -200,11 +226,16 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
             lattice = one.lattice.partition("/")[0]
             why = f"application {one.application} of lattice {lattice} is not deployed, or has no Service here"
             if one.deleting:
-                yield from _let_go(one, "Unpublished", why, again=False)
+                yield from _let_go(one, "Unpublished", why)
             else:
                 yield RemoveService(one, "Unpublished", why)
         elif one.deleting and (snapshot.terminating or (one.peers and snapshot.sure)):
-            yield from _let_go(one, "NamespaceTerminating", "nothing is to be there", again=False)
+            yield from _let_go(one, "NamespaceTerminating", "nothing is to be there")
+    for name, pieces in snapshot.slices.items():
+        there = snapshot.services.get(name)
+        if name not in claimed and (there is None or not there.application):
+            # Kept for a Service that is not made again: they belong to none, so nobody else removes them.
+            yield from (DeleteSlice(one, "Unpublished") for one in pieces if one.kept and one not in snapshot.awaited)
 
 
 def _warnings(claim: Claim) -> Iterator[Action]:

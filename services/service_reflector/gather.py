@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from service_reflector.following import Following
+from service_reflector.keeping import read_kept
 from service_reflector.reach import read_reach
 from service_reflector.snapshot import Claim, Refused, Snapshot
 from service_reflector.views import GroupView, PodView, RouteView, ServiceView, SliceView
@@ -27,7 +27,7 @@ from trellis.peers import Controller
 
 @dataclass(slots=True)
 class Known:
-    """What is remembered during a term. ``allocated``: by Service what one that was deleted had been given.
+    """What is remembered during a term. ``kept``: slices by key for whose Service something is kept.
 
     ``gone``: uids of Services that we deleted and that are still seen. ``said``: by Service what the bus was told.
     ``controller``: of wasmcloud-operator, while it runs.
@@ -45,7 +45,7 @@ class Known:
     routes: Mapping[str, RouteView] = field(default_factory=dict)
     mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
-    allocated: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    kept: dict[str, dict[str, SliceView]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     said: dict[str, ServiceReflected] = field(default_factory=dict)
     controller: Controller | None = None
@@ -66,6 +66,7 @@ class Known:
         homes = self.homes(mark)
         if applications is None:
             applications = {*self.deployed(mark), *(name for of, name in self.mirrors if of == mark)}
+            yield from self.kept
         for name in applications:
             places = homes | {self.services[key].namespace for key in self._mirrors(mark, name)}
             application = self._application(mark, name)
@@ -81,7 +82,8 @@ class Known:
     def all_keys(self) -> set[str]:
         """Return every key there is something to decide about."""
         keys = {key for mark in self.following.marks for key in self.keys_of(mark, None)}
-        return keys | {f"{one.namespace}/{one.application or one.name}" for one in self._ours()} | self._keys_said()
+        keys |= {f"{one.namespace}/{one.application or one.name}" for one in self._ours()}
+        return keys | self._keys_said() | set(self.kept)
 
     def _ours(self) -> list[ServiceView]:
         return [one for one in self.services.values() if one.application or one.peers]
@@ -101,9 +103,10 @@ class Known:
         namespace, _, name = key.partition("/")
         claims, refused = self._claims(namespace, name)
         services = self._services(namespace, name)
-        unknown = [one for one in services.values() if one.application and self._unknown(one)]
+        unknown = [one for one in services.values() if one.application and self._unknown(one.lattice, one.application)]
         claims += [self._remembered(one) for one in unknown]
-        owners = self._slice_owners(services, claims)
+        kept = self.kept.get(key, {}).values()
+        owners = self._slice_owners(services, claims) | {one.service for one in kept}
         terminating = any(one.deleting for one in services.values()) and await self._is_going(namespace)
         return Snapshot(
             namespace,
@@ -114,6 +117,7 @@ class Known:
             {one: tuple(self.slices.get(f"{namespace}/{one}", {}).values()) for one in owners},
             {one: route for one in services if (route := self.routes.get(f"{namespace}/{one}")) is not None},
             frozenset(one.lattice for one in unknown),
+            tuple(one for one in kept if (of := read_kept(one.kept)) and self._unknown(of.lattice, of.application)),
             sure=all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
             terminating=terminating,
             let_go=self.let_go,
@@ -192,20 +196,20 @@ class Known:
         comparison = self.following.comparison(mark)
         return comparison is not None and comparison.applications.complete
 
-    def _unknown(self, service: ServiceView) -> bool:
-        """Say whether it is not known if a Service's application is deployed.
+    def _unknown(self, mark: str, application: str) -> bool:
+        """Say whether it is not known if an application is deployed.
 
         A lattice that no group names any more has no hosts of ours: what it deploys is reached nowhere here.
         """
-        if service.lattice not in self.by_lattice:
+        if mark not in self.by_lattice:
             return False
-        comparison = self.following.comparison(service.lattice)
+        comparison = self.following.comparison(mark)
         if comparison is None:
             return True
-        known = comparison.applications.known.get(service.application)
+        known = comparison.applications.known.get(application)
         if known is not None and known.application is not None:
             return False
-        return not comparison.applications.absent(service.application)
+        return not comparison.applications.absent(application)
 
     async def _is_going(self, namespace: str) -> bool:
         try:

@@ -193,7 +193,7 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
 
 
 def make_slice(wanted: Slice, namespace: str, owner: str) -> Manifest:
-    """Return an EndpointSlice of a Service; ``owner`` is that Service's uid."""
+    """Return an EndpointSlice of a Service; ``owner`` is that Service's uid, "" for a slice that is to outlive it."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -204,7 +204,7 @@ def make_slice(wanted: Slice, namespace: str, owner: str) -> Manifest:
                 names.LABEL_SERVICE_NAME: wanted.service,
                 names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGED_BY,
             },
-            "ownerReferences": owned_by(wanted.service, owner),
+            "ownerReferences": owned_by(wanted.service, owner) if owner else [],
         },
         "addressType": wanted.family,
         **make_slice_body(wanted),

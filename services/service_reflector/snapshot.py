@@ -49,6 +49,7 @@ class Snapshot:
 
     ``services``: ours of that application, and what has its plain name, by name; ``slices`` and ``routes`` by Service.
     ``unknown``: marks of lattices of which it is not known whether they have it; ``sure``: all of the namespace's are.
+    ``awaited``: slices that are kept for a Service of which it is not known whether it is to be made again.
     ``terminating``: the namespace is going. ``let_go``: this service is to be uninstalled.
     """
 
@@ -60,6 +61,7 @@ class Snapshot:
     slices: Mapping[str, tuple[SliceView, ...]] = field(default_factory=dict)
     routes: Mapping[str, RouteView] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
+    awaited: tuple[SliceView, ...] = ()
     sure: bool = False
     terminating: bool = False
     let_go: bool = False

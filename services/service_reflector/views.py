@@ -214,7 +214,7 @@ def _owner(metadata: Manifest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SliceView:
-    """An EndpointSlice of ours. ``endpoints`` and ``ports`` as they stand in it."""
+    """An EndpointSlice of ours. ``endpoints`` and ``ports`` as they stand in it; ``kept``: see ``keeping``."""
 
     namespace: str
     name: str
@@ -225,6 +225,7 @@ class SliceView:
     family: str
     endpoints: tuple[Manifest, ...]
     ports: tuple[Manifest, ...]
+    kept: str = ""
 
     @property
     def service_key(self) -> str:
@@ -245,4 +246,5 @@ def view_slice(item: Manifest) -> SliceView:
         family=str(item.get("addressType") or ""),
         endpoints=tuple(item.get("endpoints") or ()),
         ports=tuple(item.get("ports") or ()),
+        kept=str((metadata.get("annotations") or {}).get(names.ANNOTATION_KEPT) or ""),
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from service_reflector.gather import Known
+from service_reflector.keeping import read_kept
 from service_reflector.views import GroupView, PodView, RouteView, ServiceView, SliceView
 from trellis import names
 from trellis.kube.informer import Change
@@ -86,8 +87,14 @@ def on_slice(known: Known, wake: Wake) -> Callable[[Change[SliceView]], None]:
         for one in (change.old, change.new):
             if one is not None:
                 _drop(known.slices, one.service_key, change.key)
+            if one is not None and (kept := read_kept(one.kept)) is not None:
+                _drop(known.kept, f"{one.namespace}/{kept.application}", change.key)
         if change.new is not None:
             known.slices.setdefault(change.new.service_key, {})[change.key] = change.new
+            if (kept := read_kept(change.new.kept)) is not None:
+                key = f"{change.new.namespace}/{kept.application}"
+                known.kept.setdefault(key, {})[change.key] = change.new
+                wake(key)
         for key in {one.service_key for one in (change.old, change.new) if one is not None}:
             service = known.services.get(key)
             if service is not None:

@@ -47,11 +47,13 @@ PARTS = (
     Part("the installer's spans, in a Jaeger", REAL / "test_installer_traces.py", _no_wasm_nodes),
     Part("shims that work and shims that do not", REAL / "test_shims.py", _no_wasm_nodes),
     Part("groups of hosts on a real node", REAL / "test_host_groups.py", requirements.missing),
+    Part("an application is reached on a real node", REAL / "test_reflected.py", requirements.missing),
     Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
     Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),
     Part("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
     Part("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),
     Part("applications in a real lattice with wadm", LATTICE / "test_applications.py", lattice_servers.missing),
+    Part("applications of a real lattice as Services", LATTICE / "test_reflected.py", lattice_servers.missing),
     Part("groups of hosts in a real lattice", LATTICE / "test_host_groups.py", lattice_servers.missing),
     Part("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),
 )

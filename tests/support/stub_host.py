@@ -4,8 +4,9 @@ In: requests of the control interface (ping, inventory, labels, stop). Out: repl
 host_heartbeat, labels_changed and host_stopped, with the data of a wasmCloud 1.9 host. As a library: :class:`StubHost`
 on a connection, many on one if wanted. As a program: ``python stub_host.py``, with the options and environment
 variables of a host (WASMCLOUD_LATTICE, WASMCLOUD_LABEL_<key>, …), so that it can stand in for one in a pod; of its own
-has it STUB_HEARTBEAT and STUB_DRAIN (seconds that it takes to stop). One suite (host_behaviour) runs against it and
-against the real host. It needs nats-py and nothing else.
+has it STUB_HEARTBEAT, STUB_DRAIN (seconds that it takes to stop) and STUB_HTTP (a port on which it answers every
+request with its host name, as an http-server might). One suite (host_behaviour) runs against it and against the real
+host. It needs nats-py and nothing else.
 Invariant: what it does not know it answers as the real host does, with an error, or like it not at all.
 """
 
@@ -21,6 +22,7 @@ import os
 import platform
 import secrets
 import signal
+import socket
 import sys
 import time
 import uuid
@@ -287,8 +289,22 @@ def _options(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
     )
 
 
-async def _run(options: Options, drain: float) -> None:
-    async with stub_host(options) as host:
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one request with the host name, which in a pod is the pod's."""
+    with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError):
+        await reader.readuntil(b"\r\n\r\n")
+        body = f"{socket.gethostname()}\n"
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write((head + body).encode())
+        await writer.drain()
+    writer.close()
+
+
+async def _run(options: Options, drain: float, port: int) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        host = await stack.enter_async_context(stub_host(options))
+        if port:
+            await stack.enter_async_context(await asyncio.start_server(_serve, port=port))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, host.stopped.set)
         os.write(sys.stdout.fileno(), f"stub host {host.id} is in lattice '{options.lattice}'\n".encode())
@@ -297,4 +313,5 @@ async def _run(options: Options, drain: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(_options(sys.argv[1:], os.environ), float(os.environ.get("STUB_DRAIN", "0"))))
+    given = float(os.environ.get("STUB_DRAIN", "0")), int(os.environ.get("STUB_HTTP", "0"))
+    asyncio.run(_run(_options(sys.argv[1:], os.environ), *given))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import http
 from typing import Any
 
 import pytest
 
+from service_reflector.actions import CreateService
+from service_reflector.apply import Effects
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.manifests import ANY_HOST, capability, link, manifest
@@ -79,6 +82,53 @@ async def test_two_lattices_have_an_application_of_one_name(world: ReflectedWorl
         assert kept is not None
         assert kept["metadata"]["uid"] == plain["metadata"]["uid"]
         await world.leads_to("same", first)
+
+
+async def test_one_that_ends_between_letting_go_and_making_again_costs_no_address(
+    world: ReflectedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.group("group", "ends-lattice")
+    address = world.pod("group", "host-1")
+    real, reached = Effects._create, asyncio.Event()
+
+    async def never(self: Effects, action: CreateService) -> None:
+        if action.former is None:
+            await real(self, action)
+        reached.set()
+        await asyncio.Event().wait()
+
+    async with world.wadm("ends-lattice") as wadm:
+        application = manifest("ends", **{names.ANNOTATION_SERVICE_TYPE: "NodePort"})
+        async with world.reflector():
+            await wadm.deploy(application)
+            before = (await world.has_service("ends", 8080))["spec"]
+            await world.leads_to("ends", address)
+        monkeypatch.setattr(Effects, "_create", never)
+        async with world.reflector():
+            world.hosts.call("DELETE", SERVICES, "ends")
+            async with asyncio.timeout(PATIENCE):
+                await reached.wait()
+        assert world.service("ends") is None, "it ended before one was made"
+        monkeypatch.setattr(Effects, "_create", real)
+        second = world.pod("group", "host-2")
+        async with world.reflector():
+            after = (await world.has_service("ends", 8080))["spec"]
+            assert after["clusterIP"] == before["clusterIP"]
+            assert after["ports"][0]["nodePort"] == before["ports"][0]["nodePort"]
+            await world.leads_to("ends", address, second)
+            (piece,) = world.slices("ends")
+            assert "annotations" not in piece["metadata"], "nothing is kept any more"
+            # The same once more, and undeployed before anybody leads again: what was kept goes.
+            reached.clear()
+            monkeypatch.setattr(Effects, "_create", never)
+            world.hosts.call("DELETE", SERVICES, "ends")
+            async with asyncio.timeout(PATIENCE):
+                await reached.wait()
+        await wadm.undeploy("ends", quietly=True)
+        assert world.slices("ends")
+        async with world.reflector():
+            await eventually(lambda: not world.slices("ends"), "nothing is left", seconds=PATIENCE)
+            assert world.service("ends") is None
 
 
 async def test_a_service_of_the_peer_is_adopted(world: ReflectedWorld) -> None:

@@ -14,7 +14,7 @@ from service_reflector.actions import (
     DeleteRoute,
     DeleteSlice,
     DropOthers,
-    LetGo,
+    Keep,
     PatchService,
     RemoveService,
     Warn,
@@ -245,14 +245,62 @@ def deleted(world: Snapshot) -> Snapshot:
 def test_a_service_deleted_by_hand_is_let_go_and_made_again() -> None:
     world = deleted(after(snapshot(claim())))
     actions = decide(world)
-    assert kinds(actions) == ["LetGo", "CreateService", "WriteSlice"]
-    assert isinstance(actions[0], LetGo)
-    assert actions[0].again
-    going = decide(replace(world, terminating=True))
-    assert kinds(going) == ["LetGo"]
-    assert isinstance(going[0], LetGo)
-    assert not going[0].again
+    assert kinds(actions) == ["Keep", "LetGo", "CreateService"]
+    assert kinds(decide(replace(world, terminating=True))) == ["LetGo"]
     assert kinds(decide(replace(world, claims=()))) == ["LetGo"], "nobody wants it any more"
+
+
+ADDRESSES = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "type": "NodePort"}
+
+
+def kept(world: Snapshot) -> Snapshot:
+    """The world once the Service was deleted by hand, its addresses were written down, and it is gone."""
+    before = deleted(world)
+    service = before.services["shop"]
+    assert service.manifest is not None
+    ports = [{"name": "http", "port": 8080, "nodePort": 30123}]
+    service = replace(service, manifest={**service.manifest, "spec": {**ADDRESSES, "ports": ports}})
+    (keep,) = [one for one in decide(replace(before, services={"shop": service})) if isinstance(one, Keep)]
+    made = stored(make_slice(keep.slice, "g", ""))
+    made["metadata"]["annotations"] = {names.ANNOTATION_KEPT: keep.text}
+    return replace(world, services={}, slices={"shop": (view_slice(made),)})
+
+
+@pytest.mark.parametrize("pods", [(POD,), ()], ids=["with hosts", "without"])
+def test_what_a_service_had_been_given_is_known_to_whoever_leads_next(pods: tuple[PodView, ...]) -> None:
+    world = kept(after(snapshot(claim(app(**{names.ANNOTATION_SERVICE_TYPE: "NodePort"}), pods=pods))))
+    create, *_ = decide(world)
+    assert isinstance(create, CreateService)
+    spec = make_service(create.mirror, create.former)["spec"]
+    assert (spec["clusterIP"], spec["ports"][0]["nodePort"]) == ("10.96.7.7", 30123)
+
+
+def test_what_is_kept_goes_with_the_application_and_waits_for_its_lattice() -> None:
+    world = kept(after(snapshot(claim())))
+    (piece,) = world.slices["shop"]
+    gone = replace(world, claims=())
+    assert decide(gone) == [DeleteSlice(piece, "Unpublished")]
+    assert decide(replace(gone, awaited=(piece,))) == []
+    taken = decide(replace(world, services={"shop": foreign()}))
+    assert DeleteSlice(piece, "Unpublished") in taken, "it would lead somebody else's Service to our hosts"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"application":"shop","lattice":"east/1","spec":{"ports":[1]}}']
+)
+def test_what_is_kept_may_be_edited_by_anybody(text: str) -> None:
+    world = kept(after(snapshot(claim())))
+    (piece,) = world.slices["shop"]
+    (create, *_) = decide(replace(world, slices={"shop": (replace(piece, kept=text),)}))
+    assert isinstance(create, CreateService)
+    assert create.former is None
+
+
+def test_what_was_kept_for_another_lattices_service_is_not_taken() -> None:
+    world = kept(after(snapshot(claim())))
+    (create, *_) = decide(replace(world, claims=(claim(lattice="west/2"),)))
+    assert isinstance(create, CreateService)
+    assert create.former is None
 
 
 def test_nothing_is_made_in_a_namespace_that_goes() -> None:
