@@ -223,6 +223,8 @@ class Effects:
             raise Waiting
         route = make_route(namespace, action.service, service.uid, dict(action.spec))
         if found is None:
+            # What is null takes something away; here there is nothing yet, and a schema may refuse it.
+            route["spec"] = {field: value for field, value in route["spec"].items() if value is not None}
             self.routes.wrote(await self.kube.create(HTTP_ROUTES, route), None)
             return
         read = {"uid": found.uid, "resourceVersion": found.resource_version}

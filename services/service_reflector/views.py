@@ -7,7 +7,7 @@ Invariant: no view has a credential in it; a group's tells only which Secrets ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -179,7 +179,7 @@ def view_service(service: Manifest) -> ServiceView:
 
 @dataclass(frozen=True, slots=True)
 class RouteView:
-    """An HTTPRoute of ours. ``owner``: uid of its Service; ``applied``: digest of what we wrote."""
+    """An HTTPRoute of ours. ``owner``: uid of its Service; ``applied``: digest of what we wrote as its ``spec``."""
 
     namespace: str
     name: str
@@ -187,6 +187,7 @@ class RouteView:
     resource_version: str
     owner: str
     applied: str
+    spec: Manifest = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -204,6 +205,7 @@ def view_route(item: Manifest) -> RouteView:
         resource_version=metadata["resourceVersion"],
         owner=_owner(metadata),
         applied=str((metadata.get("labels") or {}).get(names.LABEL_APPLIED) or ""),
+        spec=item.get("spec") or {},
     )
 
 

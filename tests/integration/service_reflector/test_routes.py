@@ -61,7 +61,14 @@ async def test_a_gateway_leads_to_an_application_that_asks_for_it(world: Reflect
         route = found(world, "gate")
         assert route is not None
         assert route["spec"]["parentRefs"] == [{"name": "front", "namespace": "edge"}]
-        assert route["spec"]["rules"] == [{"backendRefs": [{"name": "gate", "port": 8080}]}]
+        (rule,) = route["spec"]["rules"]
+        assert rule["backendRefs"] == [{"name": "gate", "port": 8080, "weight": 1}]
+
+        edited = {"spec": {"parentRefs": [{"name": "elsewhere"}], "hostnames": ["other.example.com"]}}
+        world.hosts.call("PATCH", HTTP_ROUTES, "gate", edited)
+        await eventually(
+            lambda: (found(world, "gate") or {}).get("spec") == route["spec"], "as it was", seconds=PATIENCE
+        )
         await wadm.deploy(manifest("gate", version="v2"))
         await eventually(lambda: found(world, "gate") is None, "it is asked for no more", seconds=PATIENCE)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,16 @@ from service_reflector.reach import read_reach
 from service_reflector.resources import make_service, make_slice
 from service_reflector.routes import make_route
 from service_reflector.snapshot import Claim, Refused, Snapshot
-from service_reflector.views import GroupView, PodView, ServiceView, SliceView, view_route, view_service, view_slice
+from service_reflector.views import (
+    GroupView,
+    PodView,
+    RouteView,
+    ServiceView,
+    SliceView,
+    view_route,
+    view_service,
+    view_slice,
+)
 from service_reflector.wishes import wish_of
 from support.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
@@ -162,7 +172,12 @@ def test_a_gateway_leads_to_a_service_as_long_as_that_is_asked_for() -> None:
     assert write.spec == {
         "parentRefs": [{"name": "front", "namespace": "edge"}],
         "hostnames": ["a.example.com", "b.c"],
-        "rules": [{"backendRefs": [{"name": "shop", "port": 8080}]}],
+        "rules": [
+            {
+                "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+                "backendRefs": [{"name": "shop", "port": 8080, "weight": 1}],
+            }
+        ],
     }
     made = view_route(stored(make_route("g", "shop", world.services["shop"].uid, dict(write.spec))))
     routed = replace(world, routes={"shop": made})
@@ -170,6 +185,52 @@ def test_a_gateway_leads_to_a_service_as_long_as_that_is_asked_for() -> None:
     again = decide(replace(routed, routes={"shop": replace(made, owner="another")}))
     assert kinds(again) == ["WriteRoute"], "its Service was made again"
     assert DeleteRoute(made) in decide(replace(routed, claims=(claim(),)))
+
+
+def routed(**asks: str) -> tuple[Snapshot, RouteView]:
+    """A world in which a gateway leads to the application, with the defaults of the API server in the route."""
+    world = after(snapshot(claim(app(**{names.ANNOTATION_SERVICE_GATEWAY: "edge/front", **asks}))))
+    (write,) = [one for one in decide(world) if isinstance(one, WriteRoute)]
+    made = view_route(stored(make_route("g", "shop", world.services["shop"].uid, dict(write.spec))))
+    spec = copy.deepcopy({name: value for name, value in made.spec.items() if value is not None})
+    spec["parentRefs"][0] |= {"group": "gateway.networking.k8s.io", "kind": "Gateway"}
+    spec["rules"][0]["backendRefs"][0] |= {"group": "", "kind": "Service"}
+    made = replace(made, spec=spec)
+    return replace(world, routes={"shop": made}), made
+
+
+EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "another gateway": lambda spec: spec["parentRefs"][0].update(name="other"),
+    "one gateway more": lambda spec: spec["parentRefs"].append({"name": "other"}),
+    "a section": lambda spec: spec["parentRefs"][0].update(sectionName="https"),
+    "host names": lambda spec: spec.update(hostnames=["evil.example.com"]),
+    "another port": lambda spec: spec["rules"][0]["backendRefs"][0].update(port=1),
+    "no weight": lambda spec: spec["rules"][0]["backendRefs"][0].update(weight=0),
+    "a filter": lambda spec: spec["rules"][0].update(filters=[{"type": "RequestMirror"}]),
+    "another path": lambda spec: spec["rules"][0]["matches"][0]["path"].update(value="/x"),
+    "no rules": lambda spec: spec.update(rules=[]),
+    "rules that are none": lambda spec: spec.update(rules="x"),
+    "a rule that is none": lambda spec: spec.update(rules=[None]),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize("hostnames", ["", "shop.example.com"])
+def test_what_somebody_changes_in_a_route_is_put_back(edit: Callable[[dict[str, Any]], Any], hostnames: str) -> None:
+    world, made = routed(**{names.ANNOTATION_SERVICE_HOSTNAMES: hostnames})
+    assert decide(world) == []
+    spec = copy.deepcopy(dict(made.spec))
+    edit(spec)
+    (write,) = decide(replace(world, routes={"shop": replace(made, spec=spec)}))
+    assert isinstance(write, WriteRoute)
+
+
+def test_defaults_of_a_later_api_server_are_no_news() -> None:
+    world, made = routed()
+    spec = copy.deepcopy(dict(made.spec))
+    spec["useDefaultGateways"] = "None"
+    spec["rules"][0]["backendRefs"][0]["something"] = {"of": "later"}
+    assert decide(replace(world, routes={"shop": replace(made, spec=spec)})) == []
 
 
 def remembered(world: Snapshot, **changes: Any) -> Snapshot:
