@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from trellis.crds.generate import differences, documents
-from trellis.crds.kinds import KINDS, Kind, make_definition
+from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
 
 ROOT = Path(__file__).parents[2]
 RECORDED = {
@@ -60,6 +60,11 @@ def test_a_definition_that_differs_or_belongs_to_no_kind_is_named(tmp_path: Path
     (tmp_path / "old.yaml").write_text("")
     problems = differences(tmp_path, {name: text})
     assert [problem.rpartition("/")[2].partition(":")[0] for problem in problems] == [name, "old.yaml"]
+
+
+def test_no_definition_that_another_product_has_too_is_applied_along_with_the_others() -> None:
+    assert APPLICATIONS not in KINDS
+    assert [name for name in documents() if APPLICATIONS.name in name] == [f"applications/{APPLICATIONS.name}.yaml"]
 
 
 @pytest.mark.parametrize("name", documents())

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
-from trellis.crds.kinds import KINDS, make_definition
+from trellis.crds.kinds import BY_DIRECTORY, make_definition
 
 _HEADER = "# Generated from the models in trellis.crds by `make generate`; do not edit.\n"
 
@@ -32,16 +32,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def documents() -> dict[str, str]:
-    """Return the text of each definition by file name."""
+    """Return the text of each definition by its path below the directory."""
     return {
-        f"{kind.name}.yaml": _HEADER + yaml.safe_dump(make_definition(kind), width=118, allow_unicode=True)
-        for kind in KINDS
+        str(PurePosixPath(directory, f"{kind.name}.yaml")): _HEADER + _yaml(make_definition(kind))
+        for directory, kinds in BY_DIRECTORY.items()
+        for kind in kinds
     }
 
 
 def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
     """Return which files are missing, differ from what would be written, or belong to no kind."""
-    present = {path.name: path.read_text() for path in sorted(directory.glob("*.yaml"))}
+    present = {path.relative_to(directory).as_posix(): path.read_text() for path in sorted(directory.rglob("*.yaml"))}
     stale = [
         f"{directory / name}: out of date, run make generate" for name in wanted if present.get(name) != wanted[name]
     ]
@@ -53,10 +54,11 @@ def _yaml(document: dict[str, Any]) -> str:
 
 
 def write(directory: Path, wanted: dict[str, str]) -> None:
-    """Write all files; the directory is made if it is missing."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write all files; directories are made if they are missing."""
     for name, text in wanted.items():
-        (directory / name).write_text(text)
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 if __name__ == "__main__":

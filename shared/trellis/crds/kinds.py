@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from trellis.crds.application import Application
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.schema import structural
 from trellis.crds.shim import Shim
@@ -39,7 +40,8 @@ class Scale:
 class Kind:
     """One row: what the API server needs to know of a kind besides its fields.
 
-    ``defaults_and_nulls``: its first owner's definition had defaults, and fields that may be null.
+    ``defaults_and_nulls``: its first owner's definition had defaults, and fields that may be null. ``category``: what
+    ``kubectl get`` lists it under.
     """
 
     model: type[BaseModel]
@@ -51,6 +53,7 @@ class Kind:
     short_names: tuple[str, ...] = ()
     scale: Scale | None = None
     defaults_and_nulls: bool = False
+    category: str = "trellis"
 
     @property
     def name(self) -> str:
@@ -101,6 +104,27 @@ KINDS: Final[tuple[Kind, ...]] = (
         defaults_and_nulls=True,
     ),
 )
+"""Those whose definitions belong together: nobody else defines them, or objects of the former owner stay valid."""
+
+APPLICATIONS: Final = Kind(
+    Application,
+    group="core.oam.dev",
+    version="v1beta1",
+    plural="applications",
+    scope="Namespaced",
+    columns=(
+        Column("Phase", "string", ".status.phase"),
+        Column("Deployed", "string", ".status.deployedVersion"),
+        Column("Lattice", "string", ".status.lattice", wide=True),
+        Column("Message", "string", ".status.message", wide=True),
+        _AGE,
+    ),
+    category="oam",
+)
+"""By itself: KubeVela defines a kind of the same name, which must not be overwritten along with the others."""
+
+BY_DIRECTORY: Final[dict[str, tuple[Kind, ...]]] = {"": KINDS, "applications": (APPLICATIONS,)}
+"""By directory below ``deploy/crds``. ``kubectl apply -f`` reads no directory inside the one it is given."""
 
 
 def make_definition(kind: Kind) -> dict[str, Any]:
@@ -113,7 +137,7 @@ def make_definition(kind: Kind) -> dict[str, Any]:
         "metadata": {"type": "object"},
     } | schema["properties"]
     names = {
-        "categories": ["trellis"],
+        "categories": [kind.category],
         "kind": kind.model.__name__,
         "listKind": f"{kind.model.__name__}List",
         "plural": kind.plural,

@@ -83,6 +83,8 @@ class _Translation:
                 out |= self._object(node, place)
             case "array":
                 out |= self._array(node, place)
+            case None if node.get(f"{KUBERNETES}preserve-unknown-fields"):
+                pass  # the one place in which the API server lets a field be of any type
             case None:
                 raise NotStructural(f"{place}: no type")
         return out | extensions | stored

@@ -73,6 +73,7 @@ SHIMS: Final = Resource("runtime.spinkube.dev", "v1alpha1", "shims", "Shim", nam
 HOST_CONFIGS: Final = Resource(
     "k8s.wasmcloud.dev", "v1alpha1", "wasmcloudhostconfigs", "WasmCloudHostConfig", namespaced=True
 )
+APPLICATIONS: Final = Resource("core.oam.dev", "v1beta1", "applications", "Application", namespaced=True)
 
 ALL: Final[tuple[Resource, ...]] = (
     NODES,
@@ -101,6 +102,7 @@ ALL: Final[tuple[Resource, ...]] = (
     DEFINITIONS,
     SHIMS,
     HOST_CONFIGS,
+    APPLICATIONS,
 )
 
 

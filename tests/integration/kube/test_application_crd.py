@@ -1,0 +1,241 @@
+"""The real API server takes our definition of Application, and the manifests that wadm took, and keeps them as written.
+
+What wadm refuses and admission can tell is refused with the field's name; objects are sent by server-side dry run.
+"""
+
+from __future__ import annotations
+
+import copy
+import http
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import yaml
+
+from trellis.crds.application import COMPONENTS_MAX, TRAITS_MAX, Application
+from trellis.crds.kinds import APPLICATIONS, make_definition
+from trellis.kube.resources import DEFINITIONS
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+DATA = Path(__file__).parents[2] / "data"
+SECONDS = 60
+Manifest = dict[str, Any]
+
+
+def recorded() -> list[Manifest]:
+    """Return the manifests that a real wadm took, as they were sent to it, and the form in which it gave one back."""
+    exchanges = [json.loads(line) for line in (DATA / "lattice/wadm-replies.jsonl").read_text().splitlines()]
+    sent = [yaml.safe_load(one["request"]) for one in exchanges if one["reply"] and "created" in str(one["reply"])[:60]]
+    sent += [yaml.safe_load(one["request"]) for one in exchanges if "newversion" in str(one["reply"])[:60]]
+    return sent + [one["reply"]["manifest"] for one in exchanges if "manifest" in one["reply"]]
+
+
+RECORDED = recorded()
+SECRETS = [{"name": "password", "properties": {"policy": "vault", "key": "db", "field": "pw", "version": "1"}}]
+EVERYTHING: Manifest = {
+    "components": [
+        {
+            "name": "store",
+            "type": "actor",
+            "properties": {
+                "image": "example.com/store:1",
+                "id": "store-1",
+                "config": [{"name": "own", "properties": {"a": "1"}}, {"name": "of-the-lattice"}],
+                "secrets": SECRETS,
+            },
+            "traits": [
+                {"type": "spreadscaler", "properties": {"instances": 0}},
+                {
+                    "type": "link",
+                    "properties": {
+                        "name": "second",
+                        "namespace": "wasi",
+                        "package": "keyvalue",
+                        "interfaces": ["store", "atomics"],
+                        "source": {"config": [{"name": "own"}], "secrets": SECRETS},
+                        "target": {"name": "shared", "config": [{"name": "url", "properties": {}}], "secrets": SECRETS},
+                    },
+                },
+                {"type": "custom", "properties": {"anything": {"goes": [1, "two", None]}}},
+            ],
+            "passedOver": {"by": "wadm"},
+        },
+        {"name": "shared", "type": "capability", "properties": {"application": {"name": "kv", "component": "redis"}}},
+        {
+            "name": "old",
+            "type": "capability",
+            "properties": {"image": "wasmcloud+builtin://http-server"},
+            "traits": [
+                {"type": "daemonscaler", "properties": {"replicas": 3, "spread": [{"name": "s", "weight": 10}]}},
+                {
+                    "type": "link",
+                    "properties": {
+                        "namespace": "wasi",
+                        "package": "http",
+                        "interfaces": ["incoming-handler"],
+                        "source_config": [{"name": "h", "properties": {"address": "0.0.0.0:80"}}],
+                        "target_config": [{"name": "t"}],
+                        "target": "store",
+                    },
+                },
+            ],
+        },
+    ],
+    "policies": [
+        {
+            "name": "vault",
+            "type": "policy.secret.wasmcloud.dev/v1alpha1",
+            "properties": {"backend": "kube", "properties": "{}"},
+        }
+    ],
+    "workflow": {"passed": "over by wadm"},
+}
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"not so after {SECONDS} s: {what}"
+        time.sleep(0.05)
+
+
+class Served:
+    """The kind, served for the time of a block: another test defines one of the same name."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def __enter__(self) -> Self:
+        def made() -> bool:
+            status, answer = self._api.call("POST", DEFINITIONS.path(), make_definition(APPLICATIONS))
+            # One that is being deleted is in the way for a moment.
+            assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
+            return status == http.HTTPStatus.CREATED
+
+        until(made, "the former definition is gone")
+        until(lambda: self._api.ok("/apis/core.oam.dev/v1beta1/applications"), "the kind is served")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        path = DEFINITIONS.path(name=APPLICATIONS.name)
+        self._api.call("DELETE", path)
+        until(lambda: self._api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND, "the definition is gone")
+
+    def send(self, spec: Any, name: str = "shop") -> tuple[int, Any]:
+        """Return status and answer of a dry run that refuses fields which are not known."""
+        manifest = {
+            "apiVersion": "core.oam.dev/v1beta1",
+            "kind": "Application",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        query = "dryRun=All&fieldValidation=Strict"
+        return self._api.call("POST", f"/apis/core.oam.dev/v1beta1/namespaces/default/applications?{query}", manifest)
+
+
+@pytest.fixture(scope="module")
+def served(cluster_api: Api) -> Iterator[Served]:
+    with Served(cluster_api) as kind:
+        yield kind
+
+
+def test_there_are_recorded_manifests() -> None:
+    assert len(RECORDED) == 3
+
+
+@pytest.mark.parametrize("manifest", [*RECORDED, {"spec": EVERYTHING}], ids=["sent", "changed", "given", "everything"])
+def test_what_wadm_takes_is_taken_kept_as_written_and_read(served: Served, manifest: Manifest) -> None:
+    status, answer = served.send(manifest["spec"])
+    assert status == http.HTTPStatus.CREATED, answer
+    assert answer["spec"] == manifest["spec"]
+    read = Application.model_validate(answer)
+    assert [component.name for component in read.spec.components] == [
+        component["name"] for component in manifest["spec"]["components"]
+    ]
+
+
+@pytest.mark.parametrize("name", ["a", "a-b", "0a", "a" * 253])
+def test_a_name_that_both_sides_take_is_taken(served: Served, name: str) -> None:
+    assert served.send(EVERYTHING, name)[0] == http.HTTPStatus.CREATED
+
+
+@pytest.mark.parametrize("name", ["a.b", "shop.v1"])
+def test_a_name_that_wadm_takes_in_no_form_is_refused(served: Served, name: str) -> None:
+    status, answer = served.send(EVERYTHING, name)
+    assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY
+    assert "has a dot in it" in answer["message"]
+
+
+def store(change: Callable[[Manifest], Any]) -> Manifest:
+    """Return everything with its first component changed."""
+    spec = copy.deepcopy(EVERYTHING)
+    change(spec["components"][0])
+    return spec
+
+
+BAD = [
+    (store(lambda one: one["properties"].pop("image")), "needs either image, or application"),
+    (store(lambda one: one["properties"].update(application={"name": "a", "component": "b"})), "needs either image"),
+    (store(lambda one: one["properties"].update(imgae="x")), 'unknown field "spec.components[0].properties.imgae"'),
+    (store(lambda one: one.update(type="sidecar")), 'spec.components[0].type: Unsupported value: "sidecar"'),
+    (store(lambda one: one.update(name="old")), 'spec.components[2]: Duplicate value: {"name":"old"}'),
+    (store(lambda one: one["traits"][0]["properties"].pop("instances")), "a scaler needs properties.instances"),
+    (store(lambda one: one["traits"][0]["properties"].update(replicas=1)), "a scaler needs properties.instances"),
+    (store(lambda one: one["traits"][0]["properties"].update(instances="three")), "traits[0].properties.instances"),
+    (store(lambda one: one["traits"][0]["properties"].update(instances=-1)), "traits[0].properties.instances"),
+    (store(lambda one: one["traits"][1]["properties"].pop("package")), "a link needs properties.namespace"),
+    (store(lambda one: one["traits"][1]["properties"].update(interfaces=[1])), "properties.interfaces[0]"),
+    (store(lambda one: one["properties"]["config"][0]["properties"].update(a=1)), "config[0].properties.a"),
+    (store(lambda one: one["properties"]["secrets"][0]["properties"].pop("policy")), "properties.policy: Required"),
+    (store(lambda one: one.update(traits=one["traits"][:1] * (TRAITS_MAX + 1))), "must have at most 20 items"),
+    ({"components": [{"name": "x", "type": "component"}]}, "spec.components[0].properties: Required"),
+    ({}, "spec.components: Required"),
+]
+
+
+@pytest.mark.parametrize(("spec", "named"), BAD, ids=[named for _, named in BAD])
+def test_what_wadm_refuses_is_refused_and_the_field_is_named(served: Served, spec: Manifest, named: str) -> None:
+    status, answer = served.send(spec)
+    assert status in {http.HTTPStatus.UNPROCESSABLE_ENTITY, http.HTTPStatus.BAD_REQUEST}, answer
+    assert named in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"config": [{"name": "c"}]}, "has its config and its secrets there"),
+        ({"secrets": SECRETS}, "has its config and its secrets there"),
+        (None, "leave the scaler out"),
+    ],
+    ids=["config", "secrets", "scaler"],
+)
+def test_what_another_application_shares_is_not_set_up_twice(
+    served: Served, change: Manifest | None, named: str
+) -> None:
+    spec = copy.deepcopy(EVERYTHING)
+    shared = spec["components"][1]
+    if change is None:
+        shared["traits"] = [{"type": "spreadscaler", "properties": {"instances": 1}}]
+    else:
+        shared["properties"] |= change
+    status, answer = served.send(spec)
+    assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY
+    assert named in answer["message"]
+
+
+def test_as_many_components_and_traits_as_are_promised_are_taken(served: Served) -> None:
+    link = EVERYTHING["components"][0]["traits"][1]
+    component = {"type": "component", "properties": {"image": "example.com/a:1"}, "traits": [link] * TRAITS_MAX}
+    many = [component | {"name": f"component-{number}"} for number in range(COMPONENTS_MAX)]
+    status, answer = served.send({"components": many})
+    assert status == http.HTTPStatus.CREATED, answer
+    status, answer = served.send({"components": [*many, component | {"name": "one-more"}]})
+    assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY
+    assert "must have at most 100 items" in answer["message"]
