@@ -18,6 +18,7 @@ from host_manager.children import (
     fingerprint,
     make_children,
     marks_for,
+    read_marks,
 )
 from host_manager.group import LATEST, Group, Manifest, Wish
 from host_manager.inputs import Problem
@@ -105,7 +106,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.other is not None:
         return _status(snapshot, None)
     if snapshot.glance:
-        return [*_status(snapshot, None), *_recycle(snapshot)]
+        return [*_status(snapshot, _first_marks(snapshot)), *_recycle(snapshot)]
     actions = _finalizers(head)
     if snapshot.group is None or any(problem.blocks for problem in snapshot.problems):
         return [*actions, *_status(snapshot, None)]
@@ -181,6 +182,18 @@ def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
         return marks_for(group, snapshot.inputs, workload, asked=snapshot.head.wants_latest)
     except TemplateError as error:
         return Problem("InvalidTemplate", str(error))
+
+
+def _first_marks(snapshot: Snapshot) -> Marks | None:
+    """Return the marks of what runs the pods of a new group, whose first status is made at a glance.
+
+    With a status that names a revision a look comes first: while one kind of workload takes the place of the other, a
+    glance may see the former one.
+    """
+    if "templateRevision" in snapshot.status:
+        return None
+    running = (snapshot.children.get((kind, snapshot.head.name)) for kind in WORKLOADS)
+    return next((marks for child in running if child is not None and (marks := read_marks(child))), None)
 
 
 def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:

@@ -9,8 +9,9 @@ import pytest
 
 from host_manager import gather
 from host_manager.children import fingerprint
-from host_manager.decide import ApplyChild, SetFinalizers, decide, first_half, may_be_refused
+from host_manager.decide import ApplyChild, SetFinalizers, WriteStatus, decide, first_half, may_be_refused
 from host_manager.gather import Known
+from host_manager.group import ADOPTED, LATEST
 from host_manager.inputs import Problem
 from host_manager.snapshot import Snapshot
 from trellis.kube.client import Kube
@@ -66,6 +67,22 @@ def test_the_first_status_waits_for_the_pods_controller(seen: int | None, said: 
     actions = decide(snapshot(children=found, glance=True, early=True))
     assert (actions != []) == said
     assert decide(snapshot(children=found, glance=True)) != [], "and no longer than that"
+
+
+def test_the_first_status_says_all_that_a_look_at_the_whole_group_would() -> None:
+    found = children()
+    found["Deployment", "group"]["status"] = {"observedGeneration": 1}
+    [first] = decide(snapshot(children=found, glance=True, early=True))
+    assert isinstance(first, WriteStatus)
+    assert first.status["templateRevision"] == LATEST
+    assert decide(snapshot(children=found, status=first.status)) == [], "nothing changed: no write"
+
+
+def test_a_glance_leaves_the_revision_that_a_look_found() -> None:
+    former = children(revision=ADOPTED)
+    [written] = decide(snapshot(children=former, glance=True, status={"templateRevision": LATEST}))
+    assert isinstance(written, WriteStatus)
+    assert written.status["templateRevision"] == LATEST
 
 
 def test_a_group_gives_way_for_a_while_to_those_that_nobody_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
