@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import nats.errors
 from nats.aio.msg import Msg
+from nats.aio.transport import TcpTransport
 
 from trellis.bus.client import SturdyClient
 from trellis.credentials import CredentialsError, IdentitySource
@@ -70,9 +71,18 @@ class UserClient(SturdyClient):
                 self._asking.pop(subject.lower(), None)
 
     def hang_up(self) -> None:
-        """Close the socket of an attempt that failed: the library opens the next one over it."""
-        if self._transport is not None:
-            self._transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
+        """Let go of the socket at once, in whatever state its connection is; what was not sent yet is lost.
+
+        By itself TLS waits 30 s for the goodbye of a far side that is frozen or cut off. And the library opens the next
+        connection over one that failed.
+        """
+        transport = self._transport
+        if isinstance(transport, TcpTransport):
+            for writer in (transport._io_writer, transport._bare_io_writer):  # noqa: SLF001 - nothing else leads there
+                if writer is not None:
+                    writer.transport.abort()
+        elif transport is not None:
+            transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
 
     def _check_hearing(self) -> None:
         if self._deaf is not None:

@@ -14,11 +14,16 @@ from trellis.lattice.subjects import CONTROL_PREFIX, host_ping_subject
 
 @dataclass(frozen=True, slots=True)
 class LinkAddress:
-    """Where a NATS is and who connects. ``authorities`` are certificates in PEM that count beside the system's."""
+    """Where a NATS is and who connects.
+
+    ``authorities`` are certificates in PEM that count beside the system's; ``certificate`` is our own in PEM, with
+    those between it and its authority, and its key.
+    """
 
     url: str
     credentials: HeldCredentials | None = None
     authorities: str = field(default="", repr=False)
+    certificate: str = field(default="", repr=False)
 
     @property
     def servers(self) -> list[str]:

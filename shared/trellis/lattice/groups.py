@@ -21,7 +21,8 @@ Manifest = Mapping[str, Any]
 CREDENTIALS_KEY: Final = "nats.creds"
 """In the Secret of ``spec.secretName``."""
 AUTHORITY_KEY: Final = "ca.crt"
-"""In the Secret of ``spec.leafTls.secretName``."""
+CERTIFICATE_KEYS: Final = ("tls.crt", "tls.key")
+"""In the same Secret: what leaf nodes show the server, we show it too. One without the other is of no use."""
 POD_LABEL: Final = "kubernetes_pod"
 """Label of the host with the name of its pod: what tells which host of a lattice runs in which pod."""
 
@@ -42,10 +43,13 @@ def lattice_address(
     """
     text = _decoded(secrets, spec.secret_name, CREDENTIALS_KEY)
     where = f"Secret {namespace}/{spec.secret_name}, key {CREDENTIALS_KEY}"
+    tls = spec.leaf_tls.secret_name if spec.leaf_tls else None
+    pair = [_decoded(secrets, tls, key) for key in CERTIFICATE_KEYS]
     link = LinkAddress(
         f"{spec.nats_address}:{spec.nats_client_port}",
         HeldCredentials(text, Kind.CREDENTIALS, where) if text else None,
-        _decoded(secrets, spec.leaf_tls.secret_name if spec.leaf_tls else None, AUTHORITY_KEY),
+        _decoded(secrets, tls, AUTHORITY_KEY),
+        "\n".join(pair) if all(pair) else "",
     )
     return LatticeAddress(link, spec.lattice, spec.control_topic_prefix or CONTROL_PREFIX)
 

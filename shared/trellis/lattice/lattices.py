@@ -1,7 +1,7 @@
 """All lattices that somebody needs, over as few connections as there are addresses.
 
 In: who needs which lattice. Out: a view of each, and word of whom a change concerns. Called by services. Invariants:
-one connection for each (address, credentials, authorities), one watch for each lattice on it; both end when nobody
+one connection for each (address, credentials, certificates), one watch for each lattice on it; both end when nobody
 needs them any more; a lattice that is away concerns nobody else.
 """
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import time
 from collections.abc import Callable
 from typing import Final
@@ -25,6 +24,8 @@ from trellis.bus.backoff import Backoff
 from trellis.bus.connection import REFUSED, describe
 from trellis.bus.user_client import UserClient
 from trellis.lattice.address import LinkAddress
+from trellis.lattice.outage import Outage
+from trellis.lattice.tls import NOT_LET_IN, CertificateError, advised, client_context
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
 
@@ -39,13 +40,10 @@ _GOODBYE_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 10
 _UNANSWERED_PINGS: Final = 2
 _LOOK_SECONDS: Final = 5.0
-_REASON_SECONDS: Final = 60.0
 _PENDING_BYTES: Final = 16 * 2**20
 _STATUS: Final = "Status"
 _DEAF: Final = "permissions violation for subscription"
-_UNUSABLE: Final = (
-    "its address or its certificates cannot be read: see natsAddress, and ca.crt of the Secret for leafTls"
-)
+_UNUSABLE: Final = "its address cannot be read: see natsAddress"
 _TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
@@ -65,7 +63,7 @@ class Link:
         self._client: UserClient | None = None
         self._listeners: dict[str, list[Heard]] = {}
         self._subscriptions: dict[str, Subscription] = {}
-        self._why, self._why_since = "not connected yet", time.monotonic()
+        self._outage = Outage("not connected yet")
         self._warned = False
         self._complaints: list[Exception] = []
         self._tried = False
@@ -78,7 +76,7 @@ class Link:
     @property
     def why(self) -> str:
         """Why it is away or deaf, empty while neither is so."""
-        why = self.deaf if self.since is not None else self._why
+        why = self.deaf if self.since is not None else self._outage.why
         return f"{why} ({redact_url(self._address.url)})" if why else ""
 
     @property
@@ -170,9 +168,11 @@ class Link:
                 try:
                     await self._one_connection(failures)
                 except _TROUBLE as error:
-                    self._lost(describe(self._complaints[-1] if self._complaints else error))
+                    self._lost(advised(describe(self._complaints[-1] if self._complaints else error)))
+                except CertificateError as error:
+                    self._lost(str(error))
                 except (ValueError, TypeError):
-                    # What a user wrote is no address or no certificate. The error's own text may have a password in it.
+                    # What a user wrote is no address. The error's own text may have a password in it.
                     self._lost(_UNUSABLE)
                 # One that lasted was a good one, whatever ended it.
                 failures = 1 if time.monotonic() - connected_at > _LOOK_SECONDS else failures + 1
@@ -201,7 +201,7 @@ class Link:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await closed.wait()
-            self._lost(describe(self._complaints[-1]) if self._complaints else "connection lost")
+            self._lost(advised(describe(self._complaints[-1])) if self._complaints else "connection lost")
         finally:
             self._client = None
             self._subscriptions.clear()
@@ -230,7 +230,7 @@ class Link:
             connect_timeout=_CONNECT_SECONDS,
             ping_interval=_PING_SECONDS,
             max_outstanding_pings=_UNANSWERED_PINGS,
-            tls=self._tls(),
+            tls=client_context(self._address),
             error_cb=on_error,
             closed_cb=on_closed,
         )
@@ -249,13 +249,6 @@ class Link:
             raise LinkAwayError(self.why)
         return self._client
 
-    def _tls(self) -> ssl.SSLContext | None:
-        if not self._address.authorities:
-            return None
-        context = ssl.create_default_context()
-        context.load_verify_locations(cadata=self._address.authorities)
-        return context
-
     def _is_deaf(self, why: str) -> None:
         if not self.deaf:
             _log.warning(
@@ -266,6 +259,7 @@ class Link:
 
     def _found(self) -> None:
         self.since, self._tried = time.monotonic(), True
+        self._outage.over()
         self._arrived.set()
         if self._warned:
             self._warned = False
@@ -273,15 +267,12 @@ class Link:
         self._changed()
 
     def _lost(self, why: str) -> None:
-        was_there, now = self.since is not None, time.monotonic()
-        # Servers that fail in different ways by turns would be news with every attempt.
-        due = now - self._why_since >= _REASON_SECONDS or why == REFUSED  # which a reset may have come before
-        news = was_there or not self._tried or (why != self._why and due)
+        # A connection that was lost has a better reason soon: why there is no other. And before a refusal of who we are
+        # there may have been a reset.
+        urgent = why == REFUSED or NOT_LET_IN in why
+        news = self._outage.away(why, time.monotonic(), vague=self.since is not None, urgent=urgent)
         self.since, self._tried = None, True
         self._arrived.clear()
-        if news:
-            # A connection that was lost has a better reason soon: why there is no other.
-            self._why, self._why_since = why, now - (_REASON_SECONDS if was_there else 0)
         if not self._warned:
             self._warned = True
             _log.warning(
@@ -294,7 +285,9 @@ class Link:
 async def _hang_up(client: UserClient) -> None:
     # The library asserts that it got as far as having something to close, which an address that is none does not. And
     # it waits for ever for the end of a connection on which TLS failed: nobody tells that to its half that knew no TLS.
-    with contextlib.suppress(*_TROUBLE, AssertionError):
-        async with asyncio.timeout(_GOODBYE_SECONDS):
-            await client.close()
-    client.hang_up()
+    try:
+        with contextlib.suppress(*_TROUBLE, AssertionError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await client.close()
+    finally:  # also of a task that is cancelled meanwhile
+        client.hang_up()

@@ -18,6 +18,7 @@ from trellis.lattice.address import LatticeAddress
 from trellis.lattice.hosts import MAX_HOSTS, Host, Hosts, read_host
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.models import Model, read_models
+from trellis.lattice.outage import Outage
 from trellis.lattice.reading import LatticeDataError, decoded, host_event_data, text
 from trellis.lattice.subjects import (
     HOST_EVENTS,
@@ -56,7 +57,7 @@ class LatticeWatch:
         self._changed = changed
         self._hosts = Hosts()
         self._models: tuple[Model, ...] | None = None
-        self._models_why = "wadm was not asked yet"
+        self._wadm = Outage("wadm was not asked yet")
         self._linked: float | None = None
         self._asked = False
         self._ask = asyncio.Event()
@@ -71,7 +72,7 @@ class LatticeWatch:
             link.why,
             self._hosts.sightings(),
             self._models,
-            self._models_why,
+            self._wadm.why,
             settled,
             self._hosts.refused,
         )
@@ -199,15 +200,16 @@ class LatticeWatch:
         return sorted(ids)
 
     async def _ask_wadm(self) -> None:
-        before = self._models, self._models_why
+        before = self._models, self._wadm.why
         try:
             answer = await self._link.ask(model_list_subject(self._address.lattice), seconds=_ANSWER_SECONDS)
-            self._models, self._models_why = read_models(answer), ""
+            self._models = read_models(answer)
+            self._wadm.over()
         except LinkAwayError as error:
-            self._models_why = f"wadm: {error}"
+            self._wadm.away(f"wadm: {error}", time.monotonic())
         except LatticeDataError as error:
-            self._models_why = f"wadm's answer: {error}"
-        if (self._models, self._models_why) != before:
+            self._wadm.away(f"wadm's answer: {error}", time.monotonic())
+        if (self._models, self._wadm.why) != before:
             self._changed()
 
     def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:

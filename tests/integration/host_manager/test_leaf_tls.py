@@ -16,7 +16,7 @@ import pytest
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.settling import settle
-from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.resources import CONFIGMAPS, HOST_CONFIGS
 from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
 from trellis.localcluster.nats import NatsServer
 from trellis.localcluster.ports import free_ports
@@ -55,6 +55,7 @@ class Hub:
             heard.set()
 
         context = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
+        context.load_cert_chain(self.pki / f"{KUBELET_CLIENT}.crt", self.pki / f"{KUBELET_CLIENT}.key")
         client = await nats.connect(self.server.url, tls=context)
         try:
             await client.subscribe(SUBJECT, cb=take)
@@ -71,7 +72,8 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 
 
 @contextlib.contextmanager
-def _hub(directory: Path, *, verify: bool) -> Iterator[Hub]:
+def _hub(directory: Path, *, verify: bool, clients: bool = False) -> Iterator[Hub]:
+    """Run it; ``verify``: leaf nodes have to show a certificate, and with ``clients`` these too."""
     pki = directory / "pki"
     pki.mkdir()
     write_pki(pki, nodes=["any"])
@@ -79,7 +81,7 @@ def _hub(directory: Path, *, verify: bool) -> Iterator[Hub]:
     files = f'cert_file: "{pki / SERVER}.crt", key_file: "{pki / SERVER}.key", ca_file: "{pki / "ca.crt"}"'
     config = directory / "hub.conf"
     config.write_text(
-        f"tls {{ {files} }}\n"
+        f"tls {{ {files}, verify: {str(clients).lower()} }}\n"
         f'leafnodes {{ listen: "127.0.0.1:{leaves}", tls {{ {files}, verify: {str(verify).lower()} }} }}\n'
     )
     with NatsServer(directory / "hub", config=config) as server:
@@ -126,9 +128,15 @@ async def condition(hosts: HostWorld, kind: str, reason: str) -> str:
     return hosts.condition("group", kind)[2]
 
 
-@pytest.mark.parametrize("verify", [False, True], ids=["private authority", "and a certificate of the leaf's own"])
-async def test_a_leaf_comes_in_by_tls_and_we_too(hosts: HostWorld, tmp_path: Path, *, verify: bool) -> None:
-    with _hub(tmp_path, verify=verify) as hub:
+@pytest.mark.parametrize(
+    ("verify", "clients"),
+    [(False, False), (True, False), (True, True)],
+    ids=["private authority", "and a certificate of the leaf's own", "and of clients"],
+)
+async def test_a_leaf_comes_in_by_tls_and_we_too(
+    hosts: HostWorld, tmp_path: Path, *, verify: bool, clients: bool
+) -> None:
+    with _hub(tmp_path, verify=verify, clients=clients) as hub:
         secret = hub.secret(client=verify)
         hosts.secret("tls", **secret)
         async with hosts.service(), hub.hearing() as heard:
@@ -178,3 +186,26 @@ async def test_a_server_that_wants_a_certificate_keeps_out_a_leaf_without_one(ho
                 words = "client didn't provide a certificate"
                 await eventually(lambda: words in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
                 assert not heard.is_set()
+
+
+async def test_a_nats_that_demands_a_certificate_of_clients_says_what_is_missing_and_takes_a_rotated_one(
+    hosts: HostWorld, tmp_path: Path
+) -> None:
+    with _hub(tmp_path, verify=True, clients=True) as hub:
+        hosts.secret("tls", **hub.secret())
+        async with hosts.service():
+            hosts.create("group", **hub.spec())
+            await hosts.settled("group")
+            message = await condition(hosts, "HostsReported", "LatticeAway")
+            assert "see tls.crt and tls.key of the Secret for leafTls" in message
+            other = tmp_path / "other"
+            other.mkdir()
+            write_pki(other, nodes=["any"])
+            stranger = {end: (other / f"{KUBELET_CLIENT}.{end[4:]}").read_text() for end in ("tls.crt", "tls.key")}
+            hosts.secret("tls", **stranger)
+            words = "certificate signed by unknown authority"
+            await eventually(lambda: words in log_of(tmp_path, "hub"), "refused", seconds=PATIENCE)
+            hosts.secret("tls", **hub.secret(client=True))
+            await condition(hosts, "ApplicationsKnown", "WadmAway")
+            told = hosts.call("GET", HOST_CONFIGS, "group")["status"]
+    assert "PRIVATE KEY" not in str(told)

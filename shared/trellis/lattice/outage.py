@@ -1,0 +1,59 @@
+"""Why something is away, told seldom enough.
+
+Pure: reasons and times in; out, whether a reason is news. Called by ``link`` and ``watch``. Everybody who needs what is
+away shows its reason, and writes to show another one. Invariants: the first reason of an outage is news; another one is
+after a minute at the earliest; one that was told before, only after a pause that doubles with each, from a minute to an
+hour. So servers that fail in different ways by turns cost ever less, and a person reads a reason that is true of one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PAUSE_SECONDS: Final = 60.0
+PAUSE_MAX_SECONDS: Final = 3600.0
+_KINDS_MAX: Final = 8
+"""Reasons that an outage may have besides; texts with a number in them could else be new for ever."""
+
+
+class Outage:
+    """``why`` is the reason that was told last, before the first outage what the caller says of the beginning."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        self._told: set[str] = set()
+        self._at = 0.0
+        self._vague = False
+        self._pause = PAUSE_SECONDS
+
+    def away(self, why: str, now: float, *, vague: bool = False, urgent: bool = False) -> bool:
+        """It is away for this reason; return whether that is news.
+
+        Args:
+            why: for people.
+            now: seconds of the monotonic clock.
+            vague: a better reason is to be expected soon, and is news at once.
+            urgent: nothing goes on until a person acts on it: it waits for no pause the first time.
+        """
+        if not self._told:
+            return self._tell(why, now, vague=vague)
+        if why == self.why:
+            return False
+        known = why in self._told or len(self._told) > _KINDS_MAX
+        pause = self._pause if known else 0.0 if self._vague or urgent else PAUSE_SECONDS
+        if now - self._at < pause:
+            return False
+        if known:
+            self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
+        return self._tell(why, now, vague=False)
+
+    def over(self) -> None:
+        """It is there: what comes next is another outage."""
+        self.why = ""
+        self._told.clear()
+        self._pause = PAUSE_SECONDS
+
+    def _tell(self, why: str, now: float, *, vague: bool) -> bool:
+        self._told.add(why)
+        self.why, self._at, self._vague = why, now, vague
+        return True

@@ -1,0 +1,194 @@
+"""Links to a real nats-server by TLS: certificates of ours, and how a connection ends when the far side does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from support.buses import eventually
+from support.tcp_proxy import TcpProxy
+from trellis.bus.backoff import Backoff
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.lattices import Lattices
+from trellis.lattice.view import LatticeView
+from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
+from trellis.localcluster.nats import NatsServer
+
+SERVER = "kube-apiserver"
+
+
+class Watched:
+    """One lattice that somebody needs, at an address that may change."""
+
+    def __init__(self, lattices: Lattices[str]) -> None:
+        self.lattices = lattices
+
+    async def at(self, link: LinkAddress) -> None:
+        await self.lattices.need("group", LatticeAddress(link, "default"))
+
+    @property
+    def view(self) -> LatticeView:
+        view = self.lattices.view("group")
+        assert view is not None
+        return view
+
+    async def linked(self) -> None:
+        await eventually(lambda: self.view.linked_since is not None)
+
+    async def away(self, words: str) -> str:
+        await eventually(lambda: self.view.linked_since is None and words in self.view.why)
+        return self.view.why
+
+
+@pytest.fixture
+async def watched(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watched]:
+    monkeypatch.setattr("trellis.lattice.link._ATTEMPTS", Backoff(first=0.1, cap=0.5))
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+    async with lattices:
+        yield Watched(lattices)
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Path:
+    return authority(tmp_path / "pki")
+
+
+def authority(directory: Path) -> Path:
+    """Make an authority, with the certificates of a server and of a client."""
+    directory.mkdir()
+    write_pki(directory, nodes=["any"])
+    return directory
+
+
+def certificate(pki: Path, name: str = KUBELET_CLIENT) -> str:
+    """Return a certificate and its key, as a Secret would have them."""
+    return "\n".join((pki / f"{name}.{end}").read_text() for end in ("crt", "key"))
+
+
+def to(port: int, pki: Path, certificate: str = "") -> LinkAddress:
+    return LinkAddress(f"nats://127.0.0.1:{port}", authorities=(pki / "ca.crt").read_text(), certificate=certificate)
+
+
+@contextmanager
+def demanding(directory: Path, pki: Path, *, of: Path | None = None) -> Iterator[NatsServer]:
+    """Run a nats-server that demands a certificate of its clients; ``of``: of which authority, if not its own."""
+    config = directory / "nats.conf"
+    write_config(config, pki, of or pki)
+    with NatsServer(directory / "nats", config=config) as server:
+        yield server
+
+
+def write_config(config: Path, pki: Path, of: Path) -> None:
+    files = f'cert_file: "{pki / SERVER}.crt", key_file: "{pki / SERVER}.key", ca_file: "{of / "ca.crt"}"'
+    config.write_text(f"tls {{ {files}, verify: true }}\n")
+
+
+def sockets_to(port: int) -> int:
+    """Return how many of this process lead to a port."""
+    return sum(1 for one in psutil.Process().net_connections("tcp") if one.raddr and one.raddr[1] == port)
+
+
+async def test_a_server_that_demands_a_certificate_lets_in_who_has_one(
+    tmp_path: Path, pki: Path, watched: Watched
+) -> None:
+    with demanding(tmp_path, pki) as server:
+        await watched.at(to(server.port, pki))
+        await watched.away("the server demands a certificate that it can verify: see tls.crt and tls.key")
+        await watched.at(to(server.port, pki, certificate(pki)))
+        await watched.linked()
+        assert watched.lattices.connections == 1, "the one without it has ended"
+
+
+async def test_a_rotated_certificate_is_shown_at_the_next_connect(tmp_path: Path, pki: Path, watched: Watched) -> None:
+    other = authority(tmp_path / "other")
+    with demanding(tmp_path, pki, of=other) as server:
+        await watched.at(to(server.port, pki, certificate(pki)))
+        await watched.away("tls.crt")
+        await watched.at(to(server.port, pki, certificate(other)))
+        await watched.linked()
+        # The servers' authority goes back: who is connected stays, until the server starts again.
+        write_config(tmp_path / "nats.conf", pki, pki)
+        server.stop()
+        server.start()
+        await watched.away("tls.crt")
+        await watched.at(to(server.port, pki, certificate(pki)))
+        await watched.linked()
+
+
+def locked(pki: Path) -> str:
+    """Return the certificate with its key under a password."""
+    key = serialization.load_pem_private_key((pki / f"{KUBELET_CLIENT}.key").read_bytes(), None)
+    under = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"password"),
+    )
+    return (pki / f"{KUBELET_CLIENT}.crt").read_text() + under.decode()
+
+
+def of_another(pki: Path) -> str:
+    """Return a certificate with the key of another."""
+    return (pki / f"{KUBELET_CLIENT}.crt").read_text() + (pki / f"{SERVER}.key").read_text()
+
+
+def without_key(pki: Path) -> str:
+    return (pki / f"{KUBELET_CLIENT}.crt").read_text() + "garbage-that-is-secret\n"
+
+
+@pytest.mark.parametrize("made", [locked, of_another, without_key], ids=lambda made: made.__name__)
+async def test_a_certificate_that_cannot_be_used_is_told_and_nobody_is_asked_for_a_password(
+    tmp_path: Path, pki: Path, watched: Watched, made: Callable[[Path], str]
+) -> None:
+    with demanding(tmp_path, pki) as server:
+        text = made(pki)
+        await watched.at(to(server.port, pki, text))
+        why = await watched.away("tls.crt and tls.key of the Secret for leafTls cannot be used")
+        assert not [line for line in text.splitlines() if line and line in why]
+        await watched.at(to(server.port, pki, certificate(pki)))
+        await watched.linked()
+
+
+async def test_a_link_by_tls_lets_go_of_a_server_that_does_not_say_goodbye(
+    tmp_path: Path, pki: Path, watched: Watched
+) -> None:
+    """TLS by itself waits 30 s for that; a process that ends meanwhile leaves the socket to the garbage collector."""
+    with demanding(tmp_path, pki) as server:
+        async with TcpProxy("127.0.0.1", server.port) as proxy:
+            await watched.at(to(proxy.port, pki, certificate(pki)))
+            await watched.linked()
+            assert sockets_to(proxy.port) == 1
+            proxy.silence()
+            await watched.lattices.need("group", None)
+            await eventually(lambda: sockets_to(proxy.port) == 0)
+
+
+async def test_a_link_that_ends_in_the_middle_of_a_handshake_leaves_nothing_open(pki: Path, watched: Watched) -> None:
+    shaken, done = asyncio.Event(), asyncio.Event()
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        info = {"server_id": "x", "version": "2.15.1", "headers": True, "max_payload": 1024, "tls_required": True}
+        writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
+        await reader.readexactly(5)  # the first of the client's part
+        shaken.set()
+        await done.wait()
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        await watched.at(to(port, pki, certificate(pki)))
+        async with asyncio.timeout(30):
+            await shaken.wait()
+        await watched.lattices.need("group", None)
+        await eventually(lambda: sockets_to(port) == 0)
+    finally:
+        done.set()
+        server.close()
+        await server.wait_closed()

@@ -1,0 +1,77 @@
+"""How often the reason of an outage is news."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from trellis.bus.connection import REFUSED
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.link import Link
+from trellis.lattice.outage import PAUSE_SECONDS, Outage
+
+REFUSES = "connection refused"
+SILENT = "no answer in time"
+HOUR = 3600.0
+
+
+def test_the_first_reason_is_news_and_the_same_again_is_none() -> None:
+    outage = Outage("not asked yet")
+    assert outage.away(REFUSES, 0.0)
+    assert [outage.away(REFUSES, float(at)) for at in (1, 100, 10_000)] == [False] * 3
+    assert outage.why == REFUSES
+
+
+def test_another_reason_is_news_after_a_while() -> None:
+    outage = Outage("")
+    outage.away(REFUSES, 0.0)
+    assert not outage.away(SILENT, PAUSE_SECONDS - 1)
+    assert outage.why == REFUSES
+    assert outage.away(SILENT, PAUSE_SECONDS)
+    assert outage.why == SILENT
+
+
+def test_a_vague_reason_gives_way_to_the_next_at_once_and_only_that() -> None:
+    outage = Outage("")
+    assert outage.away("connection lost", 0.0, vague=True)
+    assert outage.away(REFUSES, 0.1)
+    assert not outage.away(SILENT, 0.2)
+
+
+def test_what_a_person_has_to_act_on_is_news_at_once_but_not_by_turns() -> None:
+    outage = Outage("")
+    outage.away(REFUSES, 0.0)
+    assert outage.away(REFUSED, 1.0, urgent=True)
+    assert outage.away(REFUSES, 1.0 + PAUSE_SECONDS)
+    assert not outage.away(REFUSED, 2.0 + PAUSE_SECONDS, urgent=True)
+
+
+@pytest.mark.parametrize(
+    "reasons", [(REFUSES, SILENT), (REFUSES, SILENT, REFUSED), tuple(map(str, range(100)))], ids=["two", "three", "100"]
+)
+def test_reasons_by_turns_are_news_ever_more_seldom(reasons: tuple[str, ...]) -> None:
+    outage, turns = Outage(""), itertools.cycle(reasons)
+    news = [at for at in range(0, int(24 * HOUR), 15) if outage.away(next(turns), float(at), urgent=True)]
+    assert len([at for at in news if at < HOUR]) <= 20
+    assert len([at for at in news if at >= 12 * HOUR]) <= 12, "once an hour"
+    assert news[-1] > 22 * HOUR, "and no reason is for ever"
+
+
+def test_an_outage_that_is_over_counts_no_more() -> None:
+    outage = Outage("")
+    outage.away(REFUSES, 0.0)
+    outage.over()
+    assert outage.why == ""
+    assert outage.away(REFUSES, 1.0)
+
+
+def test_a_link_that_fails_by_turns_tells_those_who_need_it_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, told = [0.0], []
+    monkeypatch.setattr("trellis.lattice.link.time.monotonic", lambda: clock[0])
+    link = Link(LinkAddress("nats://a:1,nats://b:1"), "test", lambda: told.append(link.why))
+    for why in itertools.islice(itertools.cycle((REFUSES, SILENT)), 240):
+        link._lost(why)
+        clock[0] += 15.0
+    assert told[:2] == [f"{why} (nats://a:1,nats://b:1)" for why in (REFUSES, SILENT)]
+    assert len(told) <= 8, "of an hour; each is a write for every group"

@@ -1,0 +1,89 @@
+"""What a link connects with by TLS: where its key lies, and what is said of one that cannot be used."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from trellis.bus.user_client import UserClient
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.link import _hang_up
+from trellis.lattice.tls import CertificateError, client_context
+from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
+
+
+@pytest.fixture
+def pki(tmp_path: Path) -> Path:
+    directory = tmp_path / "pki"
+    directory.mkdir()
+    write_pki(directory, nodes=["any"])
+    return directory
+
+
+@pytest.fixture
+def pair(pki: Path) -> str:
+    return "\n".join((pki / f"{KUBELET_CLIENT}.{end}").read_text() for end in ("crt", "key"))
+
+
+@pytest.mark.parametrize("in_memory", [True, False], ids=["where memory has files", "where it has none"])
+def test_a_key_lies_where_nobody_else_can_read_it_and_no_longer_than_it_is_read(
+    tmp_path: Path, pair: str, monkeypatch: pytest.MonkeyPatch, *, in_memory: bool
+) -> None:
+    directory, seen = tmp_path / "tmp", []
+    directory.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    if not in_memory:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    load: Callable[..., None] = ssl.SSLContext.load_cert_chain
+
+    def spy(context: ssl.SSLContext, path: str, **options: Any) -> None:
+        seen.append((Path(path).parent, stat.S_IMODE(Path(path).stat().st_mode) & 0o077))
+        load(context, path, **options)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
+    assert client_context(LinkAddress("nats://127.0.0.1", certificate=pair)) is not None
+    if not in_memory:
+        assert seen == [(directory, 0)]
+    assert len(seen) == 1
+    assert list(directory.iterdir()) == []
+
+
+def test_an_address_without_certificates_takes_the_servers_word() -> None:
+    assert client_context(LinkAddress("nats://127.0.0.1")) is None
+
+
+@pytest.mark.parametrize("authorities", ["no certificate", "no certificate: é", "-----BEGIN CERTIFICATE-----\nMII\n"])
+def test_an_authority_that_is_none_is_named_by_its_key(authorities: str) -> None:
+    with pytest.raises(CertificateError, match=r"^ca\.crt of the Secret for leafTls holds no certificates in PEM$"):
+        client_context(LinkAddress("nats://127.0.0.1", authorities=authorities))
+
+
+def test_no_secret_of_an_address_is_shown(pair: str) -> None:
+    address = LinkAddress("nats://127.0.0.1", certificate=pair)
+    assert not [line for line in pair.splitlines() if line and line in repr(address)]
+
+
+async def test_a_goodbye_that_is_cut_short_lets_go_of_the_socket_all_the_same() -> None:
+    begun, gone = asyncio.Event(), []
+
+    class Client:
+        async def close(self) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        def hang_up(self) -> None:
+            gone.append(True)
+
+    ending = asyncio.create_task(_hang_up(cast("UserClient", Client())))
+    await begun.wait()
+    ending.cancel()
+    await asyncio.wait({ending})
+    assert gone == [True]
