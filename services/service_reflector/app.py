@@ -17,6 +17,7 @@ from service_reflector.facts import reflected, removed
 from service_reflector.following import Following, News
 from service_reflector.gather import Known
 from service_reflector.lattices import FollowLattices
+from service_reflector.measures import Measures
 from service_reflector.settings import Settings
 from service_reflector.snapshot import Snapshot
 from service_reflector.watch import on_group, on_pod, on_route, on_service, on_slice
@@ -70,7 +71,8 @@ def compose(settings: Settings, base: Base) -> Work:
     effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes)
     reflect = Reflect(known, effects, base.bus, telemetry)
     queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
-    follow = FollowLattices(known, news, settings.sources_seconds)
+    measures = Measures(telemetry.metrics, known)
+    follow = FollowLattices(known, news, settings.sources_seconds, measures)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
 
     def applications_changed(mark: str, applications: Iterable[str] | None, trace: TraceContext | None) -> None:
@@ -96,7 +98,7 @@ def compose(settings: Settings, base: Base) -> Work:
         list_all,
         known.said.clear,
         prepare=partial(recall, known, base.bus),
-        background=[known.following.run],
+        background=[known.following.run, measures.run],
     )
 
 

@@ -82,6 +82,12 @@ class Following:
         self._hosts[mark] = (now, hosts)
         return hosts
 
+    def heard(self, mark: str) -> float | None:
+        """Return when a lattice last said or answered anything, monotonic seconds; None if it is not followed (yet)."""
+        comparison, view = self.comparison(mark), self._lattices.view(mark)
+        told = [seen.at for seen in view.hosts] if view is not None else []
+        return max([*told, *([comparison.heard] if comparison is not None else [])], default=None)
+
     async def _compare(self, address: LatticeAddress, link: Link) -> None:
         def changed(names: Iterable[str], trace: TraceContext | None) -> None:
             for mark in [mark for mark, need in self._needs.items() if need == address]:

@@ -19,13 +19,14 @@ def hosts_for(
     listener: Listener, pods: Iterable[PodView], hosts: Mapping[str, Sighting], running: Running
 ) -> tuple[PodView, ...]:
     """Return the pods that a port leads to; ``hosts``: by name of a pod the host in it, as far as it was heard."""
-    fit = [pod for pod in pods if _meets(listener, pod, hosts.get(pod.name))]
+    fit = [pod for pod in pods if meets(listener, pod, hosts.get(pod.name))]
     told = {pod.key: running.runs(listener.providers, seen) for pod in fit if (seen := hosts.get(pod.name))}
     if not any(told.values()):
         return tuple(fit)
     return tuple(pod for pod in fit if told.get(pod.key, True))
 
 
-def _meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
+def meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
+    """Say whether a host has the labels that a port's scaler asks for; ``seen``: what the host itself said."""
     labels = dict(pod.labels) | (dict(seen.host.labels) if seen is not None else {})
     return any(all(labels.get(key) == value for key, value in each) for each in listener.requirements)

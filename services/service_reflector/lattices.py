@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from service_reflector.following import Wake
 from service_reflector.gather import Known
+from service_reflector.measures import Measures
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import SECRETS, Manifest
 from trellis.lattice.groups import lattice_address, secrets_of
@@ -26,6 +27,7 @@ class FollowLattices:
     known: Known
     wake: Wake
     seconds: float
+    measures: Measures
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
         """Follow a lattice as its oldest group says; returns when to look at its Secrets again.
@@ -38,6 +40,7 @@ class FollowLattices:
         groups = sorted(known.by_lattice.get(mark, {}).values(), key=lambda one: (one.created, one.key))
         if not groups or known.controller is not None or known.let_go:
             await known.following.follow(mark, None)
+            self.measures.follow(mark, None)
             self.wake(mark, None, None)
             return None
         group = groups[0]
@@ -54,5 +57,6 @@ class FollowLattices:
             _log.warning("a lattice cannot be followed", group=group.key, reason=str(error))
             address = None
         await known.following.follow(mark, address)
+        self.measures.follow(mark, address)
         self.wake(mark, None, None)
         return self.seconds if secrets else None

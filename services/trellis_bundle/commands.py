@@ -11,6 +11,7 @@ from trellis_bundle.breaker import app as breaker
 from trellis_bundle.bus_users import app as bus
 from trellis_bundle.dead import app as dead
 from trellis_bundle.events import app as events
+from trellis_bundle.explain import explain
 from trellis_bundle.local_commands import register as register_local_commands
 from trellis_bundle.migrate import app as migrate
 from trellis_bundle.nodes import nodes
@@ -22,6 +23,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command()(nodes)
     app.command()(status)
+    app.command()(explain)
     app.add_typer(rollout, name="rollout")
     app.add_typer(events, name="events")
     app.add_typer(dead, name="dead")

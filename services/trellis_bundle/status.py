@@ -24,6 +24,7 @@ from trellis_bundle.breaker import read_rows
 from trellis_bundle.breaker_model import BreakerRow, Position
 from trellis_bundle.cli_errors import EXIT_FAILED, exit_on_error, explain
 from trellis_bundle.gather import Leadership, Rollout, connected, read_leadership, read_rollout, read_version
+from trellis_bundle.mirrors import REFLECTOR, Mirrors, read_mirrors
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.read_model import NodeState, summary, tally
@@ -32,6 +33,7 @@ from trellis_bundle.settings import ClientSettings, client_settings
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
 AWAY: Final = "not known while the API server does not answer"
 _MIB: Final = 1024 * 1024
+_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,13 @@ class Status:
     services: tuple[Part, ...]
     rollout: Part
     breakers: Part
+    mirrors: Part
     bus: Part
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Every row."""
-        return (self.kubernetes, *self.services, self.rollout, self.breakers, self.bus)
+        return (self.kubernetes, *self.services, self.rollout, self.breakers, self.mirrors, self.bus)
 
     @property
     def ok(self) -> bool:
@@ -76,6 +79,7 @@ class Status:
             "services": [part.document() for part in self.services],
             "rollout": self.rollout.document(),
             "breakers": self.breakers.document(),
+            "mirrors": self.mirrors.document(),
             "bus": self.bus.document(),
         }
 
@@ -90,7 +94,8 @@ def status(
 
     Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok,
     problem, name, holder, renewed_seconds_ago}]`; `rollout {ok, problem, in_work, halted, counts}`; `breakers {ok,
-    problem, open [rows of breaker status]}`; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. What
+    problem, open [rows of breaker status]}`; `mirrors {ok, problem, services, without_endpoints [namespace/name],
+    holder}`, the Services of applications; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. What
     could not be read is null.
     """
     with exit_on_error():
@@ -105,14 +110,15 @@ async def _look(settings: ClientSettings) -> Status:
     """Ask all parts at once."""
     async with connected(settings) as kube:
         now = datetime.now(UTC)
-        kubernetes, rollout, breakers, bus, *services = await asyncio.gather(
+        kubernetes, rollout, breakers, mirrors, bus, *services = await asyncio.gather(
             _kubernetes(kube),
             _rollout(kube, settings),
             _breakers(kube, settings.namespace),
+            _mirrors(kube, settings.namespace),
             _bus(settings),
             *(_service(kube, name, settings.namespace, now) for name in LED),
         )
-    return Status(kubernetes, tuple(services), rollout, breakers, bus)
+    return Status(kubernetes, tuple(services), rollout, breakers, mirrors, bus)
 
 
 async def _kubernetes(kube: Kube) -> Part:
@@ -195,6 +201,32 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
     problems = [f"{row.service} holds {row.held} {row.kind}: see `trellis breaker status`" for row in shown]
     text = f"{len(shown)} of {len(rows)} open" if shown else "closed"
     return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
+
+
+async def _mirrors(kube: Kube, namespace: str) -> Part:
+    try:
+        return mirrors_part(await read_mirrors(kube, namespace))
+    except KubeError as error:
+        problem = AWAY if isinstance(error, Unavailable) else explain(error)
+        facts = {"services": None, "without_endpoints": None, "holder": None}
+        return Part("applications", "not known", problem, facts)
+
+
+def mirrors_part(found: Mirrors) -> Part:
+    """Return the row of applications' Services; one that leads nowhere is a problem, as is one that nobody follows."""
+    without = found.without_endpoints
+    problems = []
+    if found.services and not found.leader:
+        problems.append(
+            f"nobody leads {REFLECTOR}, so endpoints do not follow: start it with `trellis run {REFLECTOR}`"
+        )
+    if without:
+        more = f" and {len(without) - _NAMED} more" if len(without) > _NAMED else ""
+        problems.append(f"no endpoint: {', '.join(without[:_NAMED])}{more}: see `trellis explain service/NAME`")
+    text = f"{found.services} Services, {len(without)} without endpoints" if found.services else "no Services"
+    text += f"; {REFLECTOR} led by {found.leader}" if found.leader else ""
+    facts = {"services": found.services, "without_endpoints": without, "holder": found.leader or None}
+    return Part("applications", text, "; ".join(problems), facts)
 
 
 async def _bus(settings: ClientSettings) -> Part:

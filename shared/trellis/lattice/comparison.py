@@ -57,6 +57,8 @@ class Comparison:
         self.applications: Final = Applications()
         self.running: Final = Running()
         self.why = "wadm was not asked yet"
+        self.heard = time.monotonic()
+        """When the lattice last said or answered anything, monotonic seconds; before that, when this was made."""
         self._lattice = lattice
         self._link = link
         self._changed = changed
@@ -109,7 +111,7 @@ class Comparison:
             self._failed(str(error))
             self.applications.refused(asked)
         else:
-            self.why = ""
+            self.why, self.heard = "", time.monotonic()
             self.applications.listed(models, asked, time.monotonic())
             await self._get(asked)
         after = self._shown()
@@ -142,6 +144,7 @@ class Comparison:
 
     def _on_wadm(self, subject: str, payload: bytes) -> None:
         event = subject.rsplit(".", 1)[-1]
+        self.heard = time.monotonic()
         self._ask.set()
         try:
             envelope = _envelope(payload)
@@ -156,6 +159,7 @@ class Comparison:
             self._tell_garbage(subject, error)
 
     def _on_provider(self, subject: str, payload: bytes) -> None:
+        self.heard = time.monotonic()
         try:
             envelope = _envelope(payload)
             data = envelope["data"]

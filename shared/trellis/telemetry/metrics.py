@@ -27,6 +27,7 @@ Forget = Callable[[], None]
 
 _HANDLER_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _OF_STREAM: Final = ("nats", "lattice", "stream")
+_OF_LATTICE: Final = ("nats", "lattice", "mark")
 
 
 @functools.cache
@@ -94,6 +95,15 @@ class Metrics:
             "Since when events of a lattice wait to be copied; they live 70 s",
             *_OF_STREAM,
         )
+        self.lattice_silent_seconds: Final = self._gauge(
+            "lattice_silent_seconds", "Time since a lattice last said or answered anything", *_OF_LATTICE
+        )
+        self.lattice_applications: Final = self._gauge(
+            "lattice_applications", "Applications that a lattice has deployed", *_OF_LATTICE
+        )
+        self.lattice_services: Final = self._gauge(
+            "lattice_services", "Services that mirror applications of a lattice", *_OF_LATTICE
+        )
         self.event_loop_lag_seconds: Final = Gauge(
             "trellis_event_loop_lag_seconds",
             "Longest time since the last scrape that the event loop was late",
@@ -131,6 +141,21 @@ class Metrics:
         """
         gauges = (self.lattice_lag_messages, self.lattice_lag_seconds)
         return self._observe(gauges, (service, *of), (messages, seconds))
+
+    def lattice(
+        self, service: str, of: tuple[str, str, str], silent: Read, applications: Read, services: Read
+    ) -> Forget:
+        """Read how long a lattice has been silent, and what it has, at each scrape; replaceable as a watch is.
+
+        Args:
+            service: who follows it.
+            of: the NATS it is on, the lattice, what tells it from another account's of that name.
+            silent: seconds.
+            applications: how many are deployed.
+            services: how many mirror them.
+        """
+        gauges = (self.lattice_silent_seconds, self.lattice_applications, self.lattice_services)
+        return self._observe(gauges, (service, *of), (silent, applications, services))
 
     def _observe(self, gauges: tuple[Gauge, ...], labels: tuple[str, ...], reads: tuple[Read, ...]) -> Forget:
         key = (gauges[0]._name, *labels)  # noqa: SLF001 (the name has no public accessor)

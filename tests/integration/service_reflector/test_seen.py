@@ -1,0 +1,106 @@
+"""What people see of Services: `trellis explain`, `trellis status`, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from support.fleet import eventually
+from support.host_world import PATIENCE
+from support.manifests import ANY_HOST, capability, link, manifest
+from support.reflected import ReflectedWorld
+from trellis.runtime import LedService
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+async def trellis(world: ReflectedWorld, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run a command; return its exit status and its JSON."""
+    info = world.hosts.fleet.info
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBECONFIG"))}
+    environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": world.hosts.fleet.system}
+    environment |= {"TRELLIS_NATS_URL": str(info.nats_url)}
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "trellis_bundle", *words, "-o", "json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stderr == "", done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+async def explained(world: ReflectedWorld, name: str, *wanted: str) -> None:
+    """Wait until the explanation of a Service has these words; ends with 0 only if nothing is to be explained."""
+    said: list[str] = []
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            code, found = await trellis(world, "explain", f"service/{name}", "-n", world.namespace)
+            assert code == (0 if found["ok"] else 1)
+            said = [f"{line['about']} {line['ok']} {line['text']}" for line in found["lines"]]
+            if all(any(words in line for line in said) for words in wanted):
+                return
+
+
+async def test_it_is_explained_why_a_service_leads_nowhere(world: ReflectedWorld) -> None:
+    world.group("group", "why-lattice")
+    scaler = {"type": "spreadscaler", "properties": {"spread": [{"name": "a", "requirements": {"zone": "a"}}]}}
+    async with world.wadm("why-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("why", capability("httpserver", link(), scaler)))
+        await wadm.deploy(manifest("loop", capability("httpserver", link("127.0.0.1:80"), ANY_HOST)))
+        await world.has_service("why", 8080)
+        await explained(world, "why", "hosts False its groups have no pods", "application None why of lattice why")
+        _, status = await trellis(world, "status")
+        assert f"{world.namespace}/why" in status["mirrors"]["without_endpoints"]
+        world.pod("group", "host-1")
+        await explained(world, "why", "labels that the scaler asks for: zone=a")
+        address = world.pod("group", "host-2", zone="a")
+        await world.leads_to("why", address)
+        await explained(world, "why", f"{address}: an endpoint", "endpoints True 1 of 1", "service-reflector True")
+        await explained(world, "loop", "there is no Service loop", "LoopbackAddress on")
+        await explained(world, "never", "there is no Service never", "is it deployed")
+
+
+def measured(service: LedService, name: str, lattice: str) -> float | None:
+    """Return a gauge of a lattice, None if there is none."""
+    for family in service.telemetry.metrics.registry.collect():
+        for sample in family.samples:
+            if (sample.name, sample.labels.get("lattice")) == (name, lattice):
+                return float(sample.value)
+    return None
+
+
+async def test_each_lattice_is_measured_while_it_is_followed(world: ReflectedWorld) -> None:
+    world.group("group", "seen-lattice")
+    async with world.wadm("seen-lattice") as wadm, world.reflector() as service:
+
+        def shows(applications: int, services: int) -> bool:
+            names = ("trellis_lattice_applications", "trellis_lattice_services")
+            return tuple(measured(service, name, "seen-lattice") for name in names) == (applications, services)
+
+        await wadm.deploy(manifest("one"))
+        await wadm.deploy(manifest("two", capability("httpserver", link("127.0.0.1:80"), ANY_HOST)))
+        await eventually(lambda: shows(2, 1), "two applications, one Service", seconds=PATIENCE)
+        silent = measured(service, "trellis_lattice_silent_seconds", "seen-lattice")
+        assert silent is not None
+        wadm.answers = False
+        await eventually(
+            lambda: (measured(service, "trellis_lattice_silent_seconds", "seen-lattice") or 0) > 3,
+            "silence is measured",
+            seconds=PATIENCE,
+        )
+        await wadm.undeploy("two")
+        await eventually(lambda: shows(1, 1), "one is left", seconds=PATIENCE)
+        world.hosts.clean_up()
+        await eventually(
+            lambda: measured(service, "trellis_lattice_services", "seen-lattice") is None, "gone", seconds=PATIENCE
+        )

@@ -1,0 +1,110 @@
+"""Why a Service of an application leads somewhere, or nowhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from service_reflector.reach import write_reach
+from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from trellis import names
+from trellis.lattice.addresses import Family
+from trellis.lattice.manifests import Listener, Protocol
+from trellis_bundle.explain import view_warning
+from trellis_bundle.explain_service import Line, Warned, World, explain_service
+from trellis_bundle.mirrors import Mirrors, counted
+from trellis_bundle.status import mirrors_part
+
+LISTENER = Listener("httpserver", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("shop-httpserver",))
+SERVICE = ServiceView(
+    "g",
+    "shop",
+    "uid-shop",
+    "1",
+    "shop",
+    "east/1",
+    manifest={
+        "annotations": {names.ANNOTATION_REACH: write_reach((LISTENER,))},
+        "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.7", "ports": [{"name": "http", "port": 8080}]},
+    },
+)
+GROUP = GroupView("g", "group", "uid-group", "2026-01-01T00:00:00Z", deleting=False, lattice="east/1")
+POD = PodView("g", "host-1", "uid-1", "group", "node", ("10.0.0.1",), True, False, (("zone", "a"),))
+ENDPOINT = {"addresses": ["10.0.0.1"], "conditions": {"ready": True}, "targetRef": {"uid": "uid-1"}}
+SLICE = SliceView("g", "shop-x-0", "uid-slice", "1", "shop", "uid-shop", "IPv4", (ENDPOINT,), ())
+WELL = World([SERVICE], [SLICE], [GROUP], [POD], [], "pod-1")
+EMPTY = replace(SLICE, endpoints=())
+
+
+def troubles(lines: list[Line]) -> list[str]:
+    return [f"{line.about}: {line.text}" for line in lines if line.well is False]
+
+
+def test_nothing_is_wrong_with_a_service_that_leads_to_a_host() -> None:
+    lines = explain_service(WELL, "shop", None)
+    assert troubles(lines) == []
+    assert [line.about for line in lines] == [
+        "service", "application", "groups", "endpoints", "host", "service-reflector",
+    ]  # fmt: skip
+    assert "10.96.0.7" in lines[0].text
+    assert "lattice east" in lines[1].text
+
+
+REASONS: dict[str, tuple[World, str]] = {
+    "no pods": (replace(WELL, pods=[], slices=[EMPTY]), "no pods"),
+    "not ready": (replace(WELL, pods=[replace(POD, serving=False)], slices=[EMPTY]), "not ready"),
+    "ending": (replace(WELL, pods=[replace(POD, terminating=True)], slices=[EMPTY]), "ending"),
+    "other labels": (replace(WELL, pods=[replace(POD, labels=())], slices=[EMPTY]), "asks for: zone=a"),
+    "does not run it": (replace(WELL, slices=[EMPTY]), "does not run the provider"),
+    "no slice": (replace(WELL, slices=[]), "0 of 0 ready"),
+    "no group": (replace(WELL, groups=[], slices=[EMPTY]), "no group of hosts is on lattice east"),
+    "nobody leads": (replace(WELL, leader=""), "trellis run service-reflector"),
+    "somebody else's": (replace(WELL, services=[replace(SERVICE, application="")]), "mirrors no application"),
+    "being deleted": (replace(WELL, services=[replace(SERVICE, deleting=True)]), "being deleted"),
+    "told": (
+        replace(WELL, warnings=[Warned("g/group", "LoopbackAddress", "application shop of lattice east: it listens")]),
+        "LoopbackAddress on g/group",
+    ),
+    "not there": (replace(WELL, services=[]), "there is no Service shop in any namespace"),
+}
+
+
+@pytest.mark.parametrize(("world", "reason"), REASONS.values(), ids=REASONS)
+def test_what_is_wrong_is_named(world: World, reason: str) -> None:
+    assert any(reason in trouble for trouble in troubles(explain_service(world, "shop", None)))
+
+
+def test_what_is_told_of_others_is_left_out() -> None:
+    others = [Warned("g/group", "NoAddress", "application shopping of lattice east: no address")]
+    assert troubles(explain_service(replace(WELL, warnings=others), "shop", None)) == []
+
+
+def test_a_service_is_looked_for_in_the_namespace_that_is_named() -> None:
+    assert troubles(explain_service(WELL, "shop", "g")) == []
+    assert "namespace other" in troubles(explain_service(WELL, "shop", "other"))[0]
+
+
+def test_a_text_that_somebody_edited_is_survived() -> None:
+    assert SERVICE.manifest is not None
+    edited = replace(SERVICE, manifest={**SERVICE.manifest, "annotations": {names.ANNOTATION_REACH: "{"}, "spec": {}})
+    assert explain_service(replace(WELL, services=[edited], slices=[EMPTY]), "shop", None)
+
+
+def test_only_warnings_about_groups_are_read() -> None:
+    about = {"kind": "WasmCloudHostConfig", "namespace": "g", "name": "group"}
+    event = {"type": "Warning", "involvedObject": about, "reason": "NoAddress", "message": "m"}
+    assert view_warning(event) == Warned("g/group", "NoAddress", "m")
+    assert view_warning({**event, "type": "Normal"}).group == ""
+    assert view_warning({"type": "Warning", "involvedObject": {"kind": "Pod"}}).group == ""
+
+
+def test_services_that_lead_nowhere_are_counted_and_named() -> None:
+    idle = replace(SLICE, endpoints=({**ENDPOINT, "conditions": {"ready": False}},))
+    assert counted([SERVICE, replace(SERVICE, application="")], [SLICE], "x") == Mirrors(1, [], "x")
+    assert counted([SERVICE], [idle], "").without_endpoints == ["g/shop"]
+    assert mirrors_part(Mirrors(1, [], "x")).problem == ""
+    assert mirrors_part(Mirrors()).problem == "", "nothing is there to be looked after"
+    assert "trellis run service-reflector" in mirrors_part(Mirrors(1, [], "")).problem
+    many = mirrors_part(Mirrors(9, [f"g/{number}" for number in range(9)], "x")).problem
+    assert "g/0, g/1, g/2, g/3, g/4 and 4 more" in many
