@@ -128,6 +128,12 @@ class Applications:
         self.known[application.name] = replace(former, application=application, gone=False, sure=True)
         return former.application != application
 
+    def reread(self, application: Application) -> None:
+        """Take what an application is by configurations that changed, if it is deployed in that version."""
+        one = self.known.get(application.name)
+        if one is not None and one.application is not None and one.application.version == application.version:
+            self.known[application.name] = replace(one, application=application)
+
     def refused(self, asked: int) -> bool:
         """Take it that wadm could not be asked; return whether anything is new: what it said to be gone goes."""
         gone = [name for name, one in self.known.items() if one.gone and one.count <= asked]

@@ -17,13 +17,16 @@ import orjson
 
 from trellis.bus import cancellation
 from trellis.lattice.applications import Applications
+from trellis.lattice.configurations import NamedConfigurations
 from trellis.lattice.hosts import APPLICATION
 from trellis.lattice.link import Link, LinkAwayError
-from trellis.lattice.manifests import read_application
+from trellis.lattice.manifests import Application, read_application
 from trellis.lattice.models import read_manifest, read_models
 from trellis.lattice.reading import LatticeDataError, decoded, text, texts
 from trellis.lattice.running import Running
 from trellis.lattice.subjects import (
+    CONFIG_DELETED,
+    CONFIG_SET,
     PROVIDER_STARTED,
     PROVIDER_STOPPED,
     event_subject,
@@ -60,6 +63,8 @@ class Comparison:
         self.heard = time.monotonic()
         """When the lattice last said or answered anything, monotonic seconds; before that, when this was made."""
         self._lattice = lattice
+        self._configurations = NamedConfigurations(lattice, link)
+        self._manifests: dict[str, object] = {}  # of applications that name configurations
         self._link = link
         self._changed = changed
         self._ask = asyncio.Event()
@@ -69,6 +74,7 @@ class Comparison:
     def link_changed(self) -> None:
         """The link may be another: then everything is asked anew."""
         if self._link.since is not None and self._link.since != self._asked_on:
+            self._configurations.doubt_all()
             self._ask.set()
 
     async def run(self) -> None:
@@ -77,6 +83,8 @@ class Comparison:
             (wadm_events_subject(self._lattice), self._on_wadm),
             (event_subject(self._lattice, PROVIDER_STARTED), self._on_provider),
             (event_subject(self._lattice, PROVIDER_STOPPED), self._on_provider),
+            (event_subject(self._lattice, CONFIG_SET), self._on_configuration),
+            (event_subject(self._lattice, CONFIG_DELETED), self._on_configuration),
         ]
         try:
             for subject, listener in heard:
@@ -99,6 +107,9 @@ class Comparison:
             async with asyncio.timeout(pause if doubts is None else min(pause, doubts + _SETTLE_SECONDS)):
                 await self._ask.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)
+                return
+        if doubts is None:
+            self._configurations.doubt_all()
 
     async def _compare(self) -> None:
         """Ask wadm for its applications, and for the manifests that are not known."""
@@ -114,6 +125,7 @@ class Comparison:
             self.why, self.heard = "", time.monotonic()
             self.applications.listed(models, asked, time.monotonic())
             await self._get(asked)
+            await self._follow_configurations()
         after = self._shown()
         news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if news:
@@ -134,13 +146,39 @@ class Comparison:
                 try:
                     subject = model_get_subject(self._lattice, name)
                     answer = await self._link.ask(subject, orjson.dumps({"version": version}), seconds=_ANSWER_SECONDS)
-                    application = read_application(read_manifest(answer))
+                    application = await self._resolved(read_manifest(answer))
                 except (LinkAwayError, LatticeDataError, ValueError) as error:
                     self._failed(f"application {name}: {error}")  # it stays wanted, and what it had stays
                 else:
                     self.applications.got(application, asked)
 
         await asyncio.gather(*(one(*wanted) for wanted in list(self.applications.wanted.items())))
+
+    async def _resolved(self, manifest: object) -> Application:
+        """Return what a manifest says, with the configurations that it names.
+
+        Raises:
+            LinkAwayError, LatticeDataError: one of them could not be read.
+        """
+        application = read_application(manifest, self._configurations.known)
+        if not application.configurations:
+            return application
+        await self._configurations.read(application.configurations)
+        self._manifests[application.name] = manifest
+        return read_application(manifest, self._configurations.known)
+
+    async def _follow_configurations(self) -> None:
+        """Read configurations of what is deployed that may have changed; one that cannot be read changes nothing."""
+        deployed = self.applications.deployed()
+        self._manifests = {name: one for name, one in self._manifests.items() if name in deployed}
+        named = {one for name in self._manifests for one in deployed[name].configurations}
+        self._configurations.keep(named)
+        try:
+            await self._configurations.read(named)
+        except (LinkAwayError, LatticeDataError) as error:
+            self._failed(f"configurations: {error}")
+        for manifest in self._manifests.values():
+            self.applications.reread(read_application(manifest, self._configurations.known))
 
     def _on_wadm(self, subject: str, payload: bytes) -> None:
         event = subject.rsplit(".", 1)[-1]
@@ -150,11 +188,22 @@ class Comparison:
             envelope = _envelope(payload)
             said, data = text(envelope, "time", required=True), envelope["data"]
             if event == PUBLISHED:
-                application = read_application(data)
+                application = read_application(data, self._configurations.known)
+                if not self._configurations.known.keys() >= set(application.configurations):
+                    return  # where it listens is not known yet: wadm's answer, which is asked for, and these tell
+                if application.configurations:
+                    self._manifests[application.name] = data
                 if self.applications.published(application, said, time.monotonic()):
                     self._changed([application.name], _trace_of(envelope))
             elif event == UNPUBLISHED:
                 self.applications.unpublished(text(data, "name", required=True), said, time.monotonic())
+        except LatticeDataError as error:
+            self._tell_garbage(subject, error)
+
+    def _on_configuration(self, subject: str, payload: bytes) -> None:
+        try:
+            if self._configurations.doubt(text(_envelope(payload)["data"], "config_name", required=True)):
+                self._ask.set()
         except LatticeDataError as error:
             self._tell_garbage(subject, error)
 

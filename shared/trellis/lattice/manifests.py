@@ -14,12 +14,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final
 
 from trellis import names
 from trellis.lattice.addresses import AddressError, Family, ListenAddress, read_address, read_port
 from trellis.lattice.oam import ManifestError, rows, table, word, words
 
+Configurations = Mapping[str, Mapping[str, str]]
+"""By name what is known of a lattice's named configurations."""
+SETTINGS: Final = ("address", "default_address", "port")
+"""What of a configuration says where something listens."""
 Requirement = tuple[tuple[str, str], ...]
 """Labels that a host has all of; none is met by every host."""
 
@@ -29,6 +34,9 @@ _SCALERS: Final = ("spreadscaler", "daemonscaler")
 _HTTP: Final = ("wasi", "http", "incoming-handler")
 _VERSION: Final = "version"
 _NOT_IN_IDS = re.compile(r"[^a-z0-9]")
+
+
+_NONE_KNOWN: Final[Configurations] = MappingProxyType({})
 
 
 class Protocol(StrEnum):
@@ -64,13 +72,14 @@ class Unreachable:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """What a manifest says of an application."""
+    """What a manifest says of an application. ``configurations``: named ones that it leaves an address to, sorted."""
 
     name: str
     version: str = ""
     annotations: tuple[tuple[str, str], ...] = ()
     listeners: tuple[Listener, ...] = ()
     unreachable: tuple[Unreachable, ...] = ()
+    configurations: tuple[str, ...] = ()
 
     def annotation(self, name: str) -> str:
         """Return an annotation, "" if there is none."""
@@ -87,8 +96,8 @@ class _Capability:
     traits: tuple[tuple[str, Mapping[str, Any], str], ...]
 
 
-def read_application(manifest: object) -> Application:
-    """Return what an application listens on.
+def read_application(manifest: object, configurations: Configurations = _NONE_KNOWN) -> Application:
+    """Return what an application listens on; ``configurations``: what is known of those that it only names.
 
     Raises:
         ManifestError: it is no manifest; the text names the field.
@@ -100,7 +109,7 @@ def read_application(manifest: object) -> Application:
     annotations = words(metadata, "annotations", "metadata")
     found = list(_capabilities(table(manifest, "spec", "manifest")))
     named = _named(annotations)
-    all_of_them = [one for each in found for one in _listeners_of(name, each, named.pop(each.name, ()))]
+    all_of_them = [one for each in found for one in _listeners_of(name, each, named.pop(each.name, ()), configurations)]
     listeners = [one for one in all_of_them if isinstance(one, Listener)]
     unreachable = [one for one in all_of_them if isinstance(one, Unreachable)]
     for component in named:
@@ -112,6 +121,7 @@ def read_application(manifest: object) -> Application:
         tuple(sorted(annotations.items())),
         merged(listeners),
         tuple(unreachable),
+        tuple(sorted({one for each in found for one in _named_configurations(each)})),
     )
 
 
@@ -154,9 +164,11 @@ def _capabilities(spec: Mapping[str, Any]) -> Iterator[_Capability]:
 
 
 def _listeners_of(
-    application: str, capability: _Capability, ports: tuple[tuple[Protocol, str], ...]
+    application: str,
+    capability: _Capability,
+    ports: tuple[tuple[Protocol, str], ...],
+    configurations: Configurations,
 ) -> Iterator[Listener | Unreachable]:
-    links = [(link, place) for kind, link, place in capability.traits if kind == _LINK and _is_http(link, place)]
     base = Listener(
         capability.name,
         0,
@@ -165,14 +177,12 @@ def _listeners_of(
         _requirements(capability),
         (_id_of(application, capability),),
     )
-    own = f"{capability.place}.properties"
-    shared = dict(_settings(capability.properties, "config", own))
-    for link, place in links:
-        settings = shared | dict(_settings(link, "source_config", place))
-        settings |= dict(_settings(table(link, "source", place), "config", f"{place}.source"))
+    for rows_ in _configs(capability):
+        settings = {key: value for row in rows_ for key, value in _settings(*row, configurations)}
         address = settings.get("address") or settings.get("default_address") or ""
         if not address and not settings.get("port"):
-            why = f"{capability.name}: its configuration gives no address, so it is not known where it listens"
+            named = " ".join(word(config, "name", place) for config, place in rows_) or "(it has none)"
+            why = f"{capability.name}: its configuration {named} gives no address, so it is not known where it listens"
             yield Unreachable(capability.name, "NoAddress", why)
             continue
         yield _listener(base, address, settings.get("port", ""))
@@ -202,10 +212,37 @@ def _is_http(link: Mapping[str, Any], place: str) -> bool:
     return (link.get("namespace"), link.get("package")) == (namespace, package) and interface in interfaces
 
 
-def _settings(holder: Mapping[str, Any], key: str, place: str) -> Iterator[tuple[str, str]]:
-    """Yield what a list of named configurations says itself; what a name alone refers to is not known here."""
-    for index, config in enumerate(rows(holder, key, place)):
-        yield from words(config, "properties", f"{place}.{key}[{index}]").items()
+def _configs(capability: _Capability) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
+    """Yield, for each link that lets the capability listen, the configurations that count, with their places."""
+    own = f"{capability.place}.properties"
+    for kind, link, place in capability.traits:
+        if kind == _LINK and _is_http(link, place):
+            lists = (
+                (capability.properties, "config", own),
+                (link, "source_config", place),
+                (table(link, "source", place), "config", f"{place}.source"),
+            )
+            yield [
+                (config, f"{inner}.{key}[{index}]")
+                for holder, key, inner in lists
+                for index, config in enumerate(rows(holder, key, inner))
+            ]
+
+
+def _settings(config: Mapping[str, Any], place: str, configurations: Configurations) -> Iterator[tuple[str, str]]:
+    """Yield what a configuration says itself, or what is known of the one that it only names."""
+    if config.get("properties") is None:
+        yield from configurations.get(word(config, "name", place), {}).items()
+    else:
+        yield from words(config, "properties", place).items()
+
+
+def _named_configurations(capability: _Capability) -> Iterator[str]:
+    """Yield the names of configurations that are named alone: what is in them stands elsewhere."""
+    for configs in _configs(capability):
+        for config, place in configs:
+            if config.get("properties") is None and (name := word(config, "name", place)):
+                yield name
 
 
 def _requirements(capability: _Capability) -> tuple[Requirement, ...]:

@@ -19,9 +19,12 @@ HOST_STARTED: Final = "host_started"
 HOST_STOPPED: Final = "host_stopped"
 PROVIDER_STARTED: Final = "provider_started"
 PROVIDER_STOPPED: Final = "provider_stopped"
+CONFIG_SET: Final = "config_set"
+CONFIG_DELETED: Final = "config_deleted"
 HOST_EVENTS: Final = (HOST_HEARTBEAT, HOST_STARTED, HOST_STOPPED)
 
 _EVENTS: Final = "wasmbus.evt"
+_CONFIGURATIONS: Final = "CONFIGDATA"
 _WADM_API: Final = "wadm.api"
 _WADM_EVENTS: Final = "wadm.evt"
 _CONTROL_VERSION: Final = "v1"
@@ -115,6 +118,24 @@ def host_get_subject(lattice: str, host: str, prefix: str = CONTROL_PREFIX) -> s
         SubjectError: one of the names cannot stand in a subject.
     """
     return f"{_control(lattice, prefix)}.host.get.{_token('host', host)}"
+
+
+def configuration_subject(lattice: str, name: str) -> str:
+    """Return where a named configuration is kept, in its lattice's KV bucket.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return f"$KV.{_CONFIGURATIONS}_{_token('lattice', lattice)}.{name}"
+
+
+def configuration_get_subject(lattice: str) -> str:
+    """Return where JetStream answers with a named configuration.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return f"$JS.API.STREAM.MSG.GET.KV_{_CONFIGURATIONS}_{_token('lattice', lattice)}"
 
 
 def event_of(subject: str) -> str | None:

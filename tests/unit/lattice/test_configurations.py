@@ -1,0 +1,80 @@
+"""Named configurations of a lattice: what they say of an address, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.manifests import ANY_HOST, capability, link, manifest
+from trellis.lattice.configurations import read_configuration
+from trellis.lattice.manifests import read_application
+from trellis.lattice.reading import LatticeDataError
+
+
+def answer(value: object, headers: bytes = b"") -> bytes:
+    body = value if isinstance(value, bytes) else json.dumps(value).encode()
+    message = {"subject": "$KV.CONFIGDATA_x.web", "seq": 1, "data": base64.b64encode(body).decode()}
+    return json.dumps({"message": message | ({"hdrs": base64.b64encode(headers).decode()} if headers else {})}).encode()
+
+
+def test_only_what_says_an_address_is_kept() -> None:
+    assert read_configuration(answer({"address": "0.0.0.0:80", "password": "secret"})) == {"address": "0.0.0.0:80"}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        answer({}, b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"),
+        answer({"address": ":1"}, b"NATS/1.0\r\nKV-Operation: PURGE\r\n\r\n"),
+        json.dumps({"error": {"code": 404, "err_code": 10037, "description": "no message found"}}).encode(),
+        answer(b"\xff"),
+        answer([1]),
+        answer({"address": 1}),
+        json.dumps({"message": {"data": "%"}}).encode(),
+    ],
+    ids=["deleted", "purged", "not there", "no JSON", "no map", "no text", "no base64"],
+)
+def test_what_is_not_there_says_nothing(payload: bytes) -> None:
+    assert read_configuration(payload) == {}
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"error": {"code": 503, "description": "no leader"}}'])
+def test_what_is_no_answer_is_told(payload: bytes) -> None:
+    with pytest.raises(LatticeDataError):
+        read_configuration(payload)
+
+
+@given(st.binary())
+def test_any_bytes_are_an_answer_or_refused(payload: bytes) -> None:
+    try:
+        read_configuration(payload)
+    except LatticeDataError:
+        return
+
+
+PLACES: dict[str, dict[str, Any]] = {
+    "of the link": capability("web", link(None, source={"config": [{"name": "web"}]}), ANY_HOST),
+    "of the link, as of old": capability("web", link(None, source_config=[{"name": "web"}]), ANY_HOST),
+    "of the capability": capability("web", link(None), ANY_HOST, config=[{"name": "web"}]),
+}
+
+
+@pytest.mark.parametrize("component", PLACES.values(), ids=PLACES)
+def test_a_named_configuration_gives_the_address(component: dict[str, Any]) -> None:
+    application = read_application(manifest("shop", component), {"web": {"address": "0.0.0.0:9090"}})
+    assert [one.port for one in application.listeners] == [9090]
+    assert application.configurations == ("web",)
+    unknown = read_application(manifest("shop", component))
+    assert [one.reason for one in unknown.unreachable] == ["NoAddress"]
+    assert "configuration web gives" in unknown.unreachable[0].message
+
+
+def test_what_says_its_address_itself_names_none() -> None:
+    assert read_application(manifest()).configurations == ()
+    elsewhere = capability("web", link(None, package="keyvalue", source={"config": [{"name": "redis"}]}), link())
+    assert read_application(manifest("shop", elsewhere)).configurations == ()
