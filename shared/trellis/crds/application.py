@@ -104,8 +104,8 @@ class Spread(ApiModel):
 
     name: str
     """What it is called in messages."""
-    requirements: dict[str, str] | None = None
-    """Labels that a host has all of."""
+    requirements: dict[str, str]
+    """Labels that a host has all of; wadm takes no spread without them."""
     weight: Count | None = None
     """Its share; 100 if it is left out."""
 

@@ -93,13 +93,31 @@ def model_list_subject(lattice: str) -> str:
     return f"{_WADM_API}.{_token('lattice', lattice)}.model.list"
 
 
+def model_put_subject(lattice: str) -> str:
+    """Return where wadm takes a version of an application.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return f"{_WADM_API}.{_token('lattice', lattice)}.model.put"
+
+
+def model_subject(lattice: str, verb: str, application: str) -> str:
+    """Return where wadm is asked to do something with an application: get, deploy, undeploy, del, versions, status.
+
+    Raises:
+        SubjectError: one of the names cannot stand in a subject.
+    """
+    return f"{_WADM_API}.{_token('lattice', lattice)}.model.{verb}.{_token('application', application)}"
+
+
 def model_get_subject(lattice: str, application: str) -> str:
     """Return where wadm answers with an application's manifest.
 
     Raises:
         SubjectError: one of the names cannot stand in a subject.
     """
-    return f"{_WADM_API}.{_token('lattice', lattice)}.model.get.{_token('application', application)}"
+    return model_subject(lattice, "get", application)
 
 
 def host_ping_subject(lattice: str, prefix: str = CONTROL_PREFIX) -> str:

@@ -72,7 +72,10 @@ EVERYTHING: Manifest = {
             "type": "capability",
             "properties": {"image": "wasmcloud+builtin://http-server"},
             "traits": [
-                {"type": "daemonscaler", "properties": {"replicas": 3, "spread": [{"name": "s", "weight": 10}]}},
+                {
+                    "type": "daemonscaler",
+                    "properties": {"replicas": 3, "spread": [{"name": "s", "requirements": {}, "weight": 10}]},
+                },
                 {
                     "type": "link",
                     "properties": {
@@ -190,6 +193,10 @@ BAD = [
     (store(lambda one: one["traits"][0]["properties"].update(replicas=1)), "a scaler needs properties.instances"),
     (store(lambda one: one["traits"][0]["properties"].update(instances="three")), "traits[0].properties.instances"),
     (store(lambda one: one["traits"][0]["properties"].update(instances=-1)), "traits[0].properties.instances"),
+    (
+        store(lambda one: one["traits"][0]["properties"].update(spread=[{"name": "s"}])),
+        "properties.spread[0].requirements: Required",
+    ),
     (store(lambda one: one["traits"][1]["properties"].pop("package")), "a link needs properties.namespace"),
     (store(lambda one: one["traits"][1]["properties"].update(interfaces=[1])), "properties.interfaces[0]"),
     (store(lambda one: one["properties"]["config"][0]["properties"].update(a=1)), "config[0].properties.a"),

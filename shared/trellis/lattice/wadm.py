@@ -1,0 +1,79 @@
+"""Asks wadm about the applications of one lattice, and tells it what to do with them.
+
+In: a link and a lattice's name. Out: what wadm answered. Called by services that keep applications. Invariants: a
+question waits for one answer, 5 s at most; what wadm refuses is told in its words, and nothing is tried again here.
+Source: wadm 0.21, ``wadm.api.<lattice>.model.<verb>[.<application>]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from trellis.lattice.link import Link
+from trellis.lattice.models import Model, read_models
+from trellis.lattice.replies import (
+    Put,
+    Status,
+    Version,
+    read_delete,
+    read_deploy,
+    read_get,
+    read_put,
+    read_status,
+    read_versions,
+)
+from trellis.lattice.subjects import model_list_subject, model_put_subject, model_subject
+
+ANSWER_SECONDS: Final = 5.0
+
+
+class Wadm:
+    """What one says to wadm about a lattice's applications.
+
+    Every method raises ``LinkAwayError`` if wadm does not answer, ``WadmRefusedError`` if it says no,
+    ``LatticeDataError`` if its answer cannot be read, and ``SubjectError`` for a name that can be in no subject.
+    """
+
+    def __init__(self, lattice: str, link: Link) -> None:
+        self._lattice = lattice
+        self._link = link
+
+    async def models(self) -> tuple[Model, ...]:
+        """Return all applications, in the order of their names."""
+        return read_models(await self._link.ask(model_list_subject(self._lattice), seconds=ANSWER_SECONDS))
+
+    async def put(self, manifest: Mapping[str, Any]) -> Put:
+        """Store a version of an application."""
+        subject = model_put_subject(self._lattice)
+        return read_put(await self._link.ask(subject, orjson.dumps(manifest), seconds=ANSWER_SECONDS))
+
+    async def deploy(self, application: str, version: str) -> str | None:
+        """Deploy a version, and return it; None if there is no such application."""
+        return read_deploy(await self._ask("deploy", application, {"version": version}))
+
+    async def undeploy(self, application: str) -> bool:
+        """Take an application off its hosts, all versions stay; return whether there is such an application."""
+        return read_deploy(await self._ask("undeploy", application, {})) is not None
+
+    async def delete(self, application: str) -> bool:
+        """Delete an application with all versions; return whether there was one."""
+        return read_delete(await self._ask("del", application, {"version": None}))
+
+    async def get(self, application: str, version: str | None = None) -> Mapping[str, Any] | None:
+        """Return the manifest of a version, by default the newest; None if there is none."""
+        return read_get(await self._ask("get", application, {} if version is None else {"version": version}))
+
+    async def versions(self, application: str) -> tuple[Version, ...] | None:
+        """Return the versions of an application, the oldest first; None if there is no such application."""
+        return read_versions(await self._ask("versions", application))
+
+    async def status(self, application: str) -> Status:
+        """Return what wadm says of an application."""
+        return read_status(await self._ask("status", application))
+
+    async def _ask(self, verb: str, application: str, body: Mapping[str, Any] | None = None) -> bytes:
+        payload = b"" if body is None else orjson.dumps(body)
+        return await self._link.ask(model_subject(self._lattice, verb, application), payload, seconds=ANSWER_SECONDS)
