@@ -171,7 +171,8 @@ def _meant(ports: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def _is_dual(mirror: Mirror) -> bool:
-    return any(listener.family is Family.ANY for _, listener in mirror.ports)
+    # What listens on IPv6 alone needs an address of that family, too, and IPv4 comes first where there are both.
+    return any(listener.family is not Family.IPV4 for _, listener in mirror.ports)
 
 
 def _labels(mirror: Mirror) -> dict[str, str]:

@@ -24,6 +24,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from trellis.localcluster.ports import LOOPBACK
 
 SERVICE_RANGE: Final = "10.96.0.0/16"
+SERVICE_RANGE_IPV6: Final = "fd00:10:96::/112"
 _SERVICE_IP: Final = "10.96.0.1"
 _LIFETIME: Final = dt.timedelta(days=3650)
 _CLOCK_SKEW: Final = dt.timedelta(hours=1)

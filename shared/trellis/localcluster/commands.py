@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from trellis.localcluster.certs import KUBELET_CLIENT, SERVICE_RANGE
+from trellis.localcluster.certs import KUBELET_CLIENT, SERVICE_RANGE, SERVICE_RANGE_IPV6
 from trellis.localcluster.paths import Layout
 from trellis.localcluster.ports import LOOPBACK
 
@@ -125,7 +125,7 @@ def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> li
         f"--token-auth-file={pki / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC",
         "--allow-privileged=true",
-        f"--service-cluster-ip-range={SERVICE_RANGE}",
+        f"--service-cluster-ip-range={_service_ranges(address)}",
         "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
         f"--service-account-key-file={pki / 'service-account.pub'}",
         f"--service-account-signing-key-file={pki / 'service-account.key'}",
@@ -145,6 +145,11 @@ def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> li
             "--audit-log-mode=blocking",  # an entry is in the file before the answer is out
         ]
     return arguments
+
+
+def _service_ranges(address: str) -> str:
+    """Return from where Services get addresses: of both families, but where real nodes would have to serve IPv6."""
+    return f"{SERVICE_RANGE},{SERVICE_RANGE_IPV6}" if address == LOOPBACK else SERVICE_RANGE
 
 
 def _reached_by_nodes(address: str, pki: Path) -> list[str]:

@@ -73,3 +73,34 @@ async def test_a_service_deleted_by_hand_is_made_again_with_its_addresses(world:
 
         await eventually(owned, "its endpoints are its own", seconds=PATIENCE)
         await world.leads_to("kept", address)
+
+
+async def test_both_families_lead_to_a_host_that_has_both(world: ReflectedWorld) -> None:
+    world.group("group", "dual-lattice")
+    address, six = world.pod("group", "host-1"), "fd00:77::1"
+    status = {"podIPs": [{"ip": address}, {"ip": six}]}
+    world.hosts.call("PATCH", PODS, "host-1", {"status": status}, sub="status")
+    async with world.wadm("dual-lattice") as wadm, world.reflector():
+        for name, listens in (("dual", "[::]:8080"), ("four", "0.0.0.0:8080"), ("six", "[fd00:77::1]:8080")):
+            await wadm.deploy(manifest(name, capability("httpserver", link(listens), ANY_HOST)))
+        dual = await world.has_service("dual", 8080)
+        assert dual["spec"]["ipFamilies"] == ["IPv4", "IPv6"]
+        assert [":" in one for one in dual["spec"]["clusterIPs"]] == [False, True]
+        await world.leads_to("dual", address, six)
+        families = [(one["addressType"], one["endpoints"][0]["addresses"]) for one in world.slices("dual")]
+        assert sorted(families) == [("IPv4", [address]), ("IPv6", [six])]
+        assert (await world.has_service("four", 8080))["spec"]["ipFamilies"] == ["IPv4"]
+        await world.leads_to("four", address)
+        assert "IPv6" in (await world.has_service("six", 8080))["spec"]["ipFamilies"]
+        await world.leads_to("six", six)
+
+        world.hosts.call("DELETE", SERVICES, "dual")
+
+        def again() -> bool:
+            now = world.service("dual")
+            return now is not None and now["metadata"]["uid"] != dual["metadata"]["uid"]
+
+        await eventually(again, "it is made again", seconds=PATIENCE)
+        made = await world.has_service("dual", 8080)
+        assert made["spec"]["clusterIPs"] == dual["spec"]["clusterIPs"]
+        await world.leads_to("dual", address, six)
