@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -63,6 +63,9 @@ _CHILDREN: Final[Mapping[str, Resource]] = {
     for one in (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, DEPLOYMENTS, DAEMON_SETS, SERVICES, SECRETS)
 }
 
+_CALLS_AT_ONCE: Final = 12
+"""To the API server; more are no faster."""
+
 
 def wasmcloud_operator(
     dry_run: DryRunOption = False,
@@ -115,7 +118,7 @@ async def _read(kube: Kube) -> Former:
     return Former(
         registration=await _find_one(kube, API_SERVICES, APPLICATION_API),
         definition=await _find_one(kube, DEFINITIONS, _DEFINITION),
-        groups=tuple([await _group(kube, one) for one in groups]),
+        groups=await read_groups(kube, groups),
         services=tuple(services),
         slices=tuple(slices),
         pods=tuple(pods),
@@ -124,15 +127,25 @@ async def _read(kube: Kube) -> Former:
     )
 
 
-async def _group(kube: Kube, manifest: Manifest) -> FormerGroup:
-    """Read what belongs to a group, and what it names."""
+async def read_groups(kube: Kube, manifests: Sequence[Manifest]) -> tuple[FormerGroup, ...]:
+    """Read what belongs to each group, and what it names; in the order of the groups.
+
+    Raises:
+        KubeError: something cannot be read, or the server went away.
+    """
+    calls = asyncio.Semaphore(_CALLS_AT_ONCE)
+    return tuple(await asyncio.gather(*(_group(kube, calls, one) for one in manifests)))
+
+
+async def _group(kube: Kube, calls: asyncio.Semaphore, manifest: Manifest) -> FormerGroup:
     group = view_former_group(manifest)
     if isinstance(group, str):
         return FormerGroup(manifest, {})
     keys, sources = keys_of(group), sources_of(group)
 
     async def read(source: Source) -> Manifest | None:
-        return await _find_one(kube, _CHILDREN[source[0]], source[1], group.namespace)
+        async with calls:
+            return await _find_one(kube, _CHILDREN[source[0]], source[1], group.namespace)
 
     found = await asyncio.gather(*map(read, keys))
     named = await asyncio.gather(*map(read, sources))
