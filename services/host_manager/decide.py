@@ -28,6 +28,7 @@ from host_manager.pods import PodView
 from host_manager.snapshot import Head, Snapshot
 from host_manager.status import BAD_NEWS, Facts, counts_of, make_status, may_wait
 from host_manager.takeover import taken_over
+from host_manager.template import managed_by
 from trellis import names
 
 ONE_AT_A_TIME = "OneAtATime"
@@ -174,12 +175,16 @@ def _finalizers(head: Head) -> list[Action]:
     return [SetFinalizers(head, wanted, "hosts are managed here")] if wanted != head.finalizers else []
 
 
+def _workload(snapshot: Snapshot) -> Manifest | None:
+    """Return what runs the pods, None if nothing does."""
+    found = (snapshot.children.get((kind, snapshot.head.name)) for kind in WORKLOADS)
+    return next((child for child in found if child is not None), None)
+
+
 def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
     """Return which template the pods are to have."""
-    running = [child for kind in WORKLOADS if (child := snapshot.children.get((kind, group.name))) is not None]
     try:
-        workload = running[0] if running else None
-        return marks_for(group, snapshot.inputs, workload, asked=snapshot.head.wants_latest)
+        return marks_for(group, snapshot.inputs, _workload(snapshot), asked=snapshot.head.wants_latest)
     except TemplateError as error:
         return Problem("InvalidTemplate", str(error))
 
@@ -198,7 +203,7 @@ def _first_marks(snapshot: Snapshot) -> Marks | None:
 
 def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
     """Return the children that the group is to have, or why they cannot be."""
-    wish = Wish(group, snapshot.inputs, marks.revision)
+    wish = Wish(group, snapshot.inputs, marks.revision, managed_by(_workload(snapshot)))
     try:
         wanted = make_children(wish, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
     except TemplateError as error:

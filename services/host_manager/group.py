@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 
 Manifest = dict[str, Any]
@@ -72,8 +73,12 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A group, what was read for it, and the revision of the template that it is to have."""
+    """A group, what was read for it, and the revision of the template that it is to have.
+
+    ``managed_by``: who its pods say manages them, which revision 1 leaves as it is.
+    """
 
     group: Group
     inputs: Inputs
     revision: int
+    managed_by: str = names.WADM_OPERATOR

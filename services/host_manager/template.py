@@ -1,12 +1,14 @@
 """The pods of a group: a wasmCloud host, and the NATS leaf that connects it.
 
 Pure: a wish in, a pod template out. Called by ``resources``. Revision 1 is the template that wasmcloud-operator 0.5.1
-writes, field for field, but for credentials, which it has as plain values; ``improvements`` makes ours of it.
+writes, field for field, but for credentials, which it has as plain values; ``improvements`` makes ours of it. 0.3.2 to
+0.5.0 write the same with another name of theirs in a label of the pods, which stays: another one would roll them.
 Invariants: a template of revision 1 never changes, however old the group is; what the user adds is merged as there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from host_manager.environment import make_args, make_env, make_registry_env
@@ -15,6 +17,7 @@ from host_manager.improvements import improved
 from host_manager.merging import TemplateError, merge, without_nulls
 from trellis import names
 from trellis.lattice import groups
+from trellis.peers import NAMES, Peer
 
 LEAF: Final = "nats-leaf"
 HOST: Final = "wasmcloud-host"
@@ -43,6 +46,13 @@ def pod_labels(group: Group) -> dict[str, str]:
     return selector_of(group) | common_labels() | hosts
 
 
+def managed_by(workload: Mapping[str, Any] | None) -> str:
+    """Return under which of its names wasmcloud-operator labelled the pods of a workload, today's if it did not."""
+    template = ((workload or {}).get("spec") or {}).get("template") or {}
+    found = ((template.get("metadata") or {}).get("labels") or {}).get(names.LABEL_MANAGED_BY)
+    return found if found in NAMES[Peer.WASMCLOUD_OPERATOR] else names.WADM_OPERATOR
+
+
 def make_pod_template(wish: Wish) -> Manifest:
     """Return the pod template of a revision.
 
@@ -60,8 +70,9 @@ def make_pod_template(wish: Wish) -> Manifest:
         *_credentials_volume(wish),
     ]
     pod = _pod(group, [_tidied(container) for container in containers], volumes)
-    template = {"metadata": {"labels": pod_labels(group)}, "spec": pod}
-    return template if wish.revision == ADOPTED else improved(template, wish)
+    if wish.revision == ADOPTED:
+        return {"metadata": {"labels": pod_labels(group) | {names.LABEL_MANAGED_BY: wish.managed_by}}, "spec": pod}
+    return improved({"metadata": {"labels": pod_labels(group)}, "spec": pod}, wish)
 
 
 def _leaf(wish: Wish) -> Manifest:

@@ -17,6 +17,7 @@ from host_manager.group import ADOPTED, Group, Inputs, Wish
 from host_manager.inputs import read_inputs
 from host_manager.merging import TemplateError
 from host_manager.resources import make_workload
+from host_manager.template import managed_by
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.kube.resources import HOST_CONFIGS
@@ -136,7 +137,8 @@ def _roll(workload: Manifest, group: Group, inputs: Inputs) -> str:
             f"shows {', '.join(leaked)} as plain values: host_manager puts references to Secret "
             f"{names.registry_secret(group.name)} there, and that rolls the hosts, once"
         )
-    wanted = {"spec": {"template": make_workload(Wish(group, inputs, ADOPTED))["spec"]["template"]}}
+    wish = Wish(group, inputs, ADOPTED, managed_by(workload))
+    wanted = {"spec": {"template": make_workload(wish)["spec"]["template"]}}
     as_ours = {**workload, "metadata": {"managedFields": [_OURS]}}
     if differs(wanted, as_ours):
         return "is not as the group's spec wants it now: host_manager writes it so, and that rolls the hosts, once"

@@ -15,7 +15,7 @@ import pytest
 import host_manager.app
 import host_manager.settings
 from support.fleet import Fleet, eventually
-from support.host_groups import MINIMAL, children, custom_resource
+from support.host_groups import MINIMAL, TODAYS_NAME, children, custom_resource
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.kinds import KINDS, make_definition
@@ -163,14 +163,14 @@ class HostWorld:
             assert not late, "did not stop within 30 s"
             await task
 
-    async def as_recorded(self, case: str) -> None:
+    async def as_recorded(self, case: str, operator: str = TODAYS_NAME) -> None:
         """Make what wasmcloud-operator was recorded to make: a group with its finalizer, and the children."""
         access = Access(Path(self.fleet.info.kubeconfig))
         kube = await Kube.connect(access, telemetry=setup("other"), health=Health("other"))
         try:
             metadata = {"finalizers": [names.WASMCLOUD_OPERATOR]}
             uid = self.create(case, metadata, **custom_resource(case)["spec"])["metadata"]["uid"]
-            for child in children(case).values():
+            for child in children(case, operator).values():
                 child["metadata"]["namespace"] = self.namespace
                 child["metadata"]["ownerReferences"][0]["uid"] = uid
                 child["metadata"].pop("annotations", None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.fleet import eventually
-from support.host_groups import CASES, children
+from support.host_groups import CASES, FORMER_NAME, TODAYS_NAME, children
 from support.host_world import CHILDREN, PATIENCE, HostWorld
 from trellis import names
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS
@@ -37,11 +37,14 @@ def managers(found: dict[str, Any]) -> set[str]:
     return {entry["manager"] for entry in found["metadata"]["managedFields"] if entry["operation"] == "Apply"}
 
 
+@pytest.mark.parametrize("operator", [TODAYS_NAME, FORMER_NAME])
 @pytest.mark.parametrize("case", CASES)
-async def test_adopting_a_group_changes_its_pods_only_where_they_show_credentials(hosts: HostWorld, case: str) -> None:
+async def test_adopting_a_group_changes_its_pods_only_where_they_show_credentials(
+    hosts: HostWorld, case: str, operator: str
+) -> None:
     if case == "full":
         named_by_full(hosts)
-    await hosts.as_recorded(case)
+    await hosts.as_recorded(case, operator)
     kind = "DaemonSet" if case == "daemonset" else "Deployment"
 
     def workload() -> dict[str, Any]:

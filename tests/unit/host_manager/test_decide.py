@@ -14,7 +14,7 @@ from host_manager.group import ADOPTED, LATEST, Group, Inputs, Wish
 from host_manager.inputs import Problem
 from host_manager.pods import PodView, Trouble
 from host_manager.snapshot import Head, Snapshot
-from support.host_groups import MINIMAL, wish
+from support.host_groups import FORMER_NAME, MINIMAL, TODAYS_NAME, wish
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.peers import Controller, Peer
@@ -139,6 +139,34 @@ def test_children_of_the_former_owner_are_taken_over_with_their_template() -> No
     workload = next(action.wanted for action in writes if action.is_workload)
     assert str(read_marks(workload)).startswith("1.")
     assert "annotations" not in workload["spec"]["template"]["metadata"]
+
+
+def labelled(found: dict[Any, Any], operator: str) -> dict[str, Any]:
+    """Label the pods as an operator of this name does; return what runs them."""
+    workload: dict[str, Any] = found["Deployment", "group"]
+    workload["spec"]["template"]["metadata"]["labels"][names.LABEL_MANAGED_BY] = operator
+    return workload
+
+
+def test_pods_keep_the_former_name_of_their_operator_until_they_are_rolled_anyway() -> None:
+    theirs = {key: stored(child, names.WASMCLOUD_OPERATOR) for key, child in children(revision=ADOPTED).items()}
+    before = labelled(theirs, FORMER_NAME)
+    before["metadata"]["labels"].pop(names.LABEL_TEMPLATE)
+    [written] = [one for one in decide(snapshot(children=theirs)) if isinstance(one, ApplyChild) and one.is_workload]
+    assert written.wanted["spec"]["template"] == before["spec"]["template"], "adopted as it is"
+
+    ours = {**children(revision=ADOPTED), ("Deployment", "group"): stored(written.wanted)}
+    assert kinds(decide(snapshot(children=ours))) == [], "and left so"
+
+    changed = decide(snapshot(children=ours, group=with_spec(logLevel="DEBUG")))
+    [rolled] = [one for one in changed if isinstance(one, ApplyChild) and one.is_workload]
+    assert rolled.wanted["spec"]["template"]["metadata"]["labels"][names.LABEL_MANAGED_BY] == TODAYS_NAME
+
+
+def test_a_label_that_was_never_an_operators_is_mended() -> None:
+    found = children(revision=ADOPTED)
+    labelled(found, "somebody")
+    assert kinds(decide(snapshot(children=found))) == ["Deployment"]
 
 
 @pytest.mark.parametrize(

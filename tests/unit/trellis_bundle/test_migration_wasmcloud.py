@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.host_groups import CASES, children, custom_resource
+from support.host_groups import CASES, FORMER_NAME, TODAYS_NAME, children, custom_resource
 from support.leftovers import Manifest, leftover
 from trellis import names
 from trellis.kube.resources import API_SERVICES, HOST_CONFIGS, SERVICES
@@ -45,7 +45,7 @@ def deleting(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def group(case: str = "minimal", **metadata: Any) -> FormerGroup:
+def group(case: str = "minimal", operator: str = TODAYS_NAME, **metadata: Any) -> FormerGroup:
     """Return a recorded group as the operator leaves it."""
     uid = children(case)["ConfigMap"]["metadata"]["ownerReferences"][0]["uid"]
     manifest = custom_resource(case) | {"kind": HOST_CONFIGS.kind}
@@ -56,7 +56,7 @@ def group(case: str = "minimal", **metadata: Any) -> FormerGroup:
             encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
             sources[source] = {"metadata": {"name": source[1]}, "data": encoded}
         sources["ConfigMap", "ca2"] = {"metadata": {"name": "ca2"}, "data": {"corp.crt": "x"}}
-    return FormerGroup(manifest, {(kind, case): child for kind, child in children(case).items()}, sources)
+    return FormerGroup(manifest, {(kind, case): child for kind, child in children(case, operator).items()}, sources)
 
 
 def as_told(steps: list[Step]) -> dict[str, Doing]:
@@ -153,9 +153,10 @@ def test_a_service_of_somebody_else_is_no_matter(labels: dict[str, str]) -> None
 # --- groups ---
 
 
+@pytest.mark.parametrize("operator", [TODAYS_NAME, FORMER_NAME])
 @pytest.mark.parametrize("case", ["minimal", "daemonset"])
-def test_a_recorded_group_is_adopted_without_a_roll(case: str) -> None:
-    [step] = plan_groups(Former(groups=(group(case),)))
+def test_a_recorded_group_is_adopted_without_a_roll(case: str, operator: str) -> None:
+    [step] = plan_groups(Former(groups=(group(case, operator),)))
     assert (step.doing, step.write) == (Doing.KEEP, None)
     assert "its hosts run on" in step.why
     for kind in children(case):
@@ -176,8 +177,8 @@ def test_leaked_credentials_cost_one_roll_and_are_not_told() -> None:
 
 def test_a_group_without_leak_that_is_not_as_its_spec_wants_it_is_told_to_roll() -> None:
     found = group()
-    labels = found.children["Deployment", "minimal"]["spec"]["template"]["metadata"]["labels"]
-    labels["app.kubernetes.io/managed-by"] = "wasmcloud-operator"  # as 0.5.0 and older wrote it
+    host = found.children["Deployment", "minimal"]["spec"]["template"]["spec"]["containers"][1]
+    host["env"].append({"name": "WASMCLOUD_CLUSTER_ISSUERS", "value": ""})  # as 0.2 wrote it
     steps = plan_groups(Former(groups=(found,)))
     assert "rolled once" in steps[0].why
     assert steps[1].object == "Deployment g/minimal"
