@@ -1,0 +1,153 @@
+"""The first status of a new group, whatever comes late: its own turn, its pods' controller, its lattice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from host_manager import gather, looked
+from host_manager.app import Reconcile
+from host_manager.apply import Effects
+from host_manager.decide import Action
+from host_manager.gather import FIRST_STATUS_SECONDS, Known
+from host_manager.listening import Listening
+from host_manager.snapshot import Snapshot
+from support.host_groups import MINIMAL
+from trellis.bus.bus import Bus
+from trellis.health import Health
+from trellis.kube.fake import FakeKube
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, NAMESPACES
+from trellis.kube.rights import Refusals
+from trellis.lattice.view import LatticeView
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+KEY = "g/group"
+SELDOM = 600.0
+AT_ONCE = 0.1
+CONNECTING = LatticeView(None, settled=False)
+AWAY = LatticeView(None, why="connection refused (nats://nats:4222)", settled=True)
+
+
+class Quiet:
+    """A bus that takes whatever is said."""
+
+    async def publish(self, *_: object, **__: object) -> None:
+        """Say nothing."""
+
+
+class Told(Listening):
+    """Connects to nothing: a test says what is known of the lattice."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: None)
+        self.view = CONNECTING
+
+    async def follow(self, *_: object) -> None:
+        """Connect to nothing."""
+
+    def fill(self, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with what the test says."""
+        return replace(snapshot, lattice=self.view, clock=time.monotonic())
+
+
+class Slow(Effects):
+    """Writes whose time is over when they are done: meanwhile the pods' controller has seen them."""
+
+    after: Any = None
+
+    async def apply(self, key: str, actions: Sequence[Action]) -> None:
+        """Write, and let time pass."""
+        await Effects.apply(self, key, actions)
+        Slow.after()
+
+
+@dataclass
+class World:
+    """One group that nobody made anything of yet; time passes when a test says so."""
+
+    kube: FakeKube
+    told: Told = field(default_factory=Told)
+    clock: float = 1000.0
+    writing: float = 0.0
+    seen: bool = False
+
+    def __post_init__(self) -> None:
+        self.kube.put(NAMESPACES, {"metadata": {"name": "g"}})
+        self.kube.put(HOST_CONFIGS, {"metadata": {"name": "group", "namespace": "g"}, "spec": MINIMAL})
+        known = Known(self.kube, {}, {}, listening=self.told)
+        effects = Slow(self.kube, EventRecorder(self.kube, component="test"), known)
+        refusals = Refusals(Health("test"), lambda _: "")
+        telemetry = setup("test", metrics=Metrics())
+        self.reconcile = Reconcile(known, effects, cast("Bus", Quiet()), telemetry, SELDOM, lambda _: True, refusals)
+
+    def written(self) -> None:
+        """Let the time pass that writing takes."""
+        self.clock += self.writing
+        if self.seen:
+            self.see()
+
+    def see(self) -> None:
+        """Have the pods' controller see the Deployment."""
+        for found in self.kube.objects(DEPLOYMENTS):
+            if not found.get("status"):
+                self.kube.put(DEPLOYMENTS, {**found, "status": {"observedGeneration": found["metadata"]["generation"]}})
+
+    async def run(self) -> float:
+        """Look at the group; return when to look again."""
+        again = await self.reconcile.run(KEY, None)
+        assert again is not None
+        return again
+
+    def condition(self, kind: str) -> str:
+        """Return the reason of a condition, "" if there is none."""
+        [group] = self.kube.objects(HOST_CONFIGS)
+        told = (group.get("status") or {}).get("conditions") or ()
+        return next((str(one["reason"]) for one in told if one["type"] == kind), "")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(FakeKube(telemetry=setup("test", metrics=Metrics())))
+    for module in (gather, looked):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: made.clock))
+    monkeypatch.setattr(Slow, "after", made.written)
+    return made
+
+
+async def test_a_group_whose_children_took_longer_than_its_status_may_wait_is_looked_at_at_once(world: World) -> None:
+    world.writing, world.seen = FIRST_STATUS_SECONDS + 1, True
+    again = await world.run()
+    assert world.condition("Ready") == "", "nothing was known when its children were written"
+    assert again <= AT_ONCE, "and nothing will wake it: what it waits for is there"
+    await world.run()
+    assert world.condition("Ready") == "HostsNotReady"
+
+
+async def test_a_group_whose_pods_nobody_has_seen_has_a_status_when_that_may_wait_no_longer(world: World) -> None:
+    again = await world.run()
+    assert AT_ONCE < again <= FIRST_STATUS_SECONDS + AT_ONCE
+    world.clock += again
+    await world.run()
+    assert world.condition("Progressing") == "Updating"
+
+
+async def test_a_group_looked_at_before_its_lattice_was_known_says_so_and_then_what_comes(world: World) -> None:
+    await world.run()
+    world.see()
+    await world.run()
+    assert (world.condition("Ready"), world.condition("HostsReported")) == ("HostsNotReady", "LatticeNotConnected")
+    before = len(world.kube.writes)
+    await world.run()
+    assert len(world.kube.writes) == before, "no news, no write"
+
+    world.told.view = AWAY
+    await world.run()
+    assert (world.condition("HostsReported"), world.condition("ApplicationsKnown")) == ("LatticeAway", "LatticeAway")
+    assert [write.path for write in world.kube.writes[before:]] == [HOST_CONFIGS.path("g", "group", "status")]
