@@ -29,8 +29,14 @@ class Synced(ApiModel):
     """Whether that version was deployed."""
     newest_version: str = ""
     """wadm's newest version then, which need not be the one that is deployed."""
+    undeploy: bool = False
+    """Whether the object asked then for it not to run."""
+    serial: Number = 0
+    """How many times both sides had become equal before."""
+    bucket: str = ""
+    """Which bucket of wadm's it was stored in; one that was lost and is made again is another."""
     kv_revision: Number = 0
-    """Revision of wadm's entry in the bucket of its manifests."""
+    """Revision of wadm's entry in that bucket."""
     time: datetime
     """When both had it."""
 

@@ -1,0 +1,229 @@
+"""Which side counts, and what the other is given: the nine rules, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from application_manager.actions import (
+    AddFinalizer,
+    CreateObject,
+    Decision,
+    DeleteModel,
+    DeleteObject,
+    Deploy,
+    Lost,
+    Put,
+    Reason,
+    Record,
+    RemoveFinalizer,
+    Undeploy,
+    WriteSpec,
+)
+from application_manager.decide import CONTEST_SECONDS, contended, decide
+from application_manager.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
+from application_manager.versions import version_of
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+BASE = Base(A, "v1", deployed=True, newest="v1")
+SAME = Object(A, "v1", base=BASE)
+WADM = Model((("v1", A),), "v1")
+K, W = Side.KUBERNETES, Side.WADM
+
+
+def did(decision: Decision) -> list[str]:
+    """Return the actions as ``Put v1``."""
+    return [
+        " ".join(filter(None, (type(one).__name__, getattr(one, "version", "")))).strip() for one in decision.actions
+    ]
+
+
+def test_where_both_are_equal_and_that_is_written_down_nothing_is_done() -> None:
+    assert decide(Snapshot(SAME, WADM)) == Decision()
+
+
+def test_a_new_object_gets_its_finalizer_before_wadm_hears_of_it() -> None:
+    new = Object(A, "v1", finalizer=False)
+    assert did(decide(Snapshot(new, Absence.LOST))) == ["AddFinalizer"]
+    assert did(decide(Snapshot(replace(new, finalizer=True), Absence.LOST))) == ["Put v1", "Deploy v1"]
+
+
+@pytest.mark.parametrize(
+    ("found", "wadm", "done", "winner"),
+    [
+        (replace(SAME, digest=B), WADM, ["Put v1-bbbbbbbb", "Deploy v1-bbbbbbbb"], K),
+        (replace(SAME, digest=B, version="v2"), WADM, ["Put v2", "Deploy v2"], K),
+        (replace(SAME, digest=B, version=""), WADM, [f"Put sha-{B[:12]}", f"Deploy sha-{B[:12]}"], K),
+        (replace(SAME, version="v2"), WADM, [], None),
+        (replace(SAME, undeploy=True), WADM, ["Undeploy"], K),
+        (SAME, Model((("v1", A), ("v2", B)), "v2"), ["WriteSpec v2"], W),
+        (SAME, Model((("v1", A), ("v2", B)), "v1"), ["Record"], None),
+        (SAME, Model((("v1", A),), ""), ["Record"], W),
+        (SAME, Absence.GONE, ["DeleteObject"], W),
+        (SAME, Absence.LOST, ["Put v1", "Deploy v1"], None),
+        (SAME, Absence.AWAY, [], None),
+    ],
+    ids=[
+        "another manifest under the same version",
+        "another manifest under another version",
+        "another manifest without a version",
+        "the same manifest under another version",
+        "told not to run",
+        "another version deployed with wash",
+        "another version put with wash, and not deployed",
+        "undeployed with wash",
+        "deleted with wash",
+        "a bucket lost",
+        "wadm away",
+    ],
+)
+def test_the_side_that_changed_counts(found: Object, wadm: Model | Absence, done: list[str], winner: Side) -> None:
+    decision = decide(Snapshot(found, wadm))
+    assert (did(decision), decision.winner) == (done, winner)
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_of_two_that_changed_the_one_counts_that_somebody_else_manages(others: bool) -> None:
+    found = replace(SAME, digest=B, version="v2", others=others)
+    decision = decide(Snapshot(found, Model((("v1", A), ("v3", C)), "v3")))
+    if others:
+        assert did(decision) == ["Put v2", "Deploy v2"]
+        assert (decision.winner, decision.lost) == (K, Lost(W, "v3"))
+    else:
+        assert did(decision) == [f"Put overridden-{B[:12]}", "WriteSpec v3"]
+        assert (decision.winner, decision.lost) == (W, Lost(K, f"overridden-{B[:12]}"))
+
+
+def test_what_was_kept_for_reading_is_never_taken_for_the_newest() -> None:
+    kept = Model((("v1", A), ("v3", C), (f"overridden-{B[:12]}", B)))
+    assert kept.shown(None) == "v3"
+    assert did(decide(Snapshot(replace(SAME, digest=B, others=False), kept))) == ["WriteSpec v3"]
+
+
+def test_both_changed_to_the_same_is_only_written_down() -> None:
+    found = replace(SAME, digest=B, version="v2")
+    assert did(decide(Snapshot(found, Model((("v1", A), ("v2", B)), "v2")))) == ["Record"]
+
+
+def test_a_change_and_a_deletion_with_wash_leave_what_somebody_manages() -> None:
+    changed = replace(SAME, digest=B, version="v2")
+    assert did(decide(Snapshot(changed, Absence.GONE))) == ["Put v2", "Deploy v2"]
+    assert did(decide(Snapshot(replace(changed, others=False), Absence.GONE))) == ["DeleteObject"]
+
+
+def test_what_was_undeployed_and_lost_is_put_again_and_not_deployed() -> None:
+    undeployed = replace(SAME, base=replace(BASE, deployed=False))
+    assert did(decide(Snapshot(undeployed, Absence.LOST))) == ["Put v1"]
+
+
+def test_a_manifest_from_an_earlier_day_is_found_in_its_version() -> None:
+    back = Object(A, "", base=Base(B, "v2", deployed=True, newest="v2"))
+    assert did(decide(Snapshot(back, Model((("v1", A), ("v2", B)), "v2")))) == ["Deploy v1"]
+
+
+def test_an_earlier_manifest_that_is_not_to_run_is_written_down_and_nothing_else() -> None:
+    back = Object(A, "", undeploy=True, base=Base(B, "v2", deployed=False, newest="v2", undeploy=True))
+    (record,) = decide(Snapshot(back, Model((("v1", A), ("v2", B))))).actions
+    assert isinstance(record, Record)
+    assert (record.base.version, record.base.deployed) == ("v1", False)
+    settled = replace(back, base=record.base)
+    assert decide(Snapshot(settled, Model((("v1", A), ("v2", B))))) == Decision()
+
+
+def test_what_wash_put_gets_an_object_but_not_after_that_was_let_go_by_force() -> None:
+    model = Model((("v1", A), ("v2", B)))
+    assert did(decide(Snapshot(None, model))) == ["CreateObject v2"]
+    assert did(decide(Snapshot(None, replace(model, deployed="v1")))) == ["CreateObject v1"]
+    tombstone = decide(Snapshot(None, model, tombstone=True))
+    assert (tombstone.actions, tombstone.waits and tombstone.waits.reason) == ((), Reason.TOMBSTONE)
+    assert decide(Snapshot(None, model, Standing.NO_LATTICE)) == Decision()
+    assert decide(Snapshot(None, Absence.GONE)) == Decision()
+
+
+def test_an_object_that_shows_wadms_and_was_not_written_down_is_not_deployed() -> None:
+    made = Object(A, "v1", others=False)
+    assert did(decide(Snapshot(made, Model((("v1", A),))))) == ["Record"]
+
+
+def test_deleting_an_object_deletes_the_model_first_and_waits_for_wadm() -> None:
+    deleting = replace(SAME, deleting=True)
+    assert did(decide(Snapshot(deleting, WADM))) == ["DeleteModel"]
+    assert did(decide(Snapshot(deleting, Absence.GONE))) == ["RemoveFinalizer"]
+    assert did(decide(Snapshot(deleting, Absence.LOST))) == ["RemoveFinalizer"]
+    waits = decide(Snapshot(deleting, Absence.AWAY)).waits
+    assert waits is not None
+    assert waits.reason is Reason.WADM_AWAY
+    assert decide(Snapshot(replace(deleting, finalizer=False), WADM)) == Decision()
+
+
+def test_an_object_whose_lattice_is_not_known_any_more_is_let_go_and_remembered() -> None:
+    (action,) = decide(Snapshot(replace(SAME, deleting=True), Absence.AWAY, Standing.NO_LATTICE)).actions
+    assert isinstance(action, RemoveFinalizer)
+    assert action.tombstone
+
+
+@pytest.mark.parametrize("wadm", [WADM, Absence.GONE, Absence.LOST, Absence.AWAY])
+def test_without_a_group_of_hosts_nothing_is_done(wadm: Model | Absence) -> None:
+    decision = decide(Snapshot(replace(SAME, digest=B), wadm, Standing.NO_LATTICE))
+    assert decision.actions == ()
+    assert decision.waits is not None
+    assert decision.waits.reason is Reason.NO_LATTICE
+
+
+@pytest.mark.parametrize("found", [SAME, replace(SAME, digest=B), replace(SAME, deleting=True), Object(B), None])
+@pytest.mark.parametrize("wadm", [WADM, Model((("v1", A), ("v2", C)), "v2"), *Absence])
+def test_a_cluster_that_does_not_own_the_lattice_never_writes_to_wadm(
+    found: Object | None, wadm: Model | Absence
+) -> None:
+    actions = decide(Snapshot(found, wadm, Standing.OTHERS)).actions
+    assert not [one for one in actions if isinstance(one, Put | Deploy | Undeploy | DeleteModel | AddFinalizer)]
+    assert wadm is not Absence.LOST or not [one for one in actions if isinstance(one, DeleteObject)]
+
+
+def test_a_cluster_that_does_not_own_the_lattice_shows_what_wadm_has() -> None:
+    newer = Model((("v1", A), ("v2", B)), "v2")
+    assert did(decide(Snapshot(SAME, newer, Standing.OTHERS))) == ["WriteSpec v2"]
+    assert isinstance(decide(Snapshot(None, newer, Standing.OTHERS)).actions[0], CreateObject)
+    assert isinstance(decide(Snapshot(SAME, Absence.GONE, Standing.OTHERS)).actions[0], DeleteObject)
+
+
+def test_three_changes_by_turns_are_a_contest_until_one_side_is_quiet() -> None:
+    wins = (Win(K, 0.0), Win(W, 100.0), Win(K, 200.0))
+    assert contended(wins, 200.0) == CONTEST_SECONDS
+    assert contended(wins, 200.0 + CONTEST_SECONDS) == 0
+    assert contended((Win(K, 0.0), Win(W, 100.0), Win(K, 601.0)), 601.0) == 0
+    assert contended((Win(K, 0.0), Win(K, 1.0), Win(K, 2.0)), 2.0) == 0
+    assert contended(wins[:2], 100.0) == 0
+    assert contended((*wins, Win(K, 250.0)), 260.0) == CONTEST_SECONDS - 10
+
+
+def test_in_a_contest_wadms_side_waits_and_kubernetes_counts() -> None:
+    wins = (Win(W, 0.0), Win(K, 100.0), Win(W, 200.0))
+    theirs = Model((("v1", A), ("v2", B)), "v2")
+    waiting = decide(Snapshot(replace(SAME, wins=wins), theirs, now=300.0))
+    assert (waiting.actions, waiting.again) == ((), 500.0)
+    assert waiting.waits is not None
+    assert waiting.waits.reason is Reason.CONTENDED
+    assert decide(Snapshot(replace(SAME, wins=wins), Absence.GONE, now=300.0)).actions == ()
+    ours = replace(SAME, digest=C, version="v3", wins=wins, others=False)
+    assert did(decide(Snapshot(ours, theirs, now=300.0))) == ["Put v3", "Deploy v3"]
+    assert did(decide(Snapshot(replace(SAME, wins=wins), theirs, now=900.0))) == ["WriteSpec v2"]
+    assert isinstance(decide(Snapshot(replace(SAME, wins=wins), theirs, now=900.0)).actions[0], WriteSpec)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "versions", "expected"),
+    [
+        ("v1", (), "v1"),
+        ("v1", (("v1", A),), "v1"),
+        ("v1", (("v1", B),), "v1-aaaaaaaa"),
+        ("v1", (("v1", B), ("v1-aaaaaaaa", C)), f"v1-{'a' * 12}"),
+        ("", (), f"sha-{'a' * 12}"),
+        ("", (("x", A), ("y", A), ("z", B)), "y"),
+        ("", ((f"overridden-{'a' * 12}", A),), f"sha-{'a' * 12}"),
+        ("", ((f"sha-{'a' * 12}", B),), f"sha-{A}"),
+    ],
+)
+def test_a_version_never_gets_other_content(wanted: str, versions: tuple[tuple[str, str], ...], expected: str) -> None:
+    assert version_of(wanted, A, Model(versions) if versions else None) == expected
