@@ -46,6 +46,23 @@ async def test_what_happens_while_nats_is_away_is_made_up_for(world: ReflectedWo
         await mirrors(world, "stays", "comes")
 
 
+async def test_no_event_is_lost_while_nats_restarts_again_and_again(world: ReflectedWorld) -> None:
+    world.group("group", "restart-lattice")
+    async with world.wadm("restart-lattice") as wadm, world.reflector():
+        wanted = set()
+        for number in range(40):
+            if number % 10 == 4:
+                world.server.kill()
+            await wadm.deploy(manifest(f"again-{number}"))
+            wanted.add(f"again-{number}")
+            if number % 4 == 3:
+                await wadm.undeploy(f"again-{number - 1}")
+                wanted.remove(f"again-{number - 1}")
+            if number % 10 == 8:
+                await asyncio.to_thread(world.server.start)
+        await mirrors(world, *wanted)
+
+
 async def test_a_wadm_that_does_not_answer_takes_nothing_away(world: ReflectedWorld) -> None:
     world.group("group", "mute-lattice")
     async with world.wadm("mute-lattice") as wadm:
