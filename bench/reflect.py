@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,9 +30,10 @@ import orjson
 import psutil
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from prometheus_client.parser import text_string_to_metric_families
 
 from machine import describe
-from provision import process
+from provision import free_port, process
 from trellis import names
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.health import Health
@@ -195,43 +197,49 @@ async def one_by_one(wadm: Wadm, seen: Seen) -> bool:
     return p50 / PEER_ONE <= RATIO_ONE
 
 
-def mark_of(info: ClusterInfo) -> int:
-    """Return where the audit log ends now."""
-    assert info.audit_log is not None
-    return Path(info.audit_log).stat().st_size
+def writes(port: int) -> Counter[str]:
+    """Return what service_reflector has written since its start, by verb and resource, as its metrics count it.
+
+    The API server's audit log would tell the same, and costs it a fifth of the time that is measured here.
+    """
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        samples = [one for family in families for one in family.samples if one.name == "trellis_kube_requests_total"]
+    found: Counter[str] = Counter()
+    for one in samples:
+        verb, resource = one.labels["verb"].lower(), one.labels["resource"]
+        if verb in {"create", "patch", "delete"} and resource in {"services", "endpointslices", "events"}:
+            found[f"{verb} {resource}"] += int(one.value)
+    return found
 
 
-def writes(info: ClusterInfo, since: int) -> Counter[str]:
-    """Return what service_reflector wrote since a place in the audit log, by verb and resource."""
-    assert info.audit_log is not None
-    with Path(info.audit_log).open("rb") as log:
-        log.seek(since)
-        records = [orjson.loads(line) for line in log if line.endswith(b"\n")]
-    return Counter(
-        f"{record['verb']} {record['objectRef']['resource']}"
-        for record in records
-        if "trellis-service-reflector" in str(record.get("userAgent", ""))
-        and record["objectRef"]["resource"] in {"services", "endpointslices", "events"}
+def cores(since: tuple[float, Any]) -> float:
+    """Return how many cores this machine had for everything since then: of a shared one others take away."""
+    now = psutil.cpu_times()
+    return float(now.user + now.system + now.idle - since[1].user - since[1].system - since[1].idle) / (
+        time.monotonic() - since[0]
     )
 
 
-async def many(info: ClusterInfo, wadm: Wadm, seen: Seen, running: psutil.Process, count: int) -> bool:
+async def many(port: int, wadm: Wadm, seen: Seen, running: psutil.Process, count: int) -> bool:
     wanted = [f"many-{number}" for number in range(count)]
     good = True
     for what, act, done, peer, allowed in (
         ("become Services", wadm.deploy, lambda name: name in seen.services, PEER_MANY, RATIO_MANY),
         ("are removed", wadm.undeploy, lambda name: name not in seen.services, PEER_REMOVED, RATIO_REMOVED),
     ):
-        mark, begun, spent = mark_of(info), time.monotonic(), sum(running.cpu_times()[:2])
+        before, begun, spent = writes(port), time.monotonic(), sum(running.cpu_times()[:2])
+        machine = begun, psutil.cpu_times()
         for name in wanted:
             await act(FIRST, name)
         await until(lambda done=done: all(map(done, wanted)), what)  # type: ignore[misc]
         took, spent = time.monotonic() - begun, sum(running.cpu_times()[:2]) - spent
-        await asyncio.sleep(2)  # the audit log is complete
-        counted = {key: f"{number / count:.2f}" for key, number in sorted(writes(info, mark).items())}
+        had = cores(machine)
+        await asyncio.sleep(2)  # what follows the last one is written, too
+        counted = {key: f"{number / count:.2f}" for key, number in sorted((writes(port) - before).items())}
         print(
             f"{count} at once {what}: {took:.2f} s (peer {peer:.2f} s for 300, ratio {took / peer:.2f}, allowed "
-            f"{allowed}); CPU {spent:.1f} s; writes for each: {counted}"
+            f"{allowed}); CPU {spent:.1f} s, the machine had {had:.1f} cores; writes for each: {counted}"
         )
         good = good and took / peer <= allowed
     return good
@@ -265,7 +273,10 @@ async def pods(api: Api, wadm: Wadm, seen: Seen, port: int, applications: int) -
     return p99 <= TARGET_POD
 
 
-async def measure(info: ClusterInfo, api: Api, server: NatsServer, running: psutil.Process, count: int) -> bool:
+async def measure(
+    info: ClusterInfo, api: Api, server: NatsServer, running: tuple[psutil.Process, int], count: int
+) -> bool:
+    """Measure everything; ``running``: service_reflector, and the port of its metrics."""
     seen = Seen()
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
     client = await nats.connect(server.url)
@@ -289,9 +300,9 @@ async def measure(info: ClusterInfo, api: Api, server: NatsServer, running: psut
         await wadm.deploy(FIRST, "first")
         await until(lambda: "first" in seen.services and "first" in seen.slices, "the service works")
         await asyncio.sleep(2)
-        good = [await one_by_one(wadm, seen), await many(info, wadm, seen, running, 300)]
+        good = [await one_by_one(wadm, seen), await many(running[1], wadm, seen, running[0], 300)]
         good.append(await pods(api, wadm, seen, server.port, count))
-        print(f"memory of service_reflector: {running.memory_info().rss / 2**20:.0f} MiB")
+        print(f"memory of service_reflector: {running[0].memory_info().rss / 2**20:.0f} MiB")
     finally:
         for task in tasks:
             task.cancel()
@@ -306,22 +317,23 @@ def main() -> int:
     parser.add_argument("--applications", type=int, default=1000)
     options = parser.parse_args()
     print(f"machine: {describe()}")
-    with tempfile.TemporaryDirectory() as folder, owned_cluster(audit=True) as info:
+    with tempfile.TemporaryDirectory() as folder, owned_cluster() as info:
         api = Api.of_kubeconfig(Path(info.kubeconfig))
         for kind in KINDS:
             api.call("POST", DEFINITIONS.path(), make_definition(kind))
         while not api.ok(HOST_CONFIGS.path(NAMESPACE)):
             time.sleep(PAUSE)
+        port = free_port()
         environment = {
             "TRELLIS_KUBECONFIG": str(info.kubeconfig),
             "TRELLIS_NATS_URL": info.nats_url,
-            "TRELLIS_HEALTH_PORT": "0",
+            "TRELLIS_HEALTH_PORT": str(port),
         }
         with (
             NatsServer(Path(folder) / "nats") as server,
             process([sys.executable, "-m", "service_reflector"], environment) as running,
         ):
-            good = asyncio.run(measure(info, api, server, running, options.applications))
+            good = asyncio.run(measure(info, api, server, (running, port), options.applications))
     return 0 if good else 1
 
 
