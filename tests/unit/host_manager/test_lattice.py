@@ -230,6 +230,31 @@ def test_a_lattice_is_reached_where_the_leaves_connect_and_as_they_do() -> None:
     assert plain.link.credentials is None
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"ca.crt": "CA"}, ""),
+        ({"ca.crt": "CA", "tls.crt": "PEM"}, ""),
+        ({"tls.key": "KEY"}, ""),
+        ({"tls.crt": "PEM", "tls.key": "KEY"}, "PEM\nKEY"),
+    ],
+    ids=["an authority", "no key", "no certificate", "both"],
+)
+def test_the_leafs_certificate_is_shown_where_its_key_is_there_too(given: dict[str, str], shown: str) -> None:
+    group = a_group(leafTls={"secretName": "tls"})
+    address = lattice_of(group, {("Secret", "tls"): secret(**given)})
+    assert address.link.certificate == shown
+    assert "KEY" not in repr(address)
+
+
+def test_groups_share_a_connection_only_by_the_same_certificate() -> None:
+    group = a_group(leafTls={"secretName": "tls"})
+    read = [{("Secret", "tls"): secret(**{"tls.crt": "PEM", "tls.key": key})} for key in ("ONE", "ONE", "OTHER")]
+    first, same, rotated = (lattice_of(group, one).link for one in read)
+    assert first == same
+    assert first != rotated
+
+
 def test_a_lattice_whose_name_is_none_is_a_condition_and_not_listened_to() -> None:
     with pytest.raises(SubjectError):
         lattice_of(a_group(lattice="a.b"), {})
