@@ -176,11 +176,6 @@ def _controller_manager(layout: Layout, ports: Ports) -> list[str]:
         f"--service-account-private-key-file={pki / 'service-account.key'}",
         f"--cluster-signing-cert-file={pki / 'ca.crt'}",
         f"--cluster-signing-key-file={pki / 'ca.key'}",
-        # Made for the thousand simulated nodes: with its own 20 requests a second and 5 Jobs at a time, a hundred Jobs
-        # that are created at once are started over 5 s.
-        "--kube-api-qps=300",
-        "--kube-api-burst=600",
-        "--concurrent-job-syncs=20",
     ]
 
 
