@@ -199,6 +199,38 @@ async def test_another_image_rolls_the_hosts_and_each_stops_in_good_order(world:
         await eventually(lambda: world.children("rolled") == [], "nothing is left of it", seconds=PATIENCE)
 
 
+async def test_silent_hosts_are_shown_and_restarted_one_at_a_time_if_that_is_asked_for(
+    world: World, tmp_path: Path
+) -> None:
+    lattice, kubectl = own_lattice(), world.kubectl
+    env = [{"name": "STUB_HEARTBEAT", "value": "100000"}, {"name": "STUB_DRAIN", "value": "0"}]
+    quiet = {"containerTemplateAdditions": {"wasmcloud": {"env": env}}}
+    async with world.host_manager(tmp_path):
+        world.group("silent", lattice, hostReplicas=2, schedulingOptions=quiet)
+        # They say that they start, and nothing after that.
+        status = await world.shown("silent", "they are silent", lambda status: "HostsSilent" in _reasons(status))
+        before = world.pods("silent")
+        assert {host["ready"] for host in status["hosts"]} == {True}, "to Kubernetes they are well"
+        assert any(pod in _message(status, "HostsReported") for pod in before)
+        both = await world.shown(
+            "silent", "both", lambda found: [one["reported"] for one in found["hosts"]] == ["No"] * 2
+        )
+        assert [one["pod"] for one in both["hosts"]] == before == world.pods("silent"), "nobody asked for a restart"
+
+        kubectl("patch", "whc", "silent", "--type=merge", "-p", '{"spec": {"hostRecycling": "OneAtATime"}}')
+        status = await world.shown(
+            "silent",
+            "one is another, and heard",
+            lambda found: _others(found, before) == ["Yes"] and len(found["hosts"]) == len(before),
+        )
+        kept = [host for host in status["hosts"] if host["pod"] in before]
+        assert [host["reported"] for host in kept] == ["No"], "the next one waits until this is known to help"
+        told = kubectl("get", "events", "--field-selector=reason=HostRecycled", "-o", "jsonpath={.items[*].message}")
+        assert told.count("its host was silent for 70 s") == 1
+        kubectl("delete", "whc", "silent", "--timeout=120s")
+        await eventually(lambda: world.children("silent") == [], "nothing is left of it", seconds=PATIENCE)
+
+
 async def test_what_is_on_the_bus_is_not_reached_from_the_nodes(world: World) -> None:
     inside = await nats.connect(world.info.nats_url)
     outside = await nats.connect(f"{world.info.lattice_nats}:4222")
@@ -226,6 +258,11 @@ async def test_what_is_on_the_bus_is_not_reached_from_the_nodes(world: World) ->
     finally:
         await inside.close()
         await outside.close()
+
+
+def _others(status: Status, pods: list[str]) -> list[str]:
+    """Return what is heard of the hosts in other pods than these."""
+    return [host["reported"] for host in status.get("hosts") or () if host["pod"] not in pods]
 
 
 WELL = {("Ready", "True"), ("Progressing", "False"), ("Degraded", "False"), ("HostsReported", "True")}
