@@ -65,7 +65,8 @@ def read_inputs(group: Group, read: Mapping[Source, Manifest | None], conf: str)
     registries, refusal = _registries(read, spec.registry_credentials_secret)
     problems += [refusal] if refusal else []
     credentials = _is_text(nats.get(CREDENTIALS_KEY))
-    if spec.secret_name and nats and not credentials and SEED_KEY not in nats:
+    found = read.get(("Secret", spec.secret_name or "")) is not None
+    if found and not credentials and SEED_KEY not in nats:
         message = f"Secret {group.namespace}/{spec.secret_name} has no key {CREDENTIALS_KEY}: hosts connect without it"
         problems.append(Problem("SecretKeyMissing", message, blocks=False))
     tls = _data(read, ("Secret", (spec.leaf_tls.secret_name if spec.leaf_tls else None) or ""))
@@ -173,6 +174,6 @@ def _registry(server: str, entry: Mapping[str, str]) -> Registry:
     user, password = entry.get("username"), entry.get("password")
     if user is None or password is None:
         user, _, password = (_decoded(entry["auth"]) or "").partition(":")
-    if not user:
+    if not (user and isinstance(user, str) and isinstance(password, str)):
         raise ValueError(server)
     return Registry(server, user, password)

@@ -102,6 +102,8 @@ def test_a_registry_that_no_reference_can_name_is_told() -> None:
         (docker({"r": {"auth": "%%%hunter2"}}), "RegistrySecretInvalid"),
         (docker({"r": "hunter2"}), "RegistrySecretInvalid"),
         (docker({"r": {"password": "hunter2"}}), "RegistrySecretInvalid"),
+        (docker({"r": {"username": 1, "password": "hunter2"}}), "RegistrySecretInvalid"),
+        (docker({"r": {"username": "u", "password": ["hunter2"]}}), "RegistrySecretInvalid"),
         (secret(**{".dockerconfigjson": "hunter2"}), "RegistrySecretInvalid"),
         ({"data": {".dockerconfigjson": "!!"}}, "RegistrySecretInvalid"),
     ],
@@ -126,6 +128,7 @@ def test_an_empty_name_is_said() -> None:
         ({"nats.creds": encoded("x"), "WASMCLOUD_CLUSTER_SEED": "x"}, True, True, False),
         ({"WASMCLOUD_CLUSTER_SEED": "x"}, False, True, False),
         ({"other": encoded("x")}, False, False, True),
+        ({}, False, False, True),
         ({"nats.creds": base64.b64encode(b"\xff\xfe").decode()}, False, False, True),
     ],
 )
