@@ -47,7 +47,10 @@ def make_env(wish: Wish) -> list[Manifest]:
         *_last(spec),
     ]
     env: list[Manifest] = [{"name": name, "value": value} for name, value in pairs]
-    return [*env, *(_of_latest(wish) if wish.revision >= LATEST else ())]
+    if wish.revision < LATEST:
+        return env
+    theirs = _named_by_user(spec)
+    return [*env, *(variable for variable in _of_latest(wish) if variable["name"] not in theirs)]
 
 
 def make_registry_env(wish: Wish, secret: str) -> list[Manifest]:
@@ -129,6 +132,14 @@ def _of_latest(wish: Wish) -> Iterable[Manifest]:
         yield {"name": SEED_KEY, "valueFrom": {"secretKeyRef": {"name": spec.secret_name, "key": SEED_KEY}}}
         if spec.issuers:
             yield {"name": "WASMCLOUD_CLUSTER_ISSUERS", "value": ",".join(spec.issuers)}
+
+
+def _named_by_user(spec: WasmCloudHostConfigSpec) -> list[Any]:
+    """Return the names of variables the user adds: with their value and a reference of ours none would be valid."""
+    options = spec.scheduling_options
+    additions = options.container_template_additions if options else None
+    env = additions.wasmcloud.get("env") if additions else None
+    return [one.get("name") for one in env if isinstance(one, dict)] if isinstance(env, list) else []
 
 
 def _labels(labels: dict[str, str], without: Iterable[str] = ()) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ def improved(template: Manifest, wish: Wish) -> Manifest:
     if not wish.group.runs_as_daemonset(wish.revision):
         pod["topologySpreadConstraints"] = [_spread(template["metadata"]["labels"])]
     pod |= template["spec"]
-    pod["containers"] = [_leaf(leaf, wish, drain), host, *_added_containers(wish)]
+    pod["containers"] = [_leaf(leaf, wish, drain), host, *_added_containers(wish, (leaf["name"], host["name"]))]
     if tls_secret(wish):
         pod["volumes"] = [*pod["volumes"], {"name": _TLS_VOLUME, "secret": {"secretName": tls_secret(wish)}}]
     annotations = {names.ANNOTATION_CHECKSUM: wish.inputs.checksum} if wish.inputs.checksum else {}
@@ -55,20 +55,18 @@ def _leaf(leaf: Manifest, wish: Wish, drain: int) -> Manifest:
     """Return the leaf, which outlives the host: both are told to stop at the same moment, and this one waits first."""
     wait = {"preStop": {"exec": {"command": ["sleep", str(drain + LEAF_AFTER_HOST_SECONDS)]}}}
     mounts = leaf["volumeMounts"]
-    if not wish.inputs.credentials:
-        mounts = [mount for mount in mounts if mount["name"] != "nats-creds"]
     if tls_secret(wish):
         mounts = [*mounts, {"name": _TLS_VOLUME, "mountPath": TLS_DIRECTORY, "readOnly": True}]
     return leaf | {"lifecycle": leaf["lifecycle"] | wait, "volumeMounts": mounts}
 
 
-def _added_containers(wish: Wish) -> list[Any]:
-    """Return the user's own containers, which wasmcloud-operator leaves out."""
+def _added_containers(wish: Wish, ours: tuple[str, ...]) -> list[Any]:
+    """Return the user's own containers, which wasmcloud-operator leaves out; a pod has each name once."""
     options = wish.group.spec.scheduling_options
     found = options.pod_template_additions.get("containers") if options else None
     if found is not None and not isinstance(found, list):
         raise TemplateError("spec.schedulingOptions.podTemplateAdditions.containers has to be a list")
-    return list(without_nulls(found or []))
+    return [one for one in without_nulls(found or []) if not (isinstance(one, dict) and one.get("name") in ours)]
 
 
 def _spread(labels: dict[str, str]) -> Manifest:

@@ -26,7 +26,8 @@ from host_manager.template import (
 )
 from trellis import names
 
-_WORD = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
+_WORD: Final = re.compile("(?!(?i:true|false|on|off|yes|no)$)[A-Za-z_][A-Za-z0-9_-]*")
+"""What NATS reads as text without quotes: these words are flags."""
 _TLS_FILES: Final = {"ca.crt": "ca_file", "tls.crt": "cert_file", "tls.key": "key_file"}
 """Keys of the Secret, and what the leaf's configuration calls the files."""
 _TENTH: Final = 10

@@ -15,7 +15,7 @@ from host_manager.children import WORKLOADS, read_marks
 from host_manager.group import Manifest
 from host_manager.lattice_status import make_conditions, make_hosts, make_lattice
 from host_manager.snapshot import Snapshot
-from host_manager.template import selector_of
+from host_manager.template import MISPLACED, selector_of
 
 OTHER: Final = "OtherControllerActive"
 DEPRECATED: Final = "DeprecatedFields"
@@ -190,6 +190,11 @@ def _deprecated(snapshot: Snapshot) -> str:
         found.append(
             "spec.daemonset: is spec.schedulingOptions.daemonset today; "
             "adopted groups take no notice of it until their next roll"
+        )
+    options = spec.scheduling_options
+    if options and MISPLACED in options.pod_template_additions:
+        found.append(
+            "spec.schedulingOptions.podTemplateAdditions.spec: has no meaning; what is in it belongs one level higher"
         )
     return " · ".join(found)
 

@@ -24,6 +24,8 @@ HOST: Final = "wasmcloud-host"
 CONFIG_KEY: Final = "nats.conf"
 CREDENTIALS_KEY: Final = groups.CREDENTIALS_KEY
 LEAF_PORT: Final = 4222
+MISPLACED: Final = "spec"
+"""In podTemplateAdditions of wasmcloud-operator's own example: its definition prunes it, so it has no meaning."""
 _HOST_IMAGE: Final = "ghcr.io/wasmcloud/wasmcloud"
 _LEAF_IMAGE: Final = "nats:2.10-alpine"
 _CERTIFICATES: Final = "/wasmcloud/certificates"
@@ -78,7 +80,8 @@ def make_pod_template(wish: Wish) -> Manifest:
 def _leaf(wish: Wish) -> Manifest:
     spec = wish.group.spec
     mounts = [_mount("nats-config", f"{_LEAF_DIRECTORY}/{CONFIG_KEY}", CONFIG_KEY)]
-    if spec.secret_name is not None:
+    # Without the key the mount would be a directory; that is how it is there.
+    if spec.secret_name is not None and (wish.inputs.credentials or wish.revision == ADOPTED):
         mounts.append(_mount("nats-creds", f"{_LEAF_DIRECTORY}/{CREDENTIALS_KEY}", CREDENTIALS_KEY))
     return {
         "name": LEAF,
@@ -128,10 +131,12 @@ def _certificates(wish: Wish) -> tuple[list[Manifest], list[Manifest], list[str]
     for authority, (of_secret, of_config_map) in zip(authorities, wish.inputs.authorities, strict=True):
         name = f"ca-{authority.name}"
         secret, config_map = authority.secret.secret_name, authority.config_map.name
-        if (secret and not of_secret) or (config_map and not of_config_map):
+        if secret and not of_secret:
             continue
         if secret:
             volumes.append({"name": name, "secret": {"secretName": secret}})
+        if config_map and not of_config_map:
+            continue  # The volume of its Secret stays, which nothing mounts: so it is there.
         if config_map:
             volumes.append({"name": name, "configMap": {"name": config_map}})
         path = f"{_CERTIFICATES}/{name}"
@@ -156,6 +161,7 @@ def _pod(group: Group, containers: list[Manifest], volumes: list[Manifest]) -> M
     """Return the pod: the user's own, but for containers and account; volumes of both, ours first."""
     options = group.spec.scheduling_options
     additions: Any = without_nulls(options.pod_template_additions) if options else {}
+    additions.pop(MISPLACED, None)
     added = additions.get("volumes", [])
     if not isinstance(added, list):
         raise TemplateError("spec.schedulingOptions.podTemplateAdditions.volumes has to be a list")

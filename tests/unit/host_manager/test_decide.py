@@ -343,8 +343,10 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
 
 
 def test_fields_of_old_are_named() -> None:
-    actions = decide(snapshot(group=with_spec(issuers=["C"], daemonset=True)))
+    options = {"podTemplateAdditions": {"spec": {"hostNetwork": True}}}
+    actions = decide(snapshot(group=with_spec(issuers=["C"], daemonset=True, schedulingOptions=options)))
     found = condition(actions, "DeprecatedFields")
+    assert "podTemplateAdditions.spec" in found["message"]
     assert "spec.issuers" in found["message"]
     assert "spec.daemonset" in found["message"]
 

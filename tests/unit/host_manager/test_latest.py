@@ -64,6 +64,38 @@ def test_containers_of_the_user_follow_ours_only_in_our_own_template() -> None:
     assert pod(LATEST, schedulingOptions=options)["containers"][2] == {"name": "mine", "image": "x"}
 
 
+def test_a_container_of_the_user_does_not_take_the_name_of_ours() -> None:
+    """The other operator leaves all of them out; with a name twice the API server takes no pod at all."""
+    containers = [{"name": "nats-leaf", "image": "x"}, {"name": {}}, {"name": "wasmcloud-host"}]
+    found = pod(LATEST, schedulingOptions={"podTemplateAdditions": {"containers": containers}})
+    assert [one["name"] for one in found["containers"]] == ["nats-leaf", "wasmcloud-host", {}]
+    assert found["containers"][0]["image"] == "nats:2.10-alpine"
+
+
+@pytest.mark.parametrize("revision", [ADOPTED, LATEST])
+def test_the_place_of_the_others_example_that_no_pod_has_is_left_out(revision: int) -> None:
+    additions = {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}, "hostNetwork": True}
+    found = pod(revision, schedulingOptions={"podTemplateAdditions": additions})
+    assert found["hostNetwork"]
+    assert not {"spec", "nodeSelector"} & found.keys()
+
+
+def test_a_variable_of_the_user_takes_the_place_of_one_that_only_our_template_has() -> None:
+    """Merged it would have both a value and a reference, which no API server takes."""
+    theirs = [{"name": name, "value": "x"} for name in ("WASMCLOUD_LABEL_kubernetes_pod", "WASMCLOUD_CLUSTER_SEED")]
+    options = {"containerTemplateAdditions": {"wasmcloud": {"env": theirs}}}
+    found = variables(pod(LATEST, Inputs(seed=True), secretName="s", issuers=["C"], schedulingOptions=options))
+    assert [found[one["name"]] for one in theirs] == theirs
+    assert found["WASMCLOUD_CLUSTER_ISSUERS"]["value"] == "C"
+
+
+def test_mounts_of_the_user_stay_in_a_group_without_credentials() -> None:
+    theirs = [{"name": "nats-creds", "mountPath": "/mine"}, {"mountPath": "/nameless"}]
+    options = {"containerTemplateAdditions": {"nats": {"volumeMounts": theirs}}}
+    [leaf, _] = pod(LATEST, schedulingOptions=options)["containers"]
+    assert leaf["volumeMounts"][:2] == theirs
+
+
 def test_a_label_of_the_user_takes_the_place_of_ours() -> None:
     for revision in (ADOPTED, LATEST):
         found = variables(pod(revision, hostLabels={"kubernetes": "no", "kubernetes_pod": "x"}))
@@ -116,6 +148,8 @@ def test_what_no_pod_can_have_is_named(options: dict[str, Any], place: str) -> N
         ("natsAddress", "nats://user:a=b&c@n", '      url: "nats://user:a=b&c@n:7422"'),
         ("leafNodeDomain", "a } b", '  domain: "a } b"'),
         ("leafNodeDomain", "12", '  domain: "12"'),
+        ("leafNodeDomain", "On", '  domain: "On"'),
+        ("leafNodeDomain", "onshore", "  domain: onshore"),
         ("leafNodeDomain", "edge-1_a", "  domain: edge-1_a"),
     ],
 )
