@@ -107,7 +107,7 @@ def read_configuration(payload: bytes) -> Mapping[str, str]:
         return {}
     if not isinstance(found, dict):
         return {}
-    return {key: value for key, value in found.items() if key in SETTINGS and isinstance(value, str)}
+    return {key.lower(): value for key, value in found.items() if key.lower() in SETTINGS and isinstance(value, str)}
 
 
 def _bytes(text: object) -> bytes:

@@ -108,10 +108,10 @@ def read_application(manifest: object, configurations: Configurations = _NONE_KN
     name = word(metadata, "name", "metadata", required=True)
     annotations = words(metadata, "annotations", "metadata")
     found = list(_capabilities(table(manifest, "spec", "manifest")))
-    named = _named(annotations)
+    named, wrong = _named(annotations)
     all_of_them = [one for each in found for one in _listeners_of(name, each, named.pop(each.name, ()), configurations)]
     listeners = [one for one in all_of_them if isinstance(one, Listener)]
-    unreachable = [one for one in all_of_them if isinstance(one, Unreachable)]
+    unreachable = [*(one for one in all_of_them if isinstance(one, Unreachable)), *wrong]
     for component in named:
         why = f"annotation {names.ANNOTATION_SERVICE_PORTS} names {component!r}, which is no capability of {name}"
         unreachable.append(Unreachable(component, "UnknownComponent", why))
@@ -209,7 +209,9 @@ def _is_http(link: Mapping[str, Any], place: str) -> bool:
     interfaces = link.get("interfaces") or []
     if not isinstance(interfaces, list):
         raise ManifestError(f"`{place}.interfaces` is no list")
-    return (link.get("namespace"), link.get("package")) == (namespace, package) and interface in interfaces
+    named = [one.partition("@")[0] for one in interfaces if isinstance(one, str)]
+    whose = (link.get("namespace"), str(link.get("package")).partition("@")[0])
+    return whose == (namespace, package) and interface in named
 
 
 def _configs(capability: _Capability) -> Iterator[list[tuple[Mapping[str, Any], str]]]:
@@ -217,24 +219,21 @@ def _configs(capability: _Capability) -> Iterator[list[tuple[Mapping[str, Any], 
     own = f"{capability.place}.properties"
     for kind, link, place in capability.traits:
         if kind == _LINK and _is_http(link, place):
-            lists = (
-                (capability.properties, "config", own),
-                (link, "source_config", place),
-                (table(link, "source", place), "config", f"{place}.source"),
-            )
+            source = table(link, "source", place)
+            of_link = (source, "config", f"{place}.source") if source else (link, "source_config", place)
             yield [
                 (config, f"{inner}.{key}[{index}]")
-                for holder, key, inner in lists
+                for holder, key, inner in ((capability.properties, "config", own), of_link)
                 for index, config in enumerate(rows(holder, key, inner))
             ]
 
 
 def _settings(config: Mapping[str, Any], place: str, configurations: Configurations) -> Iterator[tuple[str, str]]:
-    """Yield what a configuration says itself, or what is known of the one that it only names."""
+    """Yield what a configuration says itself, or what is known of the one that it only names; keys in small letters."""
     if config.get("properties") is None:
         yield from configurations.get(word(config, "name", place), {}).items()
     else:
-        yield from words(config, "properties", place).items()
+        yield from ((key.lower(), value) for key, value in words(config, "properties", place).items())
 
 
 def _named_configurations(capability: _Capability) -> Iterator[str]:
@@ -247,6 +246,8 @@ def _named_configurations(capability: _Capability) -> Iterator[str]:
 
 def _requirements(capability: _Capability) -> tuple[Requirement, ...]:
     found: set[Requirement] = set()
+    if capability.properties.get("application"):
+        return ((),)  # wadm heeds no scaler here of what is shared: the application that it is of says where it runs
     for kind, properties, place in capability.traits:
         if kind not in _SCALERS:
             continue
@@ -275,23 +276,21 @@ def _id_of(application: str, capability: _Capability) -> str:
     return word(capability.properties, "id", place) or provider_id(application, capability.name)
 
 
-def _named(annotations: Mapping[str, str]) -> dict[str, tuple[tuple[Protocol, str], ...]]:
-    """Return by component the ports that the application's annotation gives it: ``db=5432,web=8080/http``.
-
-    Raises:
-        ManifestError: it is written otherwise.
-    """
+def _named(annotations: Mapping[str, str]) -> tuple[dict[str, tuple[tuple[Protocol, str], ...]], list[Unreachable]]:
+    """Return by component the ports that the annotation gives it, ``db=5432,web=8080/http``, and what it has wrong."""
     found: dict[str, tuple[tuple[Protocol, str], ...]] = {}
-    place = f"metadata.annotations.{names.ANNOTATION_SERVICE_PORTS}"
+    wrong: list[Unreachable] = []
     for part in filter(None, map(str.strip, annotations.get(names.ANNOTATION_SERVICE_PORTS, "").split(","))):
-        component, _, rest = part.partition("=")
-        port, _, protocol = rest.partition("/")
+        component, _, rest = map(str.strip, part.partition("="))
+        port, _, protocol = map(str.strip, rest.partition("/"))
+        why = "" if protocol in {"", *Protocol} else f"{protocol!r} is neither tcp nor http"
         try:
-            read_port(port.strip(), part)
-            spoken = Protocol(protocol.strip() or Protocol.TCP)
+            read_port(port, part)
         except AddressError as error:
-            raise ManifestError(f"`{place}`: {error}; write component=port, as db=5432,web=8080/http") from None
-        except ValueError:
-            raise ManifestError(f"`{place}`: {protocol!r} is neither tcp nor http") from None
-        found[component.strip()] = (*found.get(component.strip(), ()), (spoken, port.strip()))
-    return found
+            why = str(error)
+        if why:
+            why = f"annotation {names.ANNOTATION_SERVICE_PORTS}: {why}; write component=port, as db=5432,web=8080/http"
+            wrong.append(Unreachable(component, "InvalidAnnotation", why))
+        else:
+            found[component] = (*found.get(component, ()), (Protocol(protocol or Protocol.TCP), port))
+    return found, wrong

@@ -23,7 +23,8 @@ def answer(value: object, headers: bytes = b"") -> bytes:
 
 
 def test_only_what_says_an_address_is_kept() -> None:
-    assert read_configuration(answer({"address": "0.0.0.0:80", "password": "secret"})) == {"address": "0.0.0.0:80"}
+    told = {"Address": "0.0.0.0:80", "password": "secret"}
+    assert read_configuration(answer(told)) == {"address": "0.0.0.0:80"}, "keys are of any case"
 
 
 @pytest.mark.parametrize(

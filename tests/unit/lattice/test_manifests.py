@@ -127,6 +127,16 @@ def test_the_recorded_manifests_are_read() -> None:
             ),
             id="a port that is a number",
         ),
+        pytest.param(
+            capability(
+                "httpserver", link(None, source={"config": [{"name": "a", "properties": {"Address": "0.0.0.0:8080"}}]})
+            ),
+            id="a key in other letters",
+        ),
+        pytest.param(
+            capability("httpserver", link(package="http@0.2.2", interfaces=["incoming-handler@0.2.2"])),
+            id="an interface with its version",
+        ),
         pytest.param(capability(image="registry.example.com/mirror/http-server:1"), id="an image of a mirror"),
         pytest.param(capability(image="wasmcloud+builtin://http-server"), id="a built-in"),
     ],
@@ -176,9 +186,39 @@ def test_ports_by_annotation() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ports", "why"),
+    [
+        ("db", "'db' has no port"),
+        ("db=", "'db=' has no port"),
+        ("db=65536", "'65536' is no port"),
+        ("db=1/udp", "'udp' is neither tcp nor http"),
+        ("=1/", ""),
+    ],
+)
+def test_a_port_by_annotation_that_is_none_is_told_and_keeps_no_other_away(ports: str, why: str) -> None:
+    text = f"{ports}, httpserver = 9000 / http"
+    application = read_application(manifest(**{names.ANNOTATION_SERVICE_PORTS: text}))
+    assert [one.port for one in application.listeners] == [8080, 9000]
+    (told,) = application.unreachable
+    assert told.reason == ("InvalidAnnotation" if why else "UnknownComponent")
+    assert why in told.message
+
+
+@pytest.mark.parametrize(
     ("component", "reason"),
     [
         (capability("httpserver", link(None), ANY_HOST), "NoAddress"),
+        (
+            capability(
+                "httpserver",
+                link(
+                    None,
+                    source={"config": [{"name": "a", "properties": {"path": "/"}}]},
+                    source_config=[{"name": "b", "properties": {"address": "0.0.0.0:1"}}],
+                ),
+            ),
+            "NoAddress",
+        ),
         (capability("httpserver", link("[::1]:8080"), ANY_HOST), "LoopbackAddress"),
         (capability("httpserver", link("nowhere"), ANY_HOST), "InvalidAddress"),
     ],
@@ -194,6 +234,11 @@ def test_a_shared_provider_has_the_id_of_its_application() -> None:
     assert only(manifest("shop", shared)).providers == ("gate_way-http",)
 
 
+def test_a_scaler_of_a_shared_provider_says_nothing() -> None:
+    shared = capability("http", link(), spread({"zone": "a"}), application={"name": "gateway", "component": "http"})
+    assert only(manifest("shop", shared)).requirements == ((),)
+
+
 @pytest.mark.parametrize(
     ("broken", "field"),
     [
@@ -206,8 +251,6 @@ def test_a_shared_provider_has_the_id_of_its_application() -> None:
         (manifest("a", capability("b", {"type": "link", "properties": 1})), "spec.components[1].traits[0].properties"),
         (manifest("a", capability("b", link(interfaces="x"))), "spec.components[1].traits[0].properties.interfaces"),
         (manifest("a", capability("b", link(source=[1]))), "spec.components[1].traits[0].properties.source"),
-        (manifest("a", **{names.ANNOTATION_SERVICE_PORTS: "db"}), f"annotations.{names.ANNOTATION_SERVICE_PORTS}"),
-        (manifest("a", **{names.ANNOTATION_SERVICE_PORTS: "db=1/udp"}), "neither tcp nor http"),
     ],
 )
 def test_garbage_is_refused_with_the_name_of_the_field(broken: object, field: str) -> None:
