@@ -24,7 +24,8 @@ _REMEMBERED: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of one application. ``said``: wadm's time of the newest event, "" if none was heard.
+    """What is known of one application. ``said``: wadm's time of the newest event, as ``said_at`` writes it, "" if
+    none was heard.
 
     ``application``: None while it is not deployed. ``heard``: when that event came, monotonic seconds; ``count``: its
     number. ``gone``: wadm said so, and was not asked since. ``sure``: an answer of wadm agrees.
@@ -66,11 +67,11 @@ class Applications:
 
         Args:
             application: as its manifest says.
-            said: time of the event, RFC 3339 in UTC.
+            said: time of the event, as ``said_at`` writes it.
             now: monotonic seconds.
         """
         former = self.known.get(application.name, Known())
-        if _order(said) <= _order(former.said):
+        if said <= former.said:
             return False
         self.events += 1
         self.wanted.pop(application.name, None)
@@ -82,7 +83,7 @@ class Applications:
         former = self.known.pop(name, Known())
         # Put at the end: what was said last is forgotten last.
         self.known[name] = former
-        if _order(said) <= _order(former.said):
+        if said <= former.said:
             return
         self.events += 1
         self.known[name] = Known(former.application, said, now, self.events, gone=True, sure=False)
@@ -151,9 +152,3 @@ class Applications:
         tombs = [name for name, one in self.known.items() if one.application is None]
         for name in tombs[: max(0, len(tombs) - _REMEMBERED)]:
             del self.known[name]
-
-
-def _order(said: str) -> tuple[str, str]:
-    """Return what puts times of wadm in order: fractions of a second are of any length, and all end in Z."""
-    whole, _, fraction = said.rstrip("Zz").partition(".")
-    return whole, fraction.ljust(9, "0")

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import orjson
@@ -22,7 +23,7 @@ from trellis.lattice.hosts import APPLICATION
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.manifests import Application, read_application
 from trellis.lattice.models import read_manifest, read_models
-from trellis.lattice.reading import LatticeDataError, decoded, text, texts
+from trellis.lattice.reading import LatticeDataError, host_data, read_event, said_at, text, texts
 from trellis.lattice.running import Running
 from trellis.lattice.subjects import (
     CONFIG_DELETED,
@@ -185,8 +186,8 @@ class Comparison:
         self.heard = time.monotonic()
         self._ask.set()
         try:
-            envelope = _envelope(payload)
-            said, data = text(envelope, "time", required=True), envelope["data"]
+            envelope = read_event(payload)
+            said, data = _said(envelope), envelope["data"]
             if event == PUBLISHED:
                 application = read_application(data, self._configurations.known)
                 if not self._configurations.known.keys() >= set(application.configurations):
@@ -202,7 +203,7 @@ class Comparison:
 
     def _on_configuration(self, subject: str, payload: bytes) -> None:
         try:
-            if self._configurations.doubt(text(_envelope(payload)["data"], "config_name", required=True)):
+            if self._configurations.doubt(text(read_event(payload)["data"], "config_name", required=True)):
                 self._ask.set()
         except LatticeDataError as error:
             self._tell_garbage(subject, error)
@@ -210,12 +211,12 @@ class Comparison:
     def _on_provider(self, subject: str, payload: bytes) -> None:
         self.heard = time.monotonic()
         try:
-            envelope = _envelope(payload)
-            data = envelope["data"]
+            envelope = read_event(payload)
+            data, said = host_data(envelope), said_at(envelope)
             host, provider = text(data, "host_id", required=True), text(data, "provider_id", required=True)
+            application = texts(data, "annotations").get(APPLICATION, "")
             started = subject.endswith(PROVIDER_STARTED)
-            if self.running.said(provider, host, started, time.monotonic()):
-                application = texts(data, "annotations").get(APPLICATION, "")
+            if self.running.said(provider, host, started, time.monotonic(), said):
                 self._changed([application] if application else list(self.applications.known), _trace_of(envelope))
         except LatticeDataError as error:
             self._tell_garbage(subject, error)
@@ -239,16 +240,16 @@ class Comparison:
             )
 
 
-def _envelope(payload: bytes) -> dict[str, Any]:
-    """Return a CloudEvent with its data.
+def _said(envelope: dict[str, Any]) -> str:
+    """Return when wadm said something: now, if it names no time.
 
     Raises:
-        LatticeDataError: it is none.
+        LatticeDataError: what it names is no time.
     """
-    envelope = decoded(payload)
-    if not isinstance(envelope, dict) or not isinstance(envelope.get("data"), dict):
-        raise LatticeDataError("no CloudEvent with `data`")
-    return envelope
+    found = said_at(envelope if envelope.get("time") is not None else {"time": datetime.now(UTC).isoformat()})
+    if not found:
+        raise LatticeDataError("`time` is none of RFC 3339")
+    return found
 
 
 def _trace_of(envelope: dict[str, Any]) -> TraceContext | None:

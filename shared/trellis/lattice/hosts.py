@@ -2,14 +2,14 @@
 
 Pure: messages and times in, hosts and what is known of them out. Called by ``trellis.lattice.watch``.
 Invariants: a host is silent only if our own link was there to hear it (silence on a broken link proves nothing);
-garbage changes nothing.
+what a host said earlier does not count over what it said later, in whatever order they come; garbage changes nothing.
 Source: ``com.wasmcloud.lattice.host_heartbeat`` of wasmCloud 1.x, the answer of ``host.get`` has the same shape.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -82,10 +82,25 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A host and when it was last heard, in seconds of the monotonic clock."""
+    """A host and when it was last heard, in seconds of the monotonic clock.
+
+    ``said``: its own time of what it says here, "" if it named none; ``behind``: for how long no news of it came, as
+    what was heard since had been said before that.
+    """
 
     host: Host
     at: float
+    said: str = ""
+    behind: float = 0.0
+
+    @property
+    def told(self) -> float:
+        """When it said this, in seconds of the monotonic clock."""
+        return self.at - self.behind
+
+    def heard_again(self, now: float) -> Sighting:
+        """Return it as heard now, with what it said before."""
+        return replace(self, at=now, behind=now - self.told)
 
 
 class Hosts:
@@ -100,21 +115,27 @@ class Hosts:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def heard(self, host: Host, now: float) -> bool:
-        """A host described itself; return whether anything but its uptime is new."""
+    def heard(self, host: Host, now: float, said: str = "") -> bool:
+        """A host described itself, at a time as of ``said_at``; return whether anything but its uptime is new."""
         before = self._seen.get(host.id)
+        if before is not None and is_late(said, before.said, now - before.told):
+            self._seen[host.id] = before.heard_again(now)
+            return False
         characters = self._characters + host.characters - (before.host.characters if before is not None else 0)
         if characters > MAX_CHARACTERS or (before is None and len(self._seen) >= MAX_HOSTS):
             self.refused = True
             if before is not None:
-                self._seen[host.id] = Sighting(before.host, now)
+                self._seen[host.id] = before.heard_again(now)
             return False
         self._characters = characters
-        self._seen[host.id] = Sighting(host, now)
+        self._seen[host.id] = Sighting(host, now, said)
         return before is None or _without_uptime(before.host) != _without_uptime(host)
 
-    def left(self, host_id: str) -> bool:
-        """A host said that it stops; return whether it was known."""
+    def left(self, host_id: str, now: float = 0.0, said: str = "") -> bool:
+        """A host said that it stops; return whether it was known, and has not said anything else since."""
+        before = self._seen.get(host_id)
+        if before is not None and is_late(said, before.said, now - before.told):
+            return False
         gone = self._seen.pop(host_id, None)
         if gone is not None:
             self._characters -= gone.host.characters
@@ -143,6 +164,14 @@ class Hosts:
         for host in hosts:
             self.left(host.id)
         return hosts
+
+
+def is_late(said: str, newest: str, since: float) -> bool:
+    """Say whether a host's word comes after a later one of it, ``since`` seconds ago.
+
+    Not for longer than until it is silent: clocks are set back.
+    """
+    return "" < said < newest and since <= SILENCE_SECONDS
 
 
 def presence_of(heard: float | None, now: float, linked_since: float | None) -> Presence:

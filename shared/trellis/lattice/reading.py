@@ -1,14 +1,24 @@
 """Reads what others sent: a field is what it should be, or the error names it.
 
 Pure. In: decoded JSON. Out: values of the expected type. Called by what reads lattice messages.
+Source: CloudEvents 1.0 in JSON: ``time`` may be missing, and data may stand as base64 in ``data_base64``.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import orjson
+
+_TIME: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]+))?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+_FRACTION_DIGITS: Final = 9
 
 
 class LatticeDataError(ValueError):
@@ -27,20 +37,45 @@ def decoded(payload: bytes) -> object:
         raise LatticeDataError(f"no JSON: {error}") from None
 
 
-def host_event_data(payload: bytes) -> Mapping[str, Any]:
+def read_event(payload: bytes) -> dict[str, Any]:
+    """Return a CloudEvent, with an object as its ``data``.
+
+    Raises:
+        LatticeDataError: it is none.
+    """
+    event = decoded(payload)
+    if isinstance(event, dict) and "data" not in event and isinstance(event.get("data_base64"), str):
+        try:
+            event["data"] = decoded(base64.b64decode(event["data_base64"], validate=True))
+        except (binascii.Error, ValueError):
+            raise LatticeDataError("`data_base64` is no JSON in base64") from None
+    if not isinstance(event, dict) or not isinstance(event.get("data"), dict):
+        raise LatticeDataError("no CloudEvent with `data`")
+    return event
+
+
+def host_data(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the data of an event that a host sent, with ``host_id`` in any case.
 
     Source: wasmCloud 1.9. A heartbeat says which host it is of; of its start and its end a host tells only as the
     event's ``source`` whose they are.
-
-    Raises:
-        LatticeDataError: it is no CloudEvent with an object as data.
     """
-    event = decoded(payload)
-    data = event.get("data") if isinstance(event, dict) else None
-    if not isinstance(event, dict) or not isinstance(data, dict):
-        raise LatticeDataError("no CloudEvent with `data`")
+    data: Mapping[str, Any] = event["data"]
     return data if "host_id" in data else {"host_id": event.get("source"), **data}
+
+
+def said_at(event: Mapping[str, Any]) -> str:
+    """Return when an event was said, in UTC and always written alike, the later the greater; "" if it is unreadable."""
+    said = event.get("time")
+    found = _TIME.fullmatch(said) if isinstance(said, str) else None
+    if found is None:
+        return ""
+    whole, fraction, zone = found[1].upper(), found[2] or "", "+00:00" if found[3] in "Zz" else found[3]
+    try:
+        moment = datetime.fromisoformat(whole + zone).astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return ""
+    return f"{moment.isoformat()}.{fraction.ljust(_FRACTION_DIGITS, '0')[:_FRACTION_DIGITS]}Z"
 
 
 def text(data: Mapping[str, Any], key: str, *, required: bool = False) -> str:

@@ -1,7 +1,8 @@
 """Which hosts run a provider: by their own descriptions, and by events that are newer than these.
 
 Pure. In: events, sightings of hosts. Out: yes, no, or not known. Called by whoever leads traffic to providers.
-Invariant: the newest word about a host and a provider counts.
+Invariant: the newest word about a host and a provider counts: by the host's own time where it says one, as messages
+may come in any order, else by when it came.
 Source: ``provider_started`` and ``provider_stopped`` of wasmCloud 1.x; heartbeats list a host's providers each 30 s.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from trellis.lattice.hosts import Sighting
+from trellis.lattice.hosts import SILENCE_SECONDS, Sighting, is_late
 
 _REMEMBERED: Final = 20_000
 
@@ -19,21 +20,31 @@ class Running:
     """What events said of providers on hosts."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, str], tuple[float, bool]] = {}
+        self._said: dict[tuple[str, str], tuple[float, bool, str]] = {}
 
-    def said(self, provider: str, host: str, runs: bool, at: float) -> bool:
-        """Take an event (``at``: monotonic seconds); return whether it says anything new."""
-        former = self._said.pop((provider, host), None)
-        self._said[provider, host] = (at, runs)
+    def said(self, provider: str, host: str, runs: bool, at: float, said: str = "") -> bool:
+        """Take an event of monotonic seconds, and of a time as of ``said_at``; return whether it says anything new."""
+        former = self._said.get((provider, host))
+        if former is not None and is_late(said, former[2], at - former[0]):
+            return False
+        self._said.pop((provider, host), None)
+        self._said[provider, host] = (at, runs, said)
         if len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
-        return former is None or former[1] != runs
+        return former is None or former[1:] != (runs, said)
 
     def runs(self, providers: Collection[str], host: Sighting) -> bool:
         """Say whether a host runs one of these providers, as far as anybody knows."""
         listed = {unit.id for unit in host.host.providers}
         for provider in providers:
-            at, says = self._said.get((provider, host.host.id), (float("-inf"), False))
-            if says if at > host.at else provider in listed:
+            at, says, said = self._said.get((provider, host.host.id), (float("-inf"), False, ""))
+            if says if _is_newer(at, said, host) else provider in listed:
                 return True
         return False
+
+
+def _is_newer(at: float, said: str, host: Sighting) -> bool:
+    """Say whether an event is newer than a host's description of itself; the clock of a host may have been set back."""
+    if said and host.said and abs(at - host.told) <= SILENCE_SECONDS:
+        return said >= host.said
+    return at > host.told

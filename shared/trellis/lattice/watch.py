@@ -19,7 +19,7 @@ from trellis.lattice.hosts import MAX_HOSTS, Host, Hosts, read_host
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.models import Model, read_models
 from trellis.lattice.outage import Outage
-from trellis.lattice.reading import LatticeDataError, decoded, host_event_data, text
+from trellis.lattice.reading import LatticeDataError, decoded, host_data, read_event, said_at, text
 from trellis.lattice.subjects import (
     HOST_EVENTS,
     HOST_STOPPED,
@@ -99,11 +99,12 @@ class LatticeWatch:
 
     def _on_host(self, subject: str, payload: bytes) -> None:
         try:
-            data = host_event_data(payload)
+            event = read_event(payload)
+            data, said = host_data(event), said_at(event)
             if event_of(subject) == HOST_STOPPED:
-                news = self._hosts.left(text(data, "host_id", required=True))
+                news = self._hosts.left(text(data, "host_id", required=True), time.monotonic(), said)
             elif "version" in data:
-                news = self._heard(read_host(data))
+                news = self._heard(read_host(data), said)
             else:  # host_started of old hosts says little more than a name
                 return
         except LatticeDataError as error:
@@ -112,9 +113,9 @@ class LatticeWatch:
         if news:
             self._changed()
 
-    def _heard(self, host: Host) -> bool:
+    def _heard(self, host: Host, said: str = "") -> bool:
         full = self._hosts.refused
-        news = self._hosts.heard(host, time.monotonic())
+        news = self._hosts.heard(host, time.monotonic(), said)
         if self._hosts.refused and not full:
             _log.warning(
                 "a lattice has more hosts, or these say more, than is kept: the rest is left out",

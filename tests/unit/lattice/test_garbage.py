@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trellis.lattice.hosts import LABELS_KEPT, TEXT_KEPT, UNITS_KEPT, Host, Hosts, read_host
 from trellis.lattice.models import read_models
-from trellis.lattice.reading import LatticeDataError, host_event_data
+from trellis.lattice.reading import LatticeDataError, host_data, read_event
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -44,7 +44,7 @@ def test_a_heartbeat_of_any_shape_is_read_or_refused(data: dict[str, Any]) -> No
 @given(st.binary() | _JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_event_is_read_or_refused(payload: bytes) -> None:
     with contextlib.suppress(LatticeDataError):
-        read_host(host_event_data(payload))
+        read_host(host_data(read_event(payload)))
 
 
 @given(st.binary() | (_JSON | _MODELS).map(lambda value: json.dumps(value).encode()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from support.lattice_recordings import messages
 from trellis.lattice.hosts import MAX_HOSTS, SILENCE_SECONDS, Host, Hosts, Presence, presence_of, read_host
-from trellis.lattice.reading import LatticeDataError, host_event_data
+from trellis.lattice.reading import LatticeDataError, host_data, read_event, said_at
 
 RECORDED = [message["data"]["data"] for message in messages("host_heartbeat")]
 ID = "ND3QVQQMYIN7L6WG6VHEVIC6N44ZU6GLJ7RCZW4ORJ5D4KENQREOFPCF"
@@ -62,17 +63,44 @@ def test_what_describes_no_host_is_refused_by_the_name_of_the_field(data: object
 @pytest.mark.parametrize("payload", [b"", b"\xff", b"{", b"[]", b"1", b'{"data": []}', b'{"data": null}'])
 def test_what_is_no_event_is_refused(payload: bytes) -> None:
     with pytest.raises(LatticeDataError):
-        host_event_data(payload)
+        read_event(payload)
 
 
 def test_the_data_of_a_recorded_event_is_found() -> None:
     event = messages("host_heartbeat")[0]["data"]
-    assert host_event_data(json.dumps(event).encode()) == event["data"]
+    assert host_data(read_event(json.dumps(event).encode())) == event["data"]
 
 
 def test_what_does_not_say_whose_it_is_is_its_sources() -> None:
     event = {"source": "N1", "data": {"labels": {}}}
-    assert host_event_data(json.dumps(event).encode()) == {"host_id": "N1", "labels": {}}
+    assert host_data(read_event(json.dumps(event).encode())) == {"host_id": "N1", "labels": {}}
+
+
+def test_data_may_stand_in_base64() -> None:
+    event = {"source": "N1", "data_base64": base64.b64encode(b'{"labels": {}}').decode()}
+    assert host_data(read_event(json.dumps(event).encode())) == {"host_id": "N1", "labels": {}}
+    for none in ("ä", "e30", base64.b64encode(b"[").decode(), base64.b64encode(b"[]").decode()):
+        with pytest.raises(LatticeDataError):
+            read_event(json.dumps({"data_base64": none}).encode())
+
+
+@pytest.mark.parametrize(
+    ("time", "said"),
+    [
+        ("2026-11-21T04:57:34.116784543Z", "2026-11-21T04:57:34.116784543Z"),
+        ("2026-11-21T04:57:34Z", "2026-11-21T04:57:34.000000000Z"),
+        ("2026-11-21t04:57:34.5z", "2026-11-21T04:57:34.500000000Z"),
+        ("2026-11-21T04:57:34.5+00:00", "2026-11-21T04:57:34.500000000Z"),
+        ("2026-11-21T01:27:34.25-03:30", "2026-11-21T04:57:34.250000000Z"),
+        (None, ""),
+        (5, ""),
+        ("yesterday", ""),
+        ("2026-11-21T25:57:34Z", ""),
+        ("0001-01-01T00:00:00+23:00", ""),
+    ],
+)
+def test_a_time_is_read_in_every_form_of_it(time: object, said: str) -> None:
+    assert said_at({"time": time}) == said
 
 
 LIMIT = SILENCE_SECONDS
@@ -134,3 +162,21 @@ def test_invented_hosts_do_not_fill_the_memory() -> None:
 
 def test_an_uptime_beyond_all_times_is_cut() -> None:
     assert read_host({"host_id": "N1", "uptime_seconds": 2**63}).uptime_seconds == 2**31 - 1
+
+
+def test_what_a_host_said_before_does_not_count_over_what_it_said_after() -> None:
+    hosts = Hosts()
+    hosts.heard(a_host(labels={"zone": "b"}), 10, "2")
+    assert not hosts.heard(a_host(labels={"zone": "a"}), 30, "1"), "it came late"
+    assert hosts.sightings()[0].host.labels == {"zone": "b"}
+    assert (hosts.sightings()[0].at, hosts.sightings()[0].told) == (30, 10)
+    assert not hosts.left("N1", 31, "1"), "it started again after that"
+    assert hosts.heard(a_host(labels={"zone": "a"}), 10 + LIMIT + 1, "1"), "its clock was set back"
+    assert hosts.left("N1", 90, "2")
+
+
+def test_a_late_word_keeps_a_host_from_being_silent() -> None:
+    hosts = Hosts()
+    hosts.heard(a_host(), 0, "2")
+    hosts.heard(a_host(), 60, "1")
+    assert hosts.presence("N1", 100, 0) is Presence.PRESENT

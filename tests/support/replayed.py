@@ -1,0 +1,63 @@
+"""Plays a lattice's messages to what reads them, in any order, without a NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.comparison import Comparison
+from trellis.lattice.link import Heard, Link
+from trellis.lattice.watch import LatticeWatch
+
+LATTICE = "default"
+
+
+class SilentLink:
+    """A link on which nobody answers: what is known comes from messages alone."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self.hearing_since: float | None = None
+        self.tried = False
+        self.why = ""
+        self._listeners: list[tuple[str, Heard]] = []
+
+    async def there(self) -> None:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    async def listen(self, subject: str, heard: Heard) -> None:
+        """Hear a subject."""
+        self._listeners.append((subject, heard))
+
+    async def ignore(self, subject: str, heard: Heard) -> None:
+        """Hear it no more."""
+        self._listeners.remove((subject, heard))
+
+    def say(self, subject: str, payload: bytes) -> int:
+        """Pass a message on, and return to how many."""
+        heard = [one for of, one in self._listeners if of == subject or (of[-1] == ">" and subject.startswith(of[:-1]))]
+        for one in heard:
+            one(subject, payload)
+        return len(heard)
+
+
+async def replay(messages: Iterable[dict[str, Any]]) -> tuple[Comparison, LatticeWatch]:
+    """Return what is known after messages as they are recorded."""
+    link = SilentLink()
+    comparison = Comparison(LATTICE, cast("Link", link), lambda _names, _trace: None)
+    address = LatticeAddress(LinkAddress("nats://nowhere:4222"), LATTICE)
+    watch = LatticeWatch(address, cast("Link", link), lambda: None)
+    runs = [asyncio.ensure_future(one.run()) for one in (comparison, watch)]
+    await asyncio.sleep(0)
+    assert link.say("wadm.evt.default.nothing", b'{"data": {}}') == len(runs), "both listen"
+    for message in messages:
+        data = message["data"]
+        link.say(message["subject"], data if isinstance(data, bytes) else json.dumps(data).encode())
+    for run in runs:
+        run.cancel()
+    await asyncio.gather(*runs, return_exceptions=True)
+    return comparison, watch
