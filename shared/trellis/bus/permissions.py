@@ -15,6 +15,7 @@ from typing import Final
 
 from trellis.bus.naming import CLAIM_STREAM, CLAIM_SUBJECTS, LAST_FACTS, claim_subject, consumer_name, inbox_prefix
 from trellis.events.subjects import (
+    APPLICATION_MANAGER,
     FACTS,
     HOST_MANAGER,
     NODE_WATCHER,
@@ -36,6 +37,7 @@ SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     PROVISIONER: ("nodes",),
     HOST_MANAGER: (),
     SERVICE_REFLECTOR: (),
+    APPLICATION_MANAGER: (),
 }
 """The subscriptions of each service, by which its durables are called. A test compares them with the services."""
 

@@ -11,6 +11,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from trellis.events.applications import (
+    ApplicationDeleted,
+    ApplicationOverridden,
+    ApplicationRejected,
+    ApplicationSynced,
+)
 from trellis.events.envelope import FactData, event_type
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
@@ -36,6 +42,7 @@ NODE_WATCHER: Final = "node_watcher"
 PROVISIONER: Final = "provisioner"
 HOST_MANAGER: Final = "host_manager"
 SERVICE_REFLECTOR: Final = "service_reflector"
+APPLICATION_MANAGER: Final = "application_manager"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,10 @@ FACTS: Final[tuple[FactSpec, ...]] = (
     FactSpec(HostPodGone, HOST_MANAGER),
     FactSpec(ServiceReflected, SERVICE_REFLECTOR),
     FactSpec(ServiceRemoved, SERVICE_REFLECTOR),
+    FactSpec(ApplicationSynced, APPLICATION_MANAGER),
+    FactSpec(ApplicationOverridden, APPLICATION_MANAGER),
+    FactSpec(ApplicationRejected, APPLICATION_MANAGER),
+    FactSpec(ApplicationDeleted, APPLICATION_MANAGER),
 )
 
 _BY_MODEL: Final = {spec.model: spec for spec in FACTS}

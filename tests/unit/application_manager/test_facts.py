@@ -1,0 +1,170 @@
+"""What is said on the bus of an Application: what holds, once, and again when it holds again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from application_manager.actions import Decision, DeleteObject, Lost, Put, Reason, Record, Said
+from application_manager.decide import decide
+from application_manager.facts import Due, Identity, facts_of
+from application_manager.facts import Said as Told
+from application_manager.snapshot import Base, Model, Object, Side, Snapshot
+from trellis.events.applications import (
+    ApplicationDeleted,
+    ApplicationOverridden,
+    ApplicationRejected,
+    ApplicationSynced,
+)
+
+A, B = "a" * 64, "b" * 64
+BASE = Base(A, "v1", deployed=True, newest="v1", serial=4)
+SAME = Object(A, "v1", base=BASE)
+ABOUT = Identity("apps", "shop", "uid-1", "100", 3, "default", "Shop")
+WHY = Said(Reason.SYNCED, "both sides have version v1")
+
+
+def said(due: list[Due]) -> list[str]:
+    return [one.fact.fact for one in due]
+
+
+def tell(told: Told, holds: list[Due], key: str = ABOUT.key) -> list[str]:
+    due = told.due(key, holds)
+    for one in due:
+        told.note(one.fact)
+    return said(due)
+
+
+def test_equal_sides_are_said_to_be_synced_with_what_they_have() -> None:
+    [due] = facts_of(ABOUT, SAME, Decision())
+    assert due.fact == ApplicationSynced(
+        namespace="apps",
+        name="shop",
+        uid="uid-1",
+        lattice="default",
+        application="Shop",
+        generation=3,
+        shown="v1",
+        deployed=True,
+        digest=A,
+    )
+    assert due.dedup == "uid-1.3-4.synced"
+
+
+def test_what_is_recorded_in_this_run_counts_already() -> None:
+    newer = replace(BASE, version="v2", serial=5)
+    [due] = facts_of(ABOUT, SAME, Decision((Record(WHY, newer),)))
+    assert isinstance(due.fact, ApplicationSynced)
+    assert due.fact.shown == "v2"
+    assert due.dedup == "uid-1.3-5.synced"
+
+
+@pytest.mark.parametrize(
+    ("found", "decision"),
+    [
+        (replace(SAME, base=None), Decision()),
+        (SAME, Decision((Put(WHY, "v2"),))),
+        (SAME, Decision((DeleteObject(WHY),))),
+        (SAME, Decision(waits=Said(Reason.WADM_AWAY, "wadm does not answer"))),
+        (replace(SAME, deleting=True), Decision()),
+        (replace(SAME, digest=B), Decision((Record(WHY, replace(BASE, newest="v9")),))),
+        (replace(SAME, undeploy=True), Decision((Record(WHY, replace(BASE, newest="v9")),))),
+    ],
+    ids=[
+        "never equal",
+        "put",
+        "about to be deleted",
+        "wadm away",
+        "being deleted",
+        "another spec recorded",
+        "undeploy recorded",
+    ],
+)
+def test_sides_that_are_not_known_to_be_equal_are_not_said_to_be(found: Object, decision: Decision) -> None:
+    assert facts_of(ABOUT, found, decision) == []
+
+
+def test_what_decide_records_before_it_pushes_is_not_said_to_be_synced() -> None:
+    found = replace(SAME, digest=B)
+    decision = decide(Snapshot(found, Model((("v1", A), ("v2", A)), "v1")))
+    assert any(isinstance(action, Record) for action in decision.actions)
+    assert facts_of(ABOUT, found, decision) == []
+
+
+def test_a_refusal_and_a_lost_change_are_said_with_what_a_reader_needs() -> None:
+    facts = facts_of(ABOUT, SAME, Decision(), Lost(Side.KUBERNETES, "overridden-b"), ("Rejected", "no such link"))
+    assert [one.dedup for one in facts] == ["uid-1.100.overridden", "uid-1.100.rejected"]
+    lost, refused = (one.fact for one in facts)
+    assert isinstance(lost, ApplicationOverridden)
+    assert (lost.side, lost.kept) == ("Kubernetes", "overridden-b")
+    assert isinstance(refused, ApplicationRejected)
+    assert (refused.generation, refused.reason, refused.message) == (3, "Rejected", "no such link")
+
+
+def test_what_was_said_is_not_said_again_until_it_is_another() -> None:
+    told = Told()
+    assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert tell(told, facts_of(replace(ABOUT, resource_version="101"), SAME, Decision())) == []
+    assert tell(told, facts_of(replace(ABOUT, generation=4), SAME, Decision())) == ["synced"]
+
+
+def test_a_refusal_that_was_mended_and_comes_back_is_said_again() -> None:
+    told, refused = Told(), ("Rejected", "no such link")
+    assert tell(told, facts_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
+    assert tell(told, facts_of(ABOUT, SAME, Decision(), rejected=refused)) == []
+    assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert tell(told, facts_of(ABOUT, SAME, Decision(), rejected=refused)) == ["rejected"]
+
+
+def test_silence_about_one_that_waits_does_not_make_it_synced_anew() -> None:
+    told = Told()
+    away = Decision(waits=Said(Reason.WADM_AWAY, "wadm does not answer"))
+    assert tell(told, facts_of(ABOUT, SAME, Decision())) == ["synced"]
+    assert tell(told, facts_of(ABOUT, SAME, away)) == []
+    assert tell(told, facts_of(ABOUT, SAME, Decision())) == []
+
+
+def test_an_object_that_is_gone_is_said_to_be_once_and_never_one_of_which_nothing_was_said() -> None:
+    told = Told()
+    assert told.gone(ABOUT.key) == []
+    tell(told, facts_of(ABOUT, SAME, Decision()))
+    [due] = told.gone(ABOUT.key)
+    assert due.fact == ApplicationDeleted(
+        namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"
+    )
+    assert due.dedup == "uid-1.deleted"
+    told.note(due.fact)
+    assert told.gone(ABOUT.key) == []
+
+
+def test_an_object_replaced_under_its_name_says_goodbye_for_the_former_one_first() -> None:
+    told = Told()
+    tell(told, facts_of(ABOUT, SAME, Decision()))
+    other = replace(ABOUT, uid="uid-2")
+    due = told.due(ABOUT.key, facts_of(other, SAME, Decision()))
+    assert [(one.fact.fact, one.fact.uid) for one in due] == [("deleted", "uid-1"), ("synced", "uid-2")]
+    for one in due:
+        told.note(one.fact)
+    assert tell(told, facts_of(other, SAME, Decision())) == []
+
+
+def test_what_the_bus_still_has_is_not_said_again_after_a_restart() -> None:
+    before, after = Told(), Told()
+    facts = facts_of(ABOUT, SAME, Decision(), Lost(Side.WADM, "v0"))
+    for one in facts:
+        before.note(one.fact)
+        after.note(one.fact)
+    assert after.due(ABOUT.key, facts) == []
+    [gone] = before.gone(ABOUT.key)
+    before.note(gone.fact)
+    assert before.gone(ABOUT.key) == []
+    after.forget()
+    assert said(after.due(ABOUT.key, facts)) == ["synced", "overridden"]
+
+
+def test_the_end_of_a_former_object_does_not_forget_the_one_of_today() -> None:
+    told = Told()
+    tell(told, facts_of(replace(ABOUT, uid="uid-2"), SAME, Decision()))
+    told.note(ApplicationDeleted(namespace="apps", name="shop", uid="uid-1", lattice="default", application="Shop"))
+    assert said(told.gone(ABOUT.key)) == ["deleted"]
