@@ -8,7 +8,8 @@ from typing import Any
 
 from service_reflector.resources import Mirror
 from service_reflector.slices import Slice
-from service_reflector.views import GroupView, RouteView, ServiceView, SliceView
+from service_reflector.views import RouteView, ServiceView, SliceView
+from trellis.lattice.group_views import GroupView
 
 Manifest = dict[str, Any]
 

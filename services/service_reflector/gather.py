@@ -13,13 +13,14 @@ from service_reflector.following import Following
 from service_reflector.keeping import read_kept
 from service_reflector.reach import read_reach
 from service_reflector.snapshot import Claim, Refused, Snapshot
-from service_reflector.views import GroupView, PodView, RouteView, ServiceView, SliceView
+from service_reflector.views import PodView, RouteView, ServiceView, SliceView
 from service_reflector.wishes import Wish, wish_of
 from trellis import names
 from trellis.events.services import ServiceReflected
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
+from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Application
 from trellis.lattice.running import Running
 from trellis.peers import Controller

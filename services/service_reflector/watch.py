@@ -11,9 +11,10 @@ from typing import TypeVar
 
 from service_reflector.gather import Known
 from service_reflector.keeping import read_kept
-from service_reflector.views import GroupView, PodView, RouteView, ServiceView, SliceView
+from service_reflector.views import PodView, RouteView, ServiceView, SliceView
 from trellis import names
 from trellis.kube.informer import Change
+from trellis.lattice.group_views import GroupView
 from trellis.telemetry import get_logger
 
 Wake = Callable[[str], None]

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from service_reflector.views import (
-    GroupView,
     PodView,
     RouteView,
     ServiceView,
     SliceView,
-    view_group,
     view_pod,
     view_route,
     view_service,
@@ -25,6 +23,7 @@ from service_reflector.watch import POD_SELECTOR, ROUTE_SELECTOR, SLICE_SELECTOR
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
+from trellis.lattice.group_views import GroupView, view_group
 from trellis.operators import view_operator
 from trellis.peers import Controller
 

@@ -14,9 +14,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from service_reflector.views import view_group, view_pod, view_service, view_slice
+from service_reflector.views import view_pod, view_service, view_slice
 from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, HOST_CONFIGS, PODS, SERVICES, Manifest
+from trellis.lattice.group_views import view_group
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.explain_service import Line, Warned, World, explain_service
 from trellis_bundle.gather import connected

@@ -12,8 +12,9 @@ from typing import Any
 
 from service_reflector.hosts import meets
 from service_reflector.reach import read_reach
-from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from service_reflector.views import PodView, ServiceView, SliceView
 from trellis import names
+from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener
 
 RUN = "start it with `trellis run service-reflector`"

@@ -14,6 +14,9 @@ FIELD_MANAGER_NODE_WATCHER: Final = "trellis.dev/node-watcher"
 FIELD_MANAGER_PROVISIONER: Final = "trellis.dev/provisioner"
 FIELD_MANAGER_HOST_MANAGER: Final = "trellis.dev/host-manager"
 FIELD_MANAGER_SERVICE_REFLECTOR: Final = "trellis.dev/service-reflector"
+FIELD_MANAGER_APPLICATION_MANAGER: Final = "trellis.dev/application-manager"
+FIELD_MANAGER_WADM: Final = "trellis.dev/wadm"
+"""Of the ``spec`` of an Application that came from wadm: whoever else has a field of it is a person, or their tool."""
 FIELD_MANAGER_COMMAND_LINE: Final = "trellis.dev/command-line"
 
 # --- KWasm's names: kept, because users' nodes and manifests carry them ---
@@ -166,6 +169,23 @@ LABEL_SLICE_MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 LABEL_NAME: Final = "app.kubernetes.io/name"
 
+# --- of Applications, and what they and groups of hosts say of them ---
+FINALIZER_APPLICATIONS: Final = "trellis.dev/application-manager"
+"""On an Application: it stays until wadm does not have it any more."""
+ANNOTATION_APP_NAME: Final = "trellis.dev/app-name"
+"""On an Application: its name in wadm, where that is none for Kubernetes."""
+LABEL_LATTICE: Final = "trellis.dev/lattice"
+"""On an Application: name of its lattice, which is to be one of a group of hosts in its namespace."""
+ANNOTATION_UNDEPLOY: Final = "trellis.dev/undeploy"
+"""On an Application, ``true``: wadm keeps it and does not run it."""
+ANNOTATION_WRITTEN: Final = "trellis.dev/written"
+"""On an Application, ``<digest>/<serial>``: the manifest that it was given from wadm last, and after which base."""
+ANNOTATION_HOME: Final = "trellis.dev/applications-home"
+"""On a group of hosts, ``true``: what wash puts into its lattice is shown in its namespace."""
+TRUE: Final = "true"
+TOMBSTONES: Final = "trellis-application-tombstones"
+"""ConfigMap of the Applications that were let go while wadm had them."""
+
 LABEL_BREAKER: Final = "trellis.dev/breaker"
 """On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""
 _BREAKER_PREFIX: Final = "trellis-breaker-"
@@ -174,6 +194,8 @@ _LABEL_VALUE_MAX: Final = 63
 _NODE_PART_MAX: Final = 30
 _HASH_LENGTH: Final = 10
 _HASHED_MAX: Final = _LABEL_VALUE_MAX - _HASH_LENGTH - 1
+_OBJECT_MAX: Final = 253
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -217,6 +239,27 @@ def service_name(application: str) -> str:
     if not part[:1].isalpha():
         part = f"app-{part}"[:_HASHED_MAX].strip("-")
     return f"{part}-{short_hash(application)}"
+
+
+def application_object(application: str) -> str:
+    """Return the name of the object of an application of wadm's: its own, if Kubernetes takes that.
+
+    Any other is made one of ≤ 63 characters that ends in a hash over the whole name, so that no two meet; the object's
+    annotation :data:`ANNOTATION_APP_NAME` then has the name.
+    """
+    if len(application) <= _OBJECT_MAX and _OBJECT_NAME.fullmatch(application):
+        return application
+    return _hashed_object(application, short_hash(application))
+
+
+def second_application_object(application: str, lattice: str) -> str:
+    """Return the name of the object where another application's object has the plain one; ``lattice`` is a mark."""
+    return _hashed_object(application, short_hash(lattice, application))
+
+
+def _hashed_object(application: str, digest: str) -> str:
+    part = re.sub(r"[^a-z0-9-]", "-", application.lower())[:_HASHED_MAX].strip("-") or "app"
+    return f"{part}-{digest}"
 
 
 def second_service_name(application: str, lattice: str) -> str:

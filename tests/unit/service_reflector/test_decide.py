@@ -27,19 +27,11 @@ from service_reflector.reach import read_reach
 from service_reflector.resources import make_service, make_slice
 from service_reflector.routes import make_route
 from service_reflector.snapshot import Claim, Refused, Snapshot
-from service_reflector.views import (
-    GroupView,
-    PodView,
-    RouteView,
-    ServiceView,
-    SliceView,
-    view_route,
-    view_service,
-    view_slice,
-)
+from service_reflector.views import PodView, RouteView, ServiceView, SliceView, view_route, view_service, view_slice
 from service_reflector.wishes import wish_of
 from support.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
+from trellis.lattice.group_views import GroupView
 from trellis.lattice.hosts import Host, Sighting, Unit
 from trellis.lattice.manifests import Application, read_application
 from trellis.lattice.running import Running

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from service_reflector.actions import CreateService, WriteSlice
 from service_reflector.decide import decide
 from service_reflector.snapshot import Claim, Snapshot
-from service_reflector.views import GroupView, PodView
+from service_reflector.views import PodView
 from service_reflector.wishes import wish_of
 from support.lattice_recordings import everything
 from support.replayed import replay
 from trellis.lattice.applications import SETTLE_SECONDS
 from trellis.lattice.comparison import Comparison
+from trellis.lattice.group_views import GroupView
 from trellis.lattice.groups import POD_LABEL
 from trellis.lattice.hosts import Host, Sighting
 from trellis.lattice.models import Model

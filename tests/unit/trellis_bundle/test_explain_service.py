@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from service_reflector.reach import write_reach
-from service_reflector.views import GroupView, PodView, ServiceView, SliceView
+from service_reflector.views import PodView, ServiceView, SliceView
 from trellis import names
 from trellis.lattice.addresses import Family
+from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener, Protocol
 from trellis_bundle.explain import view_warning
 from trellis_bundle.explain_service import Line, Warned, World, explain_service

@@ -1,0 +1,156 @@
+"""Applications as their watch keeps them: what tells a change, and no manifest.
+
+Pure: raw objects in, views out. Called by the informer, read by ``gather``. Invariant: a thousand of them are small: of
+a manifest only its digest is kept, and of a status its JSON; who needs the manifest reads the object again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from application_manager.snapshot import Base, Object, Side, Win
+from trellis import names
+from trellis.lattice.oam import ManifestError
+from trellis.lattice.projection import Projection, project
+
+Manifest = Mapping[str, Any]
+
+_WADM_NAME: Final = re.compile(r"[-\w]+")
+_WRITTEN: Final = re.compile(r"([0-9a-f]{64})/([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationView:
+    """An Application. ``application``: its name in wadm; ``lattice``: what it names; ``shown``: what its status does.
+
+    ``problem``: why its manifest cannot be read, "" if it can; ``ignored``: what of it wadm would not take; ``status``:
+    as it stands in the object, as JSON.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    application: str
+    lattice: str
+    shown: str
+    finalizers: tuple[str, ...]
+    object: Object
+    ignored: tuple[str, ...] = ()
+    problem: str = ""
+    status: str = "{}"
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+def application_name(metadata: Manifest) -> str:
+    """Return the name of an object in wadm."""
+    annotations = metadata.get("annotations") or {}
+    return str(annotations.get(names.ANNOTATION_APP_NAME) or metadata["name"])
+
+
+def read_manifest(item: Manifest) -> Projection:
+    """Return what of an object reaches wadm.
+
+    Raises:
+        ManifestError: it is no manifest, or has a name that wadm does not take.
+    """
+    name = application_name(item["metadata"])
+    if not _WADM_NAME.fullmatch(name):
+        raise ManifestError(f"wadm takes no application called {name!r}: only letters, digits, - and _")
+    return project(item, name)
+
+
+def view_application(item: Manifest) -> ApplicationView:
+    """Project an Application."""
+    metadata, status = item["metadata"], item.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    problem, digest, version = "", "", ""
+    ignored: tuple[str, ...] = ()
+    try:
+        read = read_manifest(item)
+    except ManifestError as error:
+        problem = str(error)
+    else:
+        digest, version, ignored = read.digest, read.version, read.ignored
+    finalizers = tuple(metadata.get("finalizers") or ())
+    found = Object(
+        digest=digest,
+        version=version,
+        undeploy=annotations.get(names.ANNOTATION_UNDEPLOY) == names.TRUE,
+        others=managed_by_others(metadata.get("managedFields") or ()),
+        finalizer=names.FINALIZER_APPLICATIONS in finalizers,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        base=read_base(status),
+        wins=read_wins(status),
+        written=_written(annotations.get(names.ANNOTATION_WRITTEN, "")),
+    )
+    return ApplicationView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        generation=metadata.get("generation") or 0,
+        created=str(metadata.get("creationTimestamp") or ""),
+        application=application_name(metadata),
+        lattice=str((metadata.get("labels") or {}).get(names.LABEL_LATTICE) or ""),
+        shown=str(status.get("lattice") or ""),
+        finalizers=finalizers,
+        object=found,
+        ignored=ignored,
+        problem=problem,
+        status=json.dumps(status, separators=(",", ":"), sort_keys=True),
+    )
+
+
+def managed_by_others(managed: Iterable[Manifest]) -> bool:
+    """Say whether anyone but us manages a field of ``spec``. Source: ``metadata.managedFields`` of Kubernetes."""
+    return any(
+        one.get("manager") != names.FIELD_MANAGER_WADM and not one.get("subresource")
+        for one in managed
+        if "f:spec" in (one.get("fieldsV1") or {})
+    )
+
+
+def read_base(status: Manifest) -> Base | None:
+    """Return what both sides last had, None if that was never recorded."""
+    synced = status.get("synced")
+    if not isinstance(synced, dict):
+        return None
+    return Base(
+        digest=synced["specDigest"],
+        version=synced["wadmVersion"],
+        deployed=bool(synced.get("deployed")),
+        newest=synced.get("newestVersion") or "",
+        undeploy=bool(synced.get("undeploy")),
+        serial=synced.get("serial") or 0,
+        bucket=synced.get("bucket") or "",
+    )
+
+
+def read_wins(status: Manifest) -> tuple[Win, ...]:
+    """Return the last changes of either side, the oldest first."""
+    return tuple(
+        Win(Side(one["side"]), datetime.fromisoformat(one["time"]).timestamp()) for one in status.get("wins") or ()
+    )
+
+
+def written_mark(digest: str, serial: int) -> str:
+    """Return the mark of a manifest that an object is given from wadm."""
+    return f"{digest}/{serial}"
+
+
+def _written(mark: str) -> tuple[str, int] | None:
+    """Return what a mark says; one that somebody made up says nothing."""
+    found = _WRITTEN.fullmatch(mark)
+    return (found[1], int(found[2])) if found else None
