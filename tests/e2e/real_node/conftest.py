@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from support.real_nodes import SHIM_IMAGE, Kubectl, fingerprint
+from support.host_images import host_images, nats_image
+from support.real_nodes import SHIM_IMAGE, Kubectl, eventually, fingerprint
+from trellis.crds.host_config import WasmCloudHostConfig
+from trellis.crds.kinds import KINDS, make_definition
 from trellis.localcluster import ClusterInfo, debian, owned_cluster
 from trellis.localcluster.building import How
 from trellis.localcluster.node_images import architecture, hello_wasm_image
@@ -66,6 +69,21 @@ def three_nodes(machine: dict[str, str]) -> Iterator[ClusterInfo]:
     """A cluster of three real nodes."""
     assert machine
     with owned_cluster(real_nodes=3) as info:
+        yield info
+
+
+@pytest.fixture(scope="module")
+def host_cluster(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterInfo]:
+    """A cluster of one real node that knows groups of hosts, has their images, and reaches the cluster's lattices."""
+    assert machine
+    how = How(Lines(), threading.Event())
+    images = [*host_images(how), nats_image(tmp_path_factory.mktemp("images") / "nats.tar", how)]
+    with owned_cluster(real_nodes=1, lattice_nats=True) as info:
+        for archive in images:
+            load_image(info.name, "real-0", archive)
+        kubectl = Kubectl(info)
+        kubectl.create(make_definition(next(kind for kind in KINDS if kind.model is WasmCloudHostConfig)))
+        eventually(lambda: "whc" in kubectl("api-resources", "--api-group=k8s.wasmcloud.dev"), "the kind is served")
         yield info
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,11 @@ import pytest
 
 from support.fleet import eventually
 from support.host_behaviour import Lattice, own_lattice
-from support.host_images import NATS, NEW_VERSION, OLD_VERSION, host_image, host_images, nats_image
+from support.host_images import NATS, NEW_VERSION, OLD_VERSION, host_image
 from support.real_nodes import Kubectl
-from support.real_nodes import eventually as wait_for
 from support.service_process import running
 from support.settling import settle
-from trellis.crds.host_config import WasmCloudHostConfig
-from trellis.crds.kinds import KINDS, make_definition
-from trellis.localcluster import ClusterInfo, kill, owned_cluster, restart
-from trellis.localcluster.building import How
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image
+from trellis.localcluster import ClusterInfo, kill, restart
 
 NODE = "real-0"
 PATIENCE = 240.0
@@ -122,18 +115,9 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(host_cluster: ClusterInfo) -> World:
     """One real node whose pods reach the lattices of the cluster."""
-    assert machine
-    how = How(Lines(), threading.Event())
-    images = [*host_images(how), nats_image(tmp_path_factory.mktemp("images") / "nats.tar", how)]
-    with owned_cluster(real_nodes=1, lattice_nats=True) as info:
-        for archive in images:
-            load_image(info.name, NODE, archive)
-        kubectl = Kubectl(info)
-        kubectl.create(make_definition(next(kind for kind in KINDS if kind.model is WasmCloudHostConfig)))
-        wait_for(lambda: "whc" in kubectl("api-resources", "--api-group=k8s.wasmcloud.dev"), "the kind is served")
-        yield World(info, kubectl)
+    return World(host_cluster, Kubectl(host_cluster))
 
 
 async def test_hosts_are_shown_scale_stop_in_good_order_and_go(world: World, tmp_path: Path) -> None:

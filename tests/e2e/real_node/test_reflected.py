@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +16,20 @@ import pytest
 
 from support.fleet import eventually
 from support.host_behaviour import own_lattice
-from support.host_images import NATS, OLD_VERSION, host_image, host_images, nats_image
+from support.host_images import NATS, OLD_VERSION, host_image
 from support.lattice_speaker import LatticeSpeaker
 from support.manifests import ANY_HOST, capability, link, manifest
 from support.real_nodes import Kubectl
-from support.real_nodes import eventually as wait_for
 from support.reflected import Wadm
 from support.service_process import running
 from trellis import names
-from trellis.crds.host_config import WasmCloudHostConfig
-from trellis.crds.kinds import KINDS, make_definition
-from trellis.localcluster import ClusterInfo, owned_cluster
-from trellis.localcluster.building import How
-from trellis.localcluster.progress import Lines
-from trellis.localcluster.realnode_faults import load_image, run_in
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.realnode_faults import run_in
 
 NODE = "real-0"
 PATIENCE = 240.0
 PORT = 8123
 SERVICES = ("host-manager", "service-reflector")
-
-
-@pytest.fixture(scope="module")
-def cluster(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterInfo]:
-    """One real node with the stub's image, whose pods reach the lattices of the cluster."""
-    assert machine
-    how = How(Lines(), threading.Event())
-    images = [*host_images(how), nats_image(tmp_path_factory.mktemp("images") / "nats.tar", how)]
-    with owned_cluster(real_nodes=1, lattice_nats=True) as info:
-        for archive in images:
-            load_image(info.name, NODE, archive)
-        kubectl = Kubectl(info)
-        kubectl.create(make_definition(next(kind for kind in KINDS if kind.model is WasmCloudHostConfig)))
-        wait_for(lambda: "whc" in kubectl("api-resources", "--api-group=k8s.wasmcloud.dev"), "the kind is served")
-        yield info
 
 
 def group(info: ClusterInfo, name: str, lattice: str, **spec: Any) -> dict[str, Any]:
@@ -116,23 +95,23 @@ async def leads(info: ClusterInfo, service: str, *, without: str = "") -> str:
     return endpoints(kubectl, service)[0][0]
 
 
-async def test_a_request_reaches_the_pod_that_the_slice_names(cluster: ClusterInfo, tmp_path: Path) -> None:
-    lattice, kubectl = own_lattice(), Kubectl(cluster)
+async def test_a_request_reaches_the_pod_that_the_slice_names(host_cluster: ClusterInfo, tmp_path: Path) -> None:
+    lattice, kubectl = own_lattice(), Kubectl(host_cluster)
     async with (
-        services(cluster, tmp_path),
-        LatticeSpeaker(f"{cluster.lattice_nats}:4222", lattice) as speaker,
+        services(host_cluster, tmp_path),
+        LatticeSpeaker(f"{host_cluster.lattice_nats}:4222", lattice) as speaker,
         Wadm(speaker) as wadm,
     ):
-        kubectl.create(group(cluster, "reached", lattice))
+        kubectl.create(group(host_cluster, "reached", lattice))
         await wadm.deploy(manifest("greeter", capability("httpserver", link(f"0.0.0.0:{PORT}"), ANY_HOST)))
-        first = await leads(cluster, "greeter")
+        first = await leads(host_cluster, "greeter")
 
         kubectl("delete", "pod", first, "--wait=false")
-        second = await leads(cluster, "greeter", without=first)
+        second = await leads(host_cluster, "greeter", without=first)
 
         address = kubectl.get("service", "greeter")["spec"]["clusterIP"]
         await eventually(
-            lambda: answer(cluster, address, PORT) == second, "kube-proxy leads there, too", seconds=PATIENCE
+            lambda: answer(host_cluster, address, PORT) == second, "kube-proxy leads there, too", seconds=PATIENCE
         )
 
         await wadm.undeploy("greeter")
