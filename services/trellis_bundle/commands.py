@@ -9,6 +9,7 @@ import typer
 
 from trellis_bundle.breaker import app as breaker
 from trellis_bundle.bus_users import app as bus
+from trellis_bundle.crds import app as crds
 from trellis_bundle.dead import app as dead
 from trellis_bundle.events import app as events
 from trellis_bundle.explain import explain
@@ -29,5 +30,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(dead, name="dead")
     app.add_typer(breaker, name="breaker")
     app.add_typer(bus, name="bus")
+    app.add_typer(crds, name="crds")
     app.add_typer(migrate, name="migrate")
     register_local_commands(app)

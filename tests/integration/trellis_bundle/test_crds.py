@@ -1,0 +1,194 @@
+"""`trellis crds` on a real API server, its aggregator included: nothing of others is overwritten."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.definitions import foreign_applications, kubevela_applications
+from support.leftovers import as_new, leftover
+from trellis.crds.kinds import APPLICATIONS
+from trellis.kube.resources import API_SERVICES, DEFINITIONS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+PATIENCE = 60.0
+DEFINITION = DEFINITIONS.path(name=APPLICATIONS.name)
+LIST = "/apis/core.oam.dev/v1beta1/applications"
+REGISTRATION = "v1beta1.core.oam.dev"
+Manifest = dict[str, Any]
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"not so after {PATIENCE:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+class Cluster:
+    """The API server, on which nobody defines applications yet, and the command."""
+
+    def __init__(self, api: Api, info: ClusterInfo) -> None:
+        self.api = api
+        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
+        self._environment["TRELLIS_KUBECONFIG"] = str(info.kubeconfig)
+
+    def define(self, manifest: Manifest) -> None:
+        def made() -> bool:
+            status, answer = self.api.call("POST", DEFINITIONS.path(), manifest)
+            assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
+            return status == http.HTTPStatus.CREATED
+
+        until(made, "the former definition is gone")
+        until(self.served, "it is served")
+
+    def register(self, service: str) -> None:
+        """Put an API of another server in front, as it would itself: also where the API server's own stands."""
+        manifest = as_new(leftover("wasmcloud", "registration", namespace="wasm"))
+        manifest["spec"]["service"]["name"] = service
+        own = API_SERVICES.path(name=REGISTRATION)
+
+        def registered() -> bool:
+            if self.api.call("POST", API_SERVICES.path(), manifest)[0] == http.HTTPStatus.CREATED:
+                return True
+            # Else the API server would go on to keep it as its own.
+            labels = {"kube-aggregator.kubernetes.io/automanaged": None}
+            change = {"metadata": {"labels": labels}, "spec": manifest["spec"]}
+            return self.api.call("PATCH", own, change)[0] == http.HTTPStatus.OK
+
+        until(registered, "another server is registered")
+
+    def served(self) -> bool:
+        return self.api.ok(LIST)
+
+    def stands(self) -> Manifest | None:
+        status, found = self.api.call("GET", DEFINITION)
+        return None if status == http.HTTPStatus.NOT_FOUND else found
+
+    async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "trellis_bundle", "crds", *arguments],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    async def place(self) -> tuple[int, Manifest]:
+        done = await self.run("check", "applications", "-o", "json")
+        [kind] = json.loads(done.stdout)["kinds"]
+        return done.returncode, kind
+
+    def clear(self) -> None:
+        """Leave the API server as it was: other tests define applications too."""
+        registration = API_SERVICES.path(name=REGISTRATION)
+        status, found = self.api.call("GET", registration)
+        if status == http.HTTPStatus.OK and (found.get("spec") or {}).get("service"):
+            self.api.call("DELETE", registration)
+        self.api.call("DELETE", DEFINITION)
+        until(lambda: self.stands() is None, "the definition is gone")
+
+
+@pytest.fixture
+def kinds(cluster_api: Api, cluster: ClusterInfo) -> Iterator[Cluster]:
+    found = Cluster(cluster_api, cluster)
+    found.clear()
+    yield found
+    found.clear()
+
+
+async def test_applications_are_defined_once_and_served(kinds: Cluster) -> None:
+    code, kind = await kinds.place()
+    assert (code, kind["place"]) == (1, "Missing")
+    done = await kinds.run("apply", "applications", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "ok": True,
+        "kinds": [{"name": "applications.core.oam.dev", "place": "Current", "message": ""}],
+    }
+    assert kinds.served()
+    stands = kinds.stands()
+    again = await kinds.run("apply", "applications")
+    assert again.returncode == 0, again.stderr
+    assert kinds.stands() == stands, "a second run writes nothing"
+    assert (await kinds.place())[0] == 0
+
+
+async def test_kubevelas_applications_stay_whatever_is_asked(kinds: Cluster) -> None:
+    kinds.define(kubevela_applications())
+    before = kinds.stands()
+    assert before is not None
+    code, kind = await kinds.place()
+    assert (code, kind["place"]) == (1, "KubeVela")
+    for arguments in (("apply",), ("apply", "--adopt"), ("apply", "applications", "--adopt")):
+        done = await kinds.run(*arguments)
+        assert done.returncode == 1
+        assert done.stderr.startswith("trellis: nothing was applied: KubeVela defines applications.core.oam.dev")
+    after = kinds.stands()
+    assert after is not None
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_what_nobody_known_defined_is_adopted_only_when_asked(kinds: Cluster) -> None:
+    kinds.define(foreign_applications(shortNames=["a"]))
+    refused = await kinds.run("apply", "applications")
+    assert refused.returncode == 1
+    assert "somebody else defined applications.core.oam.dev" in refused.stderr
+    object_path = "/apis/core.oam.dev/v1beta1/namespaces/default/applications"
+    shop = {
+        "apiVersion": "core.oam.dev/v1beta1",
+        "kind": "Application",
+        "metadata": {"name": "adopted"},
+        "spec": {"components": []},
+    }
+    assert kinds.api.call("POST", object_path, shop)[0] == http.HTTPStatus.CREATED
+    done = await kinds.run("apply", "applications", "--adopt")
+    assert done.returncode == 0, done.stderr
+    assert (await kinds.place())[1]["place"] == "Current"
+    assert kinds.api.call("GET", f"{object_path}/adopted")[0] == http.HTTPStatus.OK
+    stands = kinds.stands()
+    assert stands is not None
+    assert stands["metadata"]["labels"] == {"made-by": "somebody", "app.kubernetes.io/part-of": "trellis"}
+    assert "shortNames" not in stands["spec"]["names"]
+
+
+async def test_a_definition_of_ours_behind_another_server_is_said_not_to_be_served(kinds: Cluster) -> None:
+    kinds.register("wadm-operator")
+    done = await kinds.run("apply", "applications")
+    assert done.returncode == 1
+    assert "trellis migrate wasmcloud-operator" in done.stderr
+    assert kinds.stands() is None, "found before anything is applied"
+    kinds.clear()
+    assert (await kinds.run("apply", "applications")).returncode == 0
+    kinds.register("some-api")
+    until(lambda: not kinds.served(), "it is hidden")
+    code, kind = await kinds.place()
+    assert (code, kind["place"]) == (1, "Hidden")
+    assert "Service wasm/some-api" in kind["message"]
+    refused = await kinds.run("apply", "applications", "--adopt")
+    assert refused.returncode == 1
+    assert "find out whose it is" in refused.stderr
+
+
+async def test_a_kind_that_is_none_of_ours_is_one_line(kinds: Cluster) -> None:
+    done = await kinds.run("check", "pods")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "trellis: there is no kind 'pods' of Trellis: name one or more of shims, wasmcloudhostconfigs, applications\n"
+    )
