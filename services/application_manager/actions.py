@@ -27,6 +27,7 @@ class Reason(StrEnum):
     READ_ONLY = "ReadOnly"
     CONTENDED = "Contended"
     TOMBSTONE = "Tombstone"
+    DUPLICATE = "Duplicate"
 
 
 @dataclass(frozen=True, slots=True)

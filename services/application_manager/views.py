@@ -52,6 +52,11 @@ class ApplicationView:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    def status_fields(self) -> dict[str, Any]:
+        """Return its status."""
+        found: dict[str, Any] = json.loads(self.status)
+        return found
+
 
 def application_name(metadata: Manifest) -> str:
     """Return the name of an object in wadm."""

@@ -112,9 +112,15 @@ class Kube(Reader):
                     log.info("Kubernetes answers again", server=self.server)
                 return
 
-    async def create(self, res: Resource, manifest: Manifest, *, timeout: float = TIMEOUT) -> Manifest:
-        """Create an object; raises AlreadyExists, or NotFound if its namespace does not exist."""
-        return await self._write(_Write.of("POST", res, manifest), manifest, timeout)
+    async def create(
+        self, res: Resource, manifest: Manifest, *, field_manager: str = "", timeout: float = TIMEOUT
+    ) -> Manifest:
+        """Create an object; raises AlreadyExists, or NotFound if its namespace does not exist.
+
+        ``field_manager``: who is to manage its fields; the server names the client itself if it is left out.
+        """
+        query = {"fieldManager": field_manager} if field_manager else {}
+        return await self._write(_Write.of("POST", res, manifest, **query), manifest, timeout)
 
     async def apply(
         self,

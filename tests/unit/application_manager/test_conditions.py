@@ -1,0 +1,222 @@
+"""The status of an Application, from all that can be known of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from application_manager.actions import Decision, Lost, Put, Reason, Record
+from application_manager.actions import Said as Because
+from application_manager.conditions import PHASES, Refused, Seen, news_of, patch_of, status_of
+from application_manager.snapshot import Absence, Base, Model, Side, Snapshot, Standing
+from application_manager.views import view_application
+from support.application_objects import stored
+from trellis.crds.application import Application
+from trellis.lattice.replies import (
+    Refusal,
+    Scaler,
+    Status,
+    WadmRefusedError,
+    read_delete,
+    read_deploy,
+    read_put,
+)
+from trellis.lattice.store import StoredModel
+
+NOW = 1_793_491_200.0
+DATA = Path(__file__).parents[2] / "data/lattice/wadm-replies.jsonl"
+READERS = {"put": read_put, "deploy": read_deploy, "undeploy": read_deploy, "del": read_delete}
+VIEW = view_application(stored())
+DIGEST = VIEW.object.digest
+BASE = Base(DIGEST, "v1", deployed=True, newest="v1", serial=1, bucket="b")
+STORED = StoredModel("web", (("v1", {}), ("v2", {})), "v1", 9)
+MODEL = Model((("v1", DIGEST),), "v1", "b")
+WORKS = Status("deployed", "", (Scaler("SpreadScaler", "echo", "deployed"),))
+
+
+def seen(**changes: Any) -> Seen:
+    """Return what is seen of an application that is equal on both sides and runs."""
+    view = changes.pop("view", replace(VIEW, object=replace(VIEW.object, base=BASE)))
+    snapshot = changes.pop("snapshot", Snapshot(view.object, MODEL, now=NOW))
+    whole: dict[str, Any] = {"decision": Decision(), "mark": "red/1", "model": STORED, "said": WORKS}
+    return Seen(view, snapshot, **(whole | changes))
+
+
+def said(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return verdict and reason of each condition; the status has to be one that our schema takes."""
+    Application.model_validate(stored() | {"status": status})
+    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+
+
+def message(status: dict[str, Any], kind: str) -> str:
+    return next(str(one["message"]) for one in status["conditions"] if one["type"] == kind)
+
+
+def test_what_is_equal_and_runs_is_ready() -> None:
+    status = status_of(seen())
+    assert said(status) == {
+        "Ready": ("True", "Deployed"),
+        "Reconciling": ("False", "Settled"),
+        "Stalled": ("False", "Progressing"),
+        "Synced": ("True", "Synced"),
+    }
+    assert (status["phase"], status["deployedVersion"], status["lattice"]) == ("Deployed", "v1", "red")
+    assert status["versions"] == [{"version": "v1", "deployed": True}, {"version": "v2", "deployed": False}]
+    assert status["scalers"] == [{"kind": "SpreadScaler", "name": "echo", "status": "deployed"}]
+    assert status["observedGeneration"] == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "ready", "reconciling", "stalled"),
+    [
+        ("deployed", "True", "False", "False"),
+        ("reconciling", "False", "True", "False"),
+        ("waiting", "False", "True", "False"),
+        ("unhealthy", "False", "True", "False"),
+        ("failed", "False", "False", "True"),
+        ("undeployed", "False", "True", "False"),
+        ("something new", "False", "True", "False"),
+    ],
+)
+def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
+    word: str, ready: str, reconciling: str, stalled: str
+) -> None:
+    status = status_of(seen(said=Status(word, "because")))
+    found = said(status)
+    assert (found["Ready"][0], found["Reconciling"][0], found["Stalled"][0]) == (ready, reconciling, stalled)
+    assert status["phase"] == (PHASES.get(word, "Reconciling") if word != "undeployed" else "Reconciling")
+    assert status["message"] == "because"
+
+
+def test_what_is_not_to_run_and_does_not_is_ready() -> None:
+    idle = replace(BASE, deployed=False)
+    view = replace(VIEW, object=replace(VIEW.object, base=idle))
+    for word in ("undeployed", "deployed"):
+        status = status_of(seen(view=view, model=replace(STORED, deployed=""), said=Status(word)))
+        assert said(status)["Ready"] == ("True", "Undeployed")
+        assert status["phase"] == "Undeployed"
+        assert "deployedVersion" not in status
+
+
+def test_while_wadm_is_away_the_last_word_stays_and_nothing_is_known() -> None:
+    before = status_of(seen())
+    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(before))
+    waits = Decision(waits=Because(Reason.WADM_AWAY, "wadm does not answer"))
+    away = seen(view=view, decision=waits, snapshot=Snapshot(view.object, Absence.AWAY, now=NOW + 60), model=None)
+    status = status_of(away)
+    assert said(status)["Synced"] == ("Unknown", "WadmAway")
+    assert said(status)["Ready"] == ("Unknown", "WadmAway")
+    assert {key: status[key] for key in ("phase", "scalers", "versions")} == {
+        key: before[key] for key in ("phase", "scalers", "versions")
+    }
+
+
+def test_without_a_lattice_it_waits_and_says_what_to_do() -> None:
+    waits = Decision(waits=Because(Reason.NO_LATTICE, "none"))
+    snapshot = Snapshot(VIEW.object, Absence.AWAY, Standing.NO_LATTICE, NOW)
+    status = status_of(seen(decision=waits, snapshot=snapshot, model=None, mark="", why="label it", view=VIEW))
+    assert status["phase"] == "Waiting"
+    assert said(status)["Reconciling"] == ("True", "NoLattice")
+    assert message(status, "Ready") == "label it"
+
+
+def refusals() -> list[tuple[str, WadmRefusedError]]:
+    """Return every recorded answer with which wadm refused something."""
+    found = []
+    for line in DATA.read_text().splitlines():
+        one = json.loads(line)
+        reader = READERS.get(one["subject"].split(".")[4])
+        if reader is None:
+            continue
+        try:
+            reader(json.dumps(one["reply"]).encode())
+        except WadmRefusedError as error:
+            found.append((one["reply"]["message"], error))
+    return found
+
+
+def test_every_recorded_refusal_is_told_in_wadms_own_words() -> None:
+    recorded = refusals()
+    assert len(recorded) >= 3
+    for words, error in recorded:
+        refused = Refused(DIGEST, False, error.refusal, str(error))
+        status = status_of(seen(view=VIEW, model=None, refused=refused, said=None))
+        found = said(status)
+        assert found["Rejected"] == ("True", error.refusal.value)
+        assert found["Synced"] == ("False", error.refusal.value)
+        assert found["Ready"][0] == "False"
+        assert message(status, "Rejected") == words.partition("\n\nStack backtrace:")[0].strip()[:1024]
+
+
+def test_what_wadm_itself_could_not_do_is_tried_again_and_not_stalled() -> None:
+    status = status_of(seen(refused=Refused(DIGEST, False, Refusal.FAILED, "Internal storage error")))
+    assert said(status)["Stalled"][0] == "False"
+    assert said(status)["Reconciling"] == ("True", "WadmFailed")
+
+
+def test_what_cannot_be_read_is_told() -> None:
+    status = status_of(seen(view=replace(VIEW, problem="`spec.components` is no list"), model=None, said=None))
+    assert said(status)["Stalled"] == ("True", "InvalidManifest")
+    assert message(status, "Ready") == "`spec.components` is no list"
+
+
+def test_fields_that_wadm_does_not_know_are_named_up_to_a_number() -> None:
+    view = replace(VIEW, object=replace(VIEW.object, base=BASE), ignored=tuple(f"spec.x{n}" for n in range(30)))
+    words = message(status_of(seen(view=view)), "FieldsIgnored")
+    assert "spec.x0" in words
+    assert "and 10 more" in words
+
+
+def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
+    record = Decision((Record(Because(Reason.SYNCED, "equal"), BASE),))
+    status = status_of(seen(view=VIEW, decision=record, won=Side.KUBERNETES, lost=Lost(Side.WADM, "v9")))
+    assert status["synced"]["specDigest"] == DIGEST
+    assert status["synced"]["kvRevision"] == 9
+    assert status["wins"] == [{"side": "Kubernetes", "time": status["synced"]["time"]}]
+    assert said(status)["Overridden"] == ("True", "WadmLost")
+    assert said(status)["Synced"] == ("True", "Synced")
+    again = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(status))
+    assert said(status_of(seen(view=again)))["Overridden"][0] == "True"
+    later = status_of(seen(view=again, decision=record, won=Side.WADM))
+    assert "overridden" not in later
+    assert len(later["wins"]) == 2
+
+
+def test_a_contest_is_told() -> None:
+    waits = Decision(waits=Because(Reason.CONTENDED, "by turns"), again=60.0)
+    found = said(status_of(seen(decision=waits)))
+    assert found["Contended"] == ("True", "Contended")
+    assert found["Synced"] == ("False", "Contended")
+
+
+def test_the_same_is_written_once_however_much_time_passes() -> None:
+    first = status_of(seen())
+    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(first))
+    later = status_of(seen(view=view, snapshot=Snapshot(view.object, MODEL, now=NOW + 999)))
+    assert patch_of(first, later) == {}
+
+
+def test_a_patch_takes_away_what_is_no_more() -> None:
+    first = status_of(seen(said=Status("reconciling", "soon", WORKS.scalers)))
+    view = replace(VIEW, object=replace(VIEW.object, base=BASE), status=json.dumps(first))
+    patch = patch_of(first, status_of(seen(view=view, said=Status("deployed"))))
+    assert patch["message"] is None
+    assert patch["scalers"] is None
+    assert "versions" not in patch
+
+
+def test_work_under_way_says_what_is_done() -> None:
+    put = Decision((Put(Because(Reason.APPLIED, "it was applied in Kubernetes"), "v1"),))
+    status = status_of(seen(view=VIEW, decision=put, model=None, said=None))
+    assert said(status)["Synced"] == ("False", "Applied")
+    assert said(status)["Reconciling"] == ("True", "Applied")
+
+
+def test_people_are_told_once_of_what_was_refused() -> None:
+    refused = status_of(seen(refused=Refused(DIGEST, False, Refusal.REJECTED, "no")))
+    assert dict(news_of({}, refused)) == {"Rejected": "no"}
+    assert dict(news_of(refused, refused)) == {}

@@ -1,0 +1,56 @@
+"""Applications that were let go do not come back, until wadm's model changes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from application_manager.tombstones import KEPT, Tombstone, Tombstones
+from trellis import names
+from trellis.kube.errors import Unavailable
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import CONFIGMAPS
+
+PLACE = "default"
+
+
+def stone(application: str = "web", revision: int = 7) -> Tombstone:
+    return Tombstone("red", application, "b1", revision)
+
+
+async def test_what_was_let_go_is_known_until_it_changes_also_to_the_next_process() -> None:
+    kube = FakeKube()
+    await Tombstones(kube, PLACE).bury(stone("Web_ü"))
+    found = Tombstones(kube, PLACE)
+    assert await found.holds("red", "Web_ü", "b1", 7)
+    assert not await found.holds("red", "Web_ü", "b1", 8)
+    assert not await found.holds("red", "Web_ü", "b2", 7)
+    assert not await found.holds("blue", "Web_ü", "b1", 7)
+    assert not await found.holds("red", "other", "b1", 7)
+
+
+async def test_the_oldest_are_forgotten_and_what_a_person_broke_says_nothing() -> None:
+    kube = FakeKube()
+    data = {f"{number:010x}": stone(str(number)).text() for number in range(KEPT)}
+    broken = {stone().key: "{", "notes": "mine"}
+    metadata = {"name": names.TOMBSTONES, "namespace": PLACE}
+    kube.put(CONFIGMAPS, {"metadata": metadata, "data": data | broken})
+    found = Tombstones(kube, PLACE)
+    assert not await found.holds("red", "web", "b1", 1)
+    await found.bury(stone("new"))
+    (kept,) = kube.objects(CONFIGMAPS)
+    assert len(kept["data"]) == KEPT
+    assert json.loads(kept["data"][stone("new").key])["application"] == "new"
+    assert "0000000000" not in kept["data"]
+
+
+async def test_what_could_not_be_read_is_asked_for_again() -> None:
+    kube = FakeKube()
+    await Tombstones(kube, PLACE).bury(stone())
+    found = Tombstones(kube, PLACE)
+    kube.fail_next(100, when=lambda request: request.method == "GET")
+    with pytest.raises(Unavailable):
+        await found.holds("red", "web", "b1", 7)
+    kube.fail_next(0)
+    assert await found.holds("red", "web", "b1", 7)
