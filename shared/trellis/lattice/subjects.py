@@ -39,6 +39,13 @@ STREAM_WADM: Final = "wadm_events"
 STREAM_HOSTS: Final = "wasmbus_events"
 """The streams in which wadm keeps the events of all lattices of its NATS, for 70 s."""
 
+STREAM_MODELS: Final = "KV_wadm_manifests"
+"""The stream of the bucket in which wadm keeps the applications of all lattices of its NATS."""
+MODEL_KEYS: Final = "$KV.wadm_manifests."
+"""What the subject of an entry of that bucket begins with; the rest is its key."""
+_WADM_STATUS: Final = "wadm.status"
+_STATUS_TOKENS: Final = 4
+"""``wadm.status.<lattice>.<application>``."""
 _COPIED: Final = ("manifest_", "provider_", "component_", "host_started", "host_stopped", "linkdef_", "health_")
 
 
@@ -118,6 +125,21 @@ def model_get_subject(lattice: str, application: str) -> str:
         SubjectError: one of the names cannot stand in a subject.
     """
     return model_subject(lattice, "get", application)
+
+
+def status_subject(lattice: str) -> str:
+    """Return where wadm says how the applications of a lattice are, each under its name, when that changes.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return f"{_WADM_STATUS}.{_token('lattice', lattice)}.*"
+
+
+def status_of(subject: str) -> str | None:
+    """Return whose status a message is about, None if it is about nobody's."""
+    tokens = subject.split(".")
+    return tokens[-1] if ".".join(tokens[:2]) == _WADM_STATUS and len(tokens) == _STATUS_TOKENS else None
 
 
 def host_ping_subject(lattice: str, prefix: str = CONTROL_PREFIX) -> str:
