@@ -19,7 +19,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from trellis.bus import cancellation
 from trellis.bus.backoff import Backoff
@@ -198,11 +198,11 @@ class Bucket:
             self.why = f"no stream {STREAM_MODELS}: wadm makes it, and does not run there"
         elif isinstance(error, PermissionDenied):
             self.why = f"the NATS user may not read stream {STREAM_MODELS}: {describe(error)}"
-        elif isinstance(error, nats.errors.NoRespondersError):
-            self.why = "the NATS user's account has no JetStream"
+        elif isinstance(error, nats.errors.NoRespondersError | ServiceUnavailableError):
+            self.why = "JetStream does not answer: the server starts, or the NATS user's account has none"
         else:
             self.why = str(error) if isinstance(error, LinkAwayError) else describe(error)
-        if missing or isinstance(error, PermissionDenied | nats.errors.NoRespondersError):
+        if missing or isinstance(error, PermissionDenied | nats.errors.NoRespondersError | ServiceUnavailableError):
             self.unreadable.set()
         if not self._warned and self._link.since is not None:
             self._warned = True

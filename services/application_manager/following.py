@@ -1,0 +1,125 @@
+"""Follows the lattices of groups of hosts: what wadm has of their applications.
+
+In: which lattice is where. Out: a store and a client of wadm for each, and word of what is new. Called by ``gather``,
+``apply`` and ``app``. Invariants: nobody waits for a lattice; what was known of one that is away stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from trellis.events.subjects import APPLICATION_MANAGER, escape
+from trellis.lattice.address import LatticeAddress
+from trellis.lattice.lattice_claim import LatticeClaim
+from trellis.lattice.lattice_store import LatticeStore
+from trellis.lattice.lattices import Lattices
+from trellis.lattice.link import Link
+from trellis.lattice.store import ModelStore
+from trellis.lattice.wadm import Wadm
+
+CONNECTION: Final = "trellis-application-manager"
+
+Wake = Callable[[str, Iterable[str] | None], None]
+"""Called with a lattice's mark and the applications of which something may be new, None for all."""
+
+
+class News:
+    """Passes news on to what is bound once there is somebody to tell."""
+
+    def __init__(self) -> None:
+        self.call: Wake = lambda _mark, _applications: None
+
+    def __call__(self, mark: str, applications: Iterable[str] | None) -> None:
+        """Pass news of a lattice on."""
+        self.call(mark, applications)
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    store: LatticeStore
+    claim: LatticeClaim
+
+
+class Following:
+    """``wake`` is called in the event loop. ``cluster`` is this one's name, by which it owns lattices."""
+
+    def __init__(self, wake: Wake, cluster: str) -> None:
+        self._wake = wake
+        self._cluster = cluster
+        self._lattices: Final[Lattices[str]] = Lattices(CONNECTION, self._on_view, self._follow)
+        self._needs: dict[str, LatticeAddress] = {}
+        self._followed: dict[LatticeAddress, _Followed] = {}
+
+    @property
+    def marks(self) -> list[str]:
+        """The lattices that are followed."""
+        return list(self._needs)
+
+    @property
+    def stores(self) -> Mapping[str, ModelStore]:
+        """By mark what is known of a lattice's applications."""
+        return {mark: found.store for mark in self._needs if (found := self._of(mark)) is not None}
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        await self._lattices.run()
+
+    async def follow(self, mark: str, address: LatticeAddress | None) -> None:
+        """Follow a lattice at an address from now on, None for not at all."""
+        if address is None:
+            self._needs.pop(mark, None)
+        else:
+            self._needs[mark] = address
+        await self._lattices.need(mark, address)
+
+    def store(self, mark: str) -> ModelStore | None:
+        """Return what is known of a lattice's applications, None if it is not followed (yet)."""
+        found = self._of(mark)
+        return None if found is None else found.store
+
+    def wadm(self, mark: str) -> Wadm | None:
+        """Return who is told what to do with a lattice's applications, None if it is not followed (yet)."""
+        found = self._of(mark)
+        return None if found is None else found.store.wadm
+
+    def owner(self, mark: str) -> str | None:
+        """Return the cluster that owns a lattice's applications, None while that is not known."""
+        found = self._of(mark)
+        return None if found is None else found.claim.owner
+
+    def ours(self, mark: str) -> bool:
+        """Whether this cluster may write to a lattice now; asked again before each write."""
+        found = self._of(mark)
+        return found is not None and found.claim.ours
+
+    def _of(self, mark: str) -> _Followed | None:
+        address = self._needs.get(mark)
+        return None if address is None else self._followed.get(address)
+
+    async def _follow(self, address: LatticeAddress, link: Link) -> None:
+        def changed(names: Iterable[str] | None) -> None:
+            told = None if names is None else list(names)
+            for mark in [mark for mark, need in self._needs.items() if need == address]:
+                self._wake(mark, told)
+
+        reader = f"trellis-{APPLICATION_MANAGER}-{escape(address.lattice)}-{escape(self._cluster)}"
+        store = LatticeStore(address.lattice, link, reader, changed)
+        claim = LatticeClaim(address.lattice, link, self._cluster, lambda: changed(None))
+        followed = self._followed[address] = _Followed(store, claim)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(store.run())
+                tasks.create_task(claim.run())
+        finally:
+            if self._followed.get(address) is followed:
+                del self._followed[address]
+
+    def _on_view(self, mark: str) -> None:
+        """A lattice's view is another: its link, its hosts, its list; the first is what matters here."""
+        found = self._of(mark)
+        if found is not None:
+            found.store.link_changed()
+            found.claim.link_changed()

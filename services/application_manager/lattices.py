@@ -1,0 +1,65 @@
+"""Sees to it that each lattice which groups name is followed, with the credentials they have now.
+
+In: marks of lattices. Out: addresses for :class:`Following`. Called by ``app``, for the queue of lattices.
+Invariant: a Secret that cannot be read changes nothing: the lattice is followed as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from application_manager.following import Following, Wake
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import SECRETS, Manifest
+from trellis.lattice.group_views import GroupView
+from trellis.lattice.groups import lattice_address, secrets_of
+from trellis.lattice.subjects import SubjectError
+from trellis.telemetry import TraceContext, get_logger
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowLattices:
+    """One run of a lattice's mark. ``groups`` returns those that name the lattice of a mark.
+
+    ``wake`` is told of each lattice that was looked at: its groups may be others. ``seconds``: between two looks at the
+    Secrets of a group.
+    """
+
+    kube: Kube
+    following: Following
+    groups: Callable[[str], Iterable[GroupView]]
+    wake: Wake
+    seconds: float
+
+    async def run(self, mark: str, trace: TraceContext | None) -> float | None:
+        """Follow a lattice as its oldest group says; returns when to look at its Secrets again.
+
+        Raises:
+            KubeError: a Secret could not be read.
+        """
+        del trace
+        groups = sorted(self.groups(mark), key=lambda one: (one.created, one.key))
+        if not groups:
+            await self.following.follow(mark, None)
+            self.wake(mark, None)
+            return None
+        group = groups[0]
+        assert group.spec is not None  # a group without one has no mark
+        secrets: dict[str, Manifest | None] = {}
+        for name in secrets_of(group.spec):
+            try:
+                secrets[name] = await self.kube.get(SECRETS, name, group.namespace)
+            except NotFound:
+                secrets[name] = None
+        try:
+            address = lattice_address(group.spec, group.namespace, secrets)
+        except SubjectError as error:
+            _log.warning("a lattice cannot be followed", group=group.key, reason=str(error))
+            address = None
+        await self.following.follow(mark, address)
+        self.wake(mark, None)
+        return self.seconds if secrets else None

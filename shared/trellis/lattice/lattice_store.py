@@ -1,0 +1,109 @@
+"""The applications of one lattice: from wadm's storage, or where that may not be read, from wadm's answers.
+
+In: a lattice's address and link. Out: a :class:`trellis.lattice.store.ModelStore`, and word of every change. Called by
+services that keep applications, for each lattice on its link. Invariants: nobody waits for a lattice; what was known of
+one that is away stays, and ``synced_at`` says that it may be old; without the storage no deletion is proved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from trellis.lattice.bucket import Bucket
+from trellis.lattice.link import Link
+from trellis.lattice.listing import Listing
+from trellis.lattice.replies import Status
+from trellis.lattice.statuses import Statuses
+from trellis.lattice.store import Proof, StoredModel
+from trellis.lattice.wadm import Wadm
+
+Changed = Callable[[Iterable[str] | None], None]
+"""Called in the event loop with the names of which something may be new, None for all."""
+
+
+class LatticeStore:
+    """``reader`` is what names of consumers begin with: service, lattice and cluster, as one token of a subject."""
+
+    def __init__(self, lattice: str, link: Link, reader: str, changed: Changed) -> None:
+        self.wadm: Final = Wadm(lattice, link)
+        self._lattice = lattice
+        self._link = link
+        self._changed = changed
+        self._bucket = Bucket(lattice, link, reader, self._on_models)
+        self._listing = Listing(self.wadm, link)
+        self._statuses = Statuses(self.wadm, link, self.names, changed)
+        self._there = False
+
+    @property
+    def lattice(self) -> str:
+        """Whose applications they are."""
+        return self._lattice
+
+    @property
+    def bucket(self) -> str:
+        """When the storage was made, as RFC 3339; "" if that is not known."""
+        return "" if self._listed else self._bucket.stored.bucket
+
+    @property
+    def synced_at(self) -> float | None:
+        """When this was last known to be complete, in Unix seconds; None while it may not be."""
+        return self._bucket.synced_at or (self._listing.synced_at if self._listed else None)
+
+    @property
+    def why(self) -> str:
+        """Why it is not complete, or why deletions cannot be proved, for people; "" if neither is so."""
+        if self._link.since is None:
+            return self._link.why
+        if self._listed:
+            return f"deletions cannot be proved: {self._bucket.why}"
+        if self._bucket.unreadable.is_set() and self._listing.why:
+            return f"{self._bucket.why}; {self._listing.why}"
+        return self._bucket.why
+
+    def find(self, name: str) -> StoredModel | None:
+        """Return an application, None if there is none of this name."""
+        return self._listing.find(name) if self._listed else self._bucket.stored.find(name)
+
+    def absence(self, name: str) -> Proof:
+        """Return why there is no application of this name; not to be asked while ``synced_at`` is None."""
+        return Proof.UNKNOWN if self._listed else self._bucket.stored.absence(name)
+
+    def names(self) -> Collection[str]:
+        """Return the names of all applications."""
+        return self._listing.names() if self._listed else self._bucket.stored.names()
+
+    def status(self, name: str) -> Status | None:
+        """Return what wadm last said of an application, None if nothing was heard."""
+        return self._statuses.find(name)
+
+    def link_changed(self) -> None:
+        """The link may be lost, or another."""
+        self._bucket.link_changed()
+        self._statuses.want()
+        there = self._link.since is not None
+        if self._there and not there:
+            self._changed(None)  # what is known may be old from now on
+        self._there = there
+
+    async def run(self) -> None:
+        """Keep up with the lattice until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._bucket.run())
+            tasks.create_task(self._list())
+            tasks.create_task(self._statuses.run(self._lattice))
+
+    @property
+    def _listed(self) -> bool:
+        """Whether what wadm answers counts: its storage cannot be read."""
+        return self._bucket.unreadable.is_set() and self._listing.synced_at is not None
+
+    async def _list(self) -> None:
+        while True:
+            await self._bucket.unreadable.wait()
+            await self._listing.run(lambda: not self._bucket.unreadable.is_set(), self._on_models)
+
+    def _on_models(self, names: Iterable[str] | None) -> None:
+        self._statuses.want()
+        self._changed(names)

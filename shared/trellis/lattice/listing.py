@@ -1,0 +1,126 @@
+"""A lattice's applications as wadm's answers tell them, for users who may not read its storage.
+
+In: a client of wadm. Out: the applications, since when they are complete. Called by ``lattice_store`` while the bucket
+is unreadable. Invariants: at most 16 questions at once; a version is asked for once; nothing here proves that an
+application was deleted, and a question that fails takes nothing away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+from trellis.lattice.link import Link, LinkAwayError
+from trellis.lattice.models import Model
+from trellis.lattice.reading import LatticeDataError
+from trellis.lattice.replies import WadmRefusedError
+from trellis.lattice.store import StoredModel
+from trellis.lattice.subjects import SubjectError
+from trellis.lattice.wadm import Wadm
+
+EVERY_SECONDS: Final = 15.0
+AFRESH_SECONDS: Final = 600.0
+"""After so long every version is asked for again: one that was deleted and put again may hold something else."""
+_ASKED_AT_ONCE: Final = 16
+_TROUBLE: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, SubjectError)
+
+Manifest = Mapping[str, Any]
+
+
+class Listing:
+    """``why`` is why wadm does not tell, for people; "" if it does."""
+
+    def __init__(self, wadm: Wadm, link: Link) -> None:
+        self.why = "wadm was not asked yet"
+        self._wadm = wadm
+        self._link = link
+        self._models: dict[str, tuple[Model, StoredModel]] = {}
+        self._afresh = 0.0
+        self._synced: tuple[float, float] | None = None
+
+    @property
+    def synced_at(self) -> float | None:
+        """When this was last complete, in Unix seconds; None if it is not on the connection of now."""
+        if self._synced is None or self._link.since != self._synced[0]:
+            return None
+        return self._synced[1]
+
+    def find(self, name: str) -> StoredModel | None:
+        """Return an application, None if there is none."""
+        found = self._models.get(name)
+        return None if found is None else found[1]
+
+    def names(self) -> Collection[str]:
+        """Return the names of all applications."""
+        return self._models.keys()
+
+    async def run(self, readable: Callable[[], bool], changed: Callable[[Iterable[str] | None], None]) -> None:
+        """Ask until the bucket can be read, and tell the names of which something is new, None for all."""
+        while not readable():
+            was_away = self.synced_at is None
+            news = await self._compare()
+            if was_away != (self.synced_at is None):
+                changed(None)
+            elif news:
+                changed(news)
+            await asyncio.sleep(EVERY_SECONDS)
+        self._synced = None
+
+    async def _compare(self) -> set[str]:
+        """Ask for what is new; return the names of that."""
+        since = self._link.since
+        afresh = time.monotonic() - self._afresh > AFRESH_SECONDS
+        try:
+            listed = {model.name: model for model in await self._wadm.models()}
+            wanted = [model for name, model in listed.items() if afresh or not self._has(name, model)]
+            found = await self._get_all(wanted, afresh)
+        except _TROUBLE as error:
+            self.why, self._synced = f"wadm: {error}", None
+            return set()
+        if afresh:
+            self._afresh = time.monotonic()
+        news = {name for name, stored in found.items() if self.find(name) != stored} | (self._models.keys() - listed)
+        self._models = {
+            name: (model, found[name] if name in found else self._models[name][1])
+            for name, model in listed.items()
+            if name in found or name in self._models
+        }
+        self.why = ""
+        self._synced = None if since is None else (since, time.time())
+        return news
+
+    def _has(self, name: str, model: Model) -> bool:
+        known = self._models.get(name)
+        return known is not None and (known[0].version, known[0].deployed) == (model.version, model.deployed)
+
+    async def _get_all(self, wanted: Collection[Model], afresh: bool) -> dict[str, StoredModel]:
+        gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+        async def one(model: Model) -> StoredModel | None:
+            async with gate:
+                return await self._get(model.name, {} if afresh else self._known(model.name))
+
+        answers = await asyncio.gather(*map(one, wanted), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return {answer.name: answer for answer in answers if isinstance(answer, StoredModel)}
+
+    def _known(self, name: str) -> dict[str, Manifest]:
+        found = self.find(name)
+        return {} if found is None else dict(found.versions)
+
+    async def _get(self, name: str, known: Mapping[str, Manifest]) -> StoredModel | None:
+        """Return an application, None if it went away meanwhile."""
+        listed = await self._wadm.versions(name)
+        if listed is None:
+            return None
+        versions: list[tuple[str, Manifest]] = []
+        for one in listed:
+            manifest = known.get(one.version) or await self._wadm.get(name, one.version)
+            if manifest is not None:
+                versions.append((one.version, manifest))
+        deployed = next((one.version for one in listed if one.deployed), "")
+        return StoredModel(name, tuple(versions), deployed, 0) if versions else None

@@ -1,0 +1,284 @@
+"""What entries of wadm's bucket say about one lattice, whatever other lattices share its keys."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trellis.lattice.digests import Digests, digest_of
+from trellis.lattice.reading import LatticeDataError
+from trellis.lattice.store import Proof, StoredModel
+from trellis.lattice.stored import VERSIONS_KEPT, Entry, Stored
+
+
+def model(name: str, *versions: str, deployed: str | None = None) -> bytes:
+    manifests = {
+        version: {"metadata": {"name": name, "annotations": {"version": version}}, "spec": {"components": []}}
+        for version in versions or ("v1",)
+    }
+    return json.dumps({"manifests": manifests, "deployed_version": deployed}).encode()
+
+
+def names(*listed: str) -> bytes:
+    return json.dumps(listed).encode()
+
+
+class Bucket:
+    """Entries as a stream has them: each with the next sequence."""
+
+    def __init__(self, lattice: str = "l") -> None:
+        self.stored = Stored(lattice)
+        self.stored.begin("first")
+        self._sequence = itertools.count(1)
+
+    def take(self, key: str, value: bytes | None) -> set[str]:
+        return self.stored.take(Entry(key, next(self._sequence), value))
+
+    def again(self, bucket: str, *entries: tuple[str, bytes | None]) -> set[str]:
+        self.stored.begin(bucket)
+        for key, value in entries:
+            self.take(key, value)
+        return self.stored.complete()
+
+
+def sorted_names(found: Iterable[str]) -> list[str]:
+    return sorted(found)
+
+
+def test_an_application_is_read_with_its_versions_the_oldest_first() -> None:
+    bucket = Bucket()
+    assert bucket.take("l-web", model("web", "v2", "v1", deployed="v2")) == {"web"}
+    found = bucket.stored.find("web")
+    assert found is not None
+    assert [version for version, _ in found.versions] == ["v2", "v1"]
+    assert (found.name, found.deployed, found.revision) == ("web", "v2", 1)
+    assert sorted_names(bucket.stored.names()) == ["web"]
+
+
+def test_a_deletion_as_wadm_does_it_is_proved() -> None:
+    bucket = Bucket()
+    bucket.take("l-web", model("web"))
+    assert bucket.take("l", names("web")) == {"web"}
+    assert bucket.take("l", names()) == {"web"}
+    assert bucket.stored.find("web") is not None
+    assert bucket.take("l-web", None) == {"web"}
+    assert bucket.stored.find("web") is None
+    assert bucket.stored.absence("web") is Proof.GONE
+
+
+PROVES_NOTHING: dict[str, tuple[list[tuple[str, bytes | None]], Proof]] = {
+    "purged by hand, and still listed": ([("l", names("web")), ("l-web", None)], Proof.UNKNOWN),
+    "purged, and the list too": ([("l", names("web")), ("l-web", None), ("l", None)], Proof.LOST),
+    "purged, and never a list": ([("l-web", None)], Proof.LOST),
+    "no entry, and not listed": ([("l", names("other"))], Proof.UNKNOWN),
+    "no entry, and listed": ([("l", names("web"))], Proof.UNKNOWN),
+    "nothing at all": ([], Proof.LOST),
+    "another lattice's list is purged": ([("l", names()), ("l-w", None)], Proof.UNKNOWN),
+    "another lattice has the key": ([("l", names()), ("l-web", model("b"))], Proof.UNKNOWN),
+    "another lattice has the list's key": ([("l", model("l")), ("l-web", None)], Proof.LOST),
+}
+
+
+@pytest.mark.parametrize("case", PROVES_NOTHING)
+def test_nothing_else_proves_that_an_application_was_deleted(case: str) -> None:
+    entries, proof = PROVES_NOTHING[case]
+    bucket = Bucket()
+    for key, value in entries:
+        bucket.take(key, value)
+    bucket.stored.complete()
+    assert bucket.stored.find("web") is None
+    assert bucket.stored.absence("web") is proof
+
+
+def test_lattices_whose_keys_are_alike_are_told_apart_by_the_value() -> None:
+    short, long = Bucket("a"), Bucket("a-b")
+    for bucket in (short, long):
+        bucket.take("a-b-c", model("b-c"))
+        bucket.take("a-b-d", model("d"))
+        bucket.take("a-b", names("d"))
+        bucket.take("a", names("b-c"))
+    assert sorted_names(short.stored.names()) == ["b-c"]
+    assert sorted_names(long.stored.names()) == ["d"]
+    assert short.stored.find("b-d") is None
+
+
+def test_a_deletion_in_another_lattice_of_the_same_key_proves_nothing() -> None:
+    bucket = Bucket("a")
+    bucket.take("a", names("b-c"))
+    bucket.take("a-b-c", model("b-c"))
+    bucket.take("a-b-c", model("c"))  # lattice a-b puts c: it has the key from now on
+    assert bucket.stored.find("b-c") is None
+    bucket.take("a-b", names())
+    bucket.take("a-b-c", None)
+    assert bucket.stored.absence("b-c") is Proof.UNKNOWN
+
+
+def test_a_bucket_that_was_made_anew_has_lost_what_the_former_had() -> None:
+    bucket = Bucket()
+    bucket.take("l-web", model("web"))
+    bucket.take("l", names("web"))
+    bucket.stored.complete()
+    bucket.again("second", ("l-other", model("other")), ("l", names("other")))
+    assert bucket.stored.absence("web") is Proof.LOST
+    assert bucket.stored.absence("never") is Proof.UNKNOWN
+    bucket.take("l-web", model("web"))
+    bucket.take("l", names("other"))
+    bucket.take("l-web", None)
+    assert bucket.stored.absence("web") is Proof.GONE
+
+
+def test_what_a_new_reading_does_not_have_is_forgotten_at_its_end() -> None:
+    bucket = Bucket()
+    bucket.take("l-web", model("web"))
+    bucket.take("l-api", model("api"))
+    bucket.take("l", names("web", "api"))
+    bucket.stored.complete()
+    bucket.stored.begin("first")
+    assert bucket.stored.find("web") is not None
+    bucket.take("l-api", model("api"))
+    assert bucket.stored.complete() == {"web", "api"}
+    assert bucket.stored.find("web") is None
+    assert bucket.stored.find("api") is not None
+    assert bucket.stored.absence("web") is Proof.LOST
+
+
+def test_an_entry_that_is_read_again_is_no_news() -> None:
+    stored = Stored("l")
+    entries = [Entry("l-web", 1, model("web")), Entry("l", 2, names("web"))]
+    for _ in range(2):
+        stored.begin("first")
+        news = set().union(*(stored.take(entry) for entry in entries)) | stored.complete()
+    assert news == set()
+
+
+GARBAGE = [b"", b"{", b"null", b"5", b'"web"', b'{"manifests": {}}', b'{"manifests": {"v1": 5}}',
+           b'{"manifests": {"v1": {}}}', b'{"manifests": {"v1": {"metadata": {}}}}',
+           b'{"manifests": {"v1": {"metadata": {"name": "web"}}}, "deployed_version": 5}', b'{"manifests": []}',
+           b"\xff\xfe", b"[" * 100_000]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", GARBAGE)
+def test_a_value_that_is_none_changes_nothing(value: bytes) -> None:
+    bucket = Bucket()
+    bucket.take("l-web", model("web"))
+    with pytest.raises(LatticeDataError):
+        bucket.take("l-web", value)
+    bucket.stored.complete()
+    assert bucket.stored.find("web") is not None
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"5", b"[5]", b'["web", null]'])
+def test_a_list_that_is_none_changes_nothing(value: bytes) -> None:
+    bucket = Bucket()
+    bucket.take("l", names())
+    bucket.take("l-web", None)
+    with pytest.raises(LatticeDataError):
+        bucket.take("l", value)
+    assert bucket.stored.absence("web") is Proof.GONE
+
+
+def test_of_too_many_versions_the_newest_are_kept_and_the_deployed_one() -> None:
+    bucket = Bucket()
+    bucket.take("l-web", model("web", *(f"v{at}" for at in range(VERSIONS_KEPT + 5)), deployed="v2"))
+    found = bucket.stored.find("web")
+    assert found is not None
+    assert [version for version, _ in found.versions] == ["v2", *(f"v{at}" for at in range(5, VERSIONS_KEPT + 5))]
+
+
+NAMES = ("a", "b", "a-b", "b-a", "a-b-a")
+DEEDS = st.lists(
+    st.tuples(st.sampled_from(["put", "delete", "purge", "read"]), st.sampled_from(NAMES), st.sampled_from(NAMES)),
+    max_size=25,
+)
+
+
+class Wadm:
+    """Writes what wadm writes for each deed, in its order, for lattices whose keys are alike; purges are a person's."""
+
+    def __init__(self) -> None:
+        self.reads = {lattice: Stored(lattice) for lattice in ("a", "a-b")}
+        self.lists: dict[str, set[str]] = {}
+        self._kept: dict[str, Entry] = {}
+        self._sequence = itertools.count(1)
+        for read in self.reads.values():
+            read.begin("first")
+
+    def put(self, lattice: str, name: str) -> None:
+        self._write(f"{lattice}-{name}", model(name))
+        self.lists.setdefault(lattice, set()).add(name)
+        self._write(lattice, names(*self.lists[lattice]))
+
+    def delete(self, lattice: str, name: str) -> None:
+        if name in self.lists.get(lattice, ()):
+            self.lists[lattice].discard(name)
+            self._write(lattice, names(*self.lists[lattice]))
+            self.purge(lattice, name)
+
+    def purge(self, lattice: str, name: str) -> None:
+        self._write(f"{lattice}-{name}", None)
+
+    def read(self, lattice: str, name: str) -> None:
+        del lattice, name
+        for read in self.reads.values():
+            read.begin("first")
+            for entry in sorted(self._kept.values(), key=lambda one: one.sequence):
+                read.take(entry)
+            read.complete()
+
+    def _write(self, key: str, value: bytes | None) -> None:
+        self._kept[key] = Entry(key, next(self._sequence), value)
+        for read in self.reads.values():
+            read.take(self._kept[key])
+
+
+@given(DEEDS)
+def test_what_wadm_lists_is_never_gone(deeds: list[tuple[str, str, str]]) -> None:
+    wadm = Wadm()
+    for deed, lattice, name in deeds:
+        getattr(wadm, deed)(lattice, name)
+        for of, read in wadm.reads.items():
+            gone = {name for name in NAMES if read.find(name) is None and read.absence(name) is Proof.GONE}
+            assert not gone & wadm.lists.get(of, set())
+
+
+@given(DEEDS)
+def test_reading_it_all_again_tells_the_same_as_following_it(deeds: list[tuple[str, str, str]]) -> None:
+    wadm = Wadm()
+    for deed, lattice, name in deeds:
+        getattr(wadm, deed)(lattice, name)
+    followed = {of: [(read.find(name), read.absence(name)) for name in NAMES] for of, read in wadm.reads.items()}
+    wadm.reads = {of: Stored(of) for of in wadm.reads}
+    wadm.read("", "")
+    assert {
+        of: [(read.find(name), read.absence(name)) for name in NAMES] for of, read in wadm.reads.items()
+    } == followed
+
+
+def test_a_digest_is_computed_anew_only_for_other_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[object] = []
+
+    def counting(manifest: Mapping[str, Any]) -> str:
+        computed.append(manifest)
+        return digest_of(manifest)
+
+    monkeypatch.setattr("trellis.lattice.digests.digest_of", counting)
+    digests = Digests()
+
+    def stored(text: str) -> StoredModel:
+        manifest = {"metadata": {"name": "web", "annotations": {"note": text}}, "spec": {"components": []}}
+        return StoredModel("web", (("v1", manifest), ("v2", {"metadata": 5})), "", 1)
+
+    first = digests.of(stored("one"))
+    assert digests.of(stored("one")) == first
+    assert len(computed) == 2
+    assert [version for version, _ in first] == ["v1", "v2"]
+    second = digests.of(stored("two"))
+    assert second[0] != first[0]
+    assert second[1] == first[1]
+    assert len(computed) == 3
