@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typer
 
+from trellis_bundle.apps import app as apps
 from trellis_bundle.breaker import app as breaker
 from trellis_bundle.bus_users import app as bus
 from trellis_bundle.crds import app as crds
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command()(nodes)
     app.command()(status)
     app.command()(explain)
+    app.add_typer(apps, name="apps")
     app.add_typer(rollout, name="rollout")
     app.add_typer(events, name="events")
     app.add_typer(dead, name="dead")

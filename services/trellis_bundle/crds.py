@@ -126,10 +126,11 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
 
 
 async def _look(kube: Kube, kinds: Sequence[Kind]) -> list[tuple[Kind, Standing, Manifest | None]]:
-    return list(await asyncio.gather(*(_look_at(kube, kind) for kind in kinds)))
+    return list(await asyncio.gather(*(look_at(kube, kind) for kind in kinds)))
 
 
-async def _look_at(kube: Kube, kind: Kind) -> tuple[Kind, Standing, Manifest | None]:
+async def look_at(kube: Kube, kind: Kind) -> tuple[Kind, Standing, Manifest | None]:
+    """Return where a kind stands, and its definition; raises KubeError if that cannot be read."""
     definition, registration = await asyncio.gather(
         _find(kube, DEFINITIONS, kind.name), _find(kube, API_SERVICES, f"{kind.version}.{kind.group}")
     )
@@ -165,7 +166,7 @@ async def await_served(kube: Kube, kind: Kind) -> None:
                 break
         except (NotFound, Unavailable) as error:
             if time.monotonic() > deadline:
-                _, standing, _ = await _look_at(kube, kind)
+                _, standing, _ = await look_at(kube, kind)
                 why = standing.message or str(error)
                 raise CommandError(f"{kind.name} is defined but not served: {why}") from error
         else:

@@ -69,7 +69,9 @@ def standing_of(kind: Kind, definition: Manifest | None, registration: Manifest 
     if hidden:
         return Standing(kind.name, Place.HIDDEN, hidden)
     if definition is None:
-        return Standing(kind.name, Place.MISSING, f"it is not defined: `trellis crds apply {kind.plural}`")
+        return Standing(
+            kind.name, Place.MISSING, f"{kind.name} is not defined here: `trellis crds apply {kind.plural}`"
+        )
     if _covers(make_definition(kind)["spec"], definition.get("spec") or {}):
         return Standing(kind.name, Place.CURRENT, _unserved(definition))
     labels = definition["metadata"].get("labels") or {}

@@ -8,75 +8,28 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from support.applications_kind import ApplicationsKind, until
 from support.definitions import foreign_applications, kubevela_applications
-from support.leftovers import as_new, leftover
-from trellis.crds.kinds import APPLICATIONS
-from trellis.kube.resources import API_SERVICES, DEFINITIONS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
-PATIENCE = 60.0
-DEFINITION = DEFINITIONS.path(name=APPLICATIONS.name)
-LIST = "/apis/core.oam.dev/v1beta1/applications"
-REGISTRATION = "v1beta1.core.oam.dev"
 Manifest = dict[str, Any]
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"not so after {PATIENCE:.0f} s: {what}"
-        time.sleep(0.05)
-
-
-class Cluster:
+class Cluster(ApplicationsKind):
     """The API server, on which nobody defines applications yet, and the command."""
 
     def __init__(self, api: Api, info: ClusterInfo) -> None:
-        self.api = api
+        super().__init__(api)
         self._environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
         self._environment["TRELLIS_KUBECONFIG"] = str(info.kubeconfig)
-
-    def define(self, manifest: Manifest) -> None:
-        def made() -> bool:
-            status, answer = self.api.call("POST", DEFINITIONS.path(), manifest)
-            assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-            return status == http.HTTPStatus.CREATED
-
-        until(made, "the former definition is gone")
-        until(self.served, "it is served")
-
-    def register(self, service: str) -> None:
-        """Put an API of another server in front, as it would itself: also where the API server's own stands."""
-        manifest = as_new(leftover("wasmcloud", "registration", namespace="wasm"))
-        manifest["spec"]["service"]["name"] = service
-        own = API_SERVICES.path(name=REGISTRATION)
-
-        def registered() -> bool:
-            if self.api.call("POST", API_SERVICES.path(), manifest)[0] == http.HTTPStatus.CREATED:
-                return True
-            # Else the API server would go on to keep it as its own.
-            labels = {"kube-aggregator.kubernetes.io/automanaged": None}
-            change = {"metadata": {"labels": labels}, "spec": manifest["spec"]}
-            return self.api.call("PATCH", own, change)[0] == http.HTTPStatus.OK
-
-        until(registered, "another server is registered")
-
-    def served(self) -> bool:
-        return self.api.ok(LIST)
-
-    def stands(self) -> Manifest | None:
-        status, found = self.api.call("GET", DEFINITION)
-        return None if status == http.HTTPStatus.NOT_FOUND else found
 
     async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return await asyncio.to_thread(
@@ -94,15 +47,6 @@ class Cluster:
         done = await self.run("check", "applications", "-o", "json")
         [kind] = json.loads(done.stdout)["kinds"]
         return done.returncode, kind
-
-    def clear(self) -> None:
-        """Leave the API server as it was: other tests define applications too."""
-        registration = API_SERVICES.path(name=REGISTRATION)
-        status, found = self.api.call("GET", registration)
-        if status == http.HTTPStatus.OK and (found.get("spec") or {}).get("service"):
-            self.api.call("DELETE", registration)
-        self.api.call("DELETE", DEFINITION)
-        until(lambda: self.stands() is None, "the definition is gone")
 
 
 @pytest.fixture

@@ -1,0 +1,275 @@
+"""`trellis apps`, run as a user runs it, on a real API server and a wadm that answers over a real NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from support.applications_kind import ApplicationsKind, until
+from support.asked_wadm import AskedWadm, manifest
+from trellis.crds.kinds import KINDS, make_definition
+from trellis.kube.resources import APPLICATIONS, DEFINITIONS, HOST_CONFIGS
+from trellis.lattice.projection import project
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+Manifest = dict[str, Any]
+STATUS = {
+    "phase": "Deployed",
+    "observedGeneration": 1,
+    "deployedVersion": "v2",
+    "versions": [{"version": "v1", "deployed": False}, {"version": "v2", "deployed": True}],
+    "conditions": [
+        {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Deployed",
+            "message": "",
+            "lastTransitionTime": "2026-11-22T07:00:00Z",
+        }
+    ],
+}
+
+
+class World:
+    """A namespace with hosts of a lattice of its own, Applications in it, and the command."""
+
+    def __init__(self, api: Api, info: ClusterInfo, namespace: str, nats_url: str) -> None:
+        self.api, self.namespace, self.nats_url = api, namespace, nats_url
+        self.lattice = f"l{secrets.token_hex(4)}"
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
+        self.environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": namespace}
+
+    def hosts(self, port: int) -> None:
+        """Create a group of hosts whose NATS is on a port of this machine."""
+        spec = {"lattice": self.lattice, "version": "1.4.0", "natsAddress": "nats://127.0.0.1", "natsClientPort": port}
+        body = {
+            "apiVersion": HOST_CONFIGS.api_version,
+            "kind": HOST_CONFIGS.kind,
+            "metadata": {"name": "group"},
+            "spec": spec,
+        }
+        status, answer = self.api.call("POST", HOST_CONFIGS.path(self.namespace), body)
+        assert status == http.HTTPStatus.CREATED, answer
+
+    def apply(self, given: Manifest, manager: str = "kubectl", **metadata: Any) -> Manifest:
+        """Create an Application as somebody, with a status as application_manager writes it."""
+        body = {**given, "metadata": {**given["metadata"], **metadata}}
+        path = APPLICATIONS.path(self.namespace)
+        status, made = self.api.call("POST", f"{path}?fieldManager={manager}", body)
+        assert status == http.HTTPStatus.CREATED, made
+        version = given["metadata"]["annotations"]["version"]
+        synced = {"specDigest": project(given).digest, "wadmVersion": version, "time": "2026-11-22T07:00:00Z"}
+        body = {"status": STATUS | {"lattice": self.lattice, "synced": synced}}
+        place = APPLICATIONS.path(self.namespace, given["metadata"]["name"], "status")
+        status, found = self.api.call("PATCH", place, body)
+        assert status == http.HTTPStatus.OK, found
+        return self.get(given["metadata"]["name"])
+
+    def get(self, name: str) -> Manifest:
+        status, found = self.api.call("GET", APPLICATIONS.path(self.namespace, name))
+        assert status == http.HTTPStatus.OK, found
+        made: Manifest = found
+        return made
+
+    async def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "trellis_bundle", "apps", *arguments],
+            env=self.environment | environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    async def told(self, *arguments: str, code: int = 0) -> Any:
+        done = await self.run(*arguments, "-o", "json")
+        assert done.returncode == code, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def kind(cluster_api: Api) -> Iterator[ApplicationsKind]:
+    found = ApplicationsKind(cluster_api)
+    found.clear()
+    found.define()
+    for one in KINDS:
+        cluster_api.call("POST", DEFINITIONS.path(), make_definition(one))
+    until(lambda: cluster_api.ok(HOST_CONFIGS.path()), "groups of hosts are served")
+    yield found
+    found.clear()
+
+
+@pytest.fixture
+def world(
+    kind: ApplicationsKind, cluster_api: Api, cluster: ClusterInfo, namespace: str, nats_server: NatsServer
+) -> World:
+    del kind
+    return World(cluster_api, cluster, namespace, nats_server.url)
+
+
+@pytest.fixture
+async def wadm(world: World, nats_server: NatsServer) -> AsyncIterator[AskedWadm]:
+    world.hosts(int(nats_server.url.rpartition(":")[2]))
+    async with AskedWadm(nats_server.url, world.lattice) as answering:
+        yield answering
+
+
+V1, V2 = manifest("shop", "v1", "example.com/shop:1"), manifest("shop", "v2", "example.com/shop:2")
+
+
+def both(wadm: AskedWadm) -> None:
+    """Let wadm have two versions of shop, the second deployed."""
+    wadm.put(V1)
+    wadm.put(V2, deployed=True)
+
+
+async def test_applications_are_listed_and_compared_with_wadm(world: World, wadm: AskedWadm) -> None:
+    both(wadm)
+    world.apply(V2)
+    listed = await world.told("-n", world.namespace)
+    assert [(one["name"], one["lattice"], one["phase"], one["deployed"]) for one in listed["apps"]] == [
+        ("shop", world.lattice, "Deployed", "v2")
+    ]
+    same = await world.told("--live", "-n", world.namespace)
+    assert same["ok"], same
+    [row] = same["apps"]
+    assert (row["kubernetes"]["phase"], row["wadm"]) == (
+        "Deployed",
+        {"status": "deployed", "deployed": "v2", "newest": "v2"},
+    )
+    wadm.put(manifest("fromwash", "v1"))
+    wadm.deployed["shop"] = "v1"
+    other = await world.told("--live", "-n", world.namespace, code=1)
+    said = {one["application"]: one["differences"] for one in other["apps"]}
+    assert said["fromwash"] == ["not in Kubernetes"]
+    assert said["shop"][0] == "deployed is v2 here, v1 in wadm"
+    assert said["shop"][1] == "the manifest is not that of version v1"
+    assert (await world.told("-n", world.namespace, "--lattice", "another"))["apps"] == []
+
+
+async def test_a_lattice_that_is_away_is_said_and_kubernetes_is_shown_all_the_same(world: World) -> None:
+    world.hosts(1)
+    world.apply(V2)
+    away = await world.told("--live", "-n", world.namespace, code=1)
+    [row] = away["apps"]
+    assert row["kubernetes"]["phase"] == "Deployed"
+    assert row["differences"] == []
+    assert "--nats nats://127.0.0.1:PORT" in row["unknown"]
+    async with AskedWadm(world.nats_url, world.lattice) as wadm:
+        both(wadm)
+        over = await world.told("--live", "-n", world.namespace, "--nats", world.nats_url)
+    assert over["ok"]
+    silent = await world.told("--live", "-n", world.namespace, "--nats", world.nats_url, code=1)
+    assert "nobody answers on wadm.api" in silent["apps"][0]["unknown"]
+
+
+async def test_an_application_without_hosts_is_not_asked_about(world: World) -> None:
+    world.apply(V2)
+    found = await world.told("--live", "-n", world.namespace, code=1)
+    assert found["apps"][0]["unknown"] == "no group of hosts in its namespace has its lattice"
+    refused = await world.run("rollback", "shop", "-n", world.namespace, "--yes")
+    assert refused.returncode == 1
+    assert "has no group of hosts" in refused.stderr
+
+
+async def test_a_history_is_of_the_status_or_of_wadm(world: World, wadm: AskedWadm) -> None:
+    both(wadm)
+    world.apply(V2)
+    wadm.put(manifest("shop", "v3"))
+    stored = await world.told("history", "shop", "-n", world.namespace)
+    assert [one["version"] for one in stored["versions"]] == ["v1", "v2"]
+    asked = await world.told("history", "shop", "-n", world.namespace, "--live")
+    assert [(one["version"], one["deployed"], one["shown"]) for one in asked["versions"]] == [
+        ("v1", False, False),
+        ("v2", True, True),
+        ("v3", False, False),
+    ]
+
+
+@pytest.mark.parametrize("manager", ["kubectl", "trellis.dev/wadm"])
+async def test_a_rollback_gives_the_object_exactly_the_former_manifest(
+    world: World, wadm: AskedWadm, manager: str
+) -> None:
+    both(wadm)
+    world.apply(V2, manager, labels={"trellis.dev/lattice": world.lattice})
+    before = world.get("shop")
+    planned = await world.told("rollback", "shop", "-n", world.namespace, "--dry-run")
+    assert (planned["from"], planned["to"], planned["done"]) == ("v2", "v1", False)
+    assert world.get("shop")["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+    unasked = await world.run("rollback", "shop", "-n", world.namespace)
+    assert (unasked.returncode, "give --yes" in unasked.stderr) == (1, True)
+    done = await world.told("rollback", "shop", "-n", world.namespace, "--yes")
+    assert done["done"]
+    after = world.get("shop")
+    assert project(after).digest == project(V1).digest
+    assert after["metadata"]["annotations"]["version"] == "v1"
+    assert after["metadata"]["labels"] == {"trellis.dev/lattice": world.lattice}
+    owners = {one["manager"] for one in after["metadata"]["managedFields"] if "f:spec" in one["fieldsV1"]}
+    assert "kubectl" in owners
+    again = await world.told("rollback", "shop", "-n", world.namespace, "--to", "v1", "--yes")
+    assert (again["changes"], again["done"]) == ([], False)
+
+
+async def test_components_that_somebody_else_applied_do_not_stay_after_a_rollback(
+    world: World, wadm: AskedWadm
+) -> None:
+    wadm.put(V1)
+    more = json.loads(json.dumps(V2))
+    more["spec"]["components"].append(
+        {"name": "extra", "type": "component", "properties": {"image": "example.com/extra:1"}}
+    )
+    wadm.put(more, deployed=True)
+    world.apply(more, "another-tool")
+    done = await world.told("rollback", "shop", "-n", world.namespace, "--yes")
+    assert "component extra goes" in done["changes"]
+    assert [one["name"] for one in world.get("shop")["spec"]["components"]] == ["main"]
+
+
+async def test_what_argo_cd_manages_is_rolled_back_there_unless_forced(world: World, wadm: AskedWadm) -> None:
+    both(wadm)
+    world.apply(V2, annotations={"version": "v2", "argocd.argoproj.io/tracking-id": "x"})
+    refused = await world.run("rollback", "shop", "-n", world.namespace, "--yes")
+    assert refused.returncode == 1
+    assert "Argo CD manages" in refused.stderr
+    assert (await world.told("rollback", "shop", "-n", world.namespace, "--yes", "--force"))["done"]
+    assert world.get("shop")["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"] == "x"
+
+
+async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: AskedWadm) -> None:
+    both(wadm)
+    world.apply(V2)
+    for arguments, said in (
+        (("history", "nobody"), "there is no Application nobody in any namespace"),
+        (("rollback", "shop", "-n", world.namespace, "--to", "v9", "--yes"), "wadm has no version 'v9': it has v1, v2"),
+        (("--nats", world.nats_url), "--nats goes with --live"),
+    ):
+        done = await world.run(*arguments)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"trellis: {said}"), done.stderr
+
+
+async def test_a_cluster_without_the_kind_says_how_to_define_it(kind: ApplicationsKind, world: World) -> None:
+    kind.clear()
+    done = await world.run()
+    assert done.returncode == 1
+    assert done.stderr == "trellis: applications.core.oam.dev is not defined here: `trellis crds apply applications`\n"
+    kind.register("wadm-operator")
+    until(lambda: not kind.served(), "it is hidden")
+    hidden = await world.run()
+    assert hidden.returncode == 1
+    assert "`trellis migrate wasmcloud-operator` removes that" in hidden.stderr
