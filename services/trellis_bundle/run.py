@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import application_manager.settings
 import host_manager.settings
 import node_watcher.settings
 import provisioner.settings
@@ -42,6 +43,7 @@ SERVICES: Final[dict[str, Runnable]] = {
     "provisioner": Runnable("provisioner", provisioner.settings.Settings),
     "host-manager": Runnable("host_manager", host_manager.settings.Settings),
     "service-reflector": Runnable("service_reflector", service_reflector.settings.Settings),
+    "application-manager": Runnable("application_manager", application_manager.settings.Settings),
 }
 
 

@@ -1,0 +1,102 @@
+"""Wires application_manager: the only place that builds its clients and joins its parts.
+
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from functools import partial
+from typing import Final
+
+from application_manager.apply import Effects
+from application_manager.facts import Said
+from application_manager.following import Following, News
+from application_manager.gather import Key, Known
+from application_manager.keeping import Keep
+from application_manager.lattices import FollowLattices
+from application_manager.settings import Settings
+from application_manager.tombstones import Tombstones
+from application_manager.watch import on_application, on_group
+from application_manager.watches import Watches
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.bus.queue import KeyedQueue
+from trellis.events.applications import (
+    ApplicationDeleted,
+    ApplicationFact,
+    ApplicationOverridden,
+    ApplicationRejected,
+    ApplicationSynced,
+)
+from trellis.events.subjects import APPLICATION_MANAGER
+from trellis.kube.client import Kube
+from trellis.kube.recorder import EventRecorder
+from trellis.operators import on_operator
+from trellis.runtime import Base, LedService, Work
+from trellis.telemetry import setup
+
+WORKERS: Final = 16
+LATTICE_WORKERS: Final = 4
+
+
+def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+    """Return the service; it connects when it is run."""
+    return LedService(
+        name=APPLICATION_MANAGER,
+        settings=settings,
+        telemetry=setup(APPLICATION_MANAGER, otlp_endpoint=settings.otlp_endpoint),
+        compose=partial(compose, settings),
+        namespaces={settings.namespace: {}},
+        kube=kube,
+        bus=bus,
+    )
+
+
+def compose(settings: Settings, base: Base) -> Work:
+    """Join the parts for one term of leadership."""
+    kube, telemetry = base.kube, base.telemetry
+    watches = Watches(kube)
+    news = News()
+    known = Known(kube, watches.applications.objects, Following(news, base.cluster))
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
+    effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace))
+    said = Said()
+    keep = Keep(known, effects, base.bus, telemetry, said)
+    queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
+    follow = FollowLattices(kube, known.following, known.groups_of, news, settings.sources_seconds)
+    lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
+
+    def applications_changed(mark: str, applications: Iterable[str] | None) -> None:
+        for key in {*known.keys_of(mark, applications)}:
+            queue.add(key)
+
+    def add(key: Key) -> None:
+        queue.add(key)
+
+    def list_all() -> None:
+        for mark in {*known.by_lattice, *known.following.marks}:
+            lattices.add(mark)
+        for key in known.all_keys():
+            queue.add(key)
+
+    news.call = applications_changed
+    watches.on_group.call = on_group(known, add, lattices.add)
+    watches.on_application.call = on_application(known, add)
+    watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
+    return Work(
+        [*watches],
+        [lattices, queue],
+        list_all,
+        said.forget,
+        prepare=partial(recall, said, base.bus),
+        background=[known.following.run],
+    )
+
+
+async def recall(said: Said, bus: Bus) -> None:
+    """Read back what was said of Applications: what went away meanwhile is said now."""
+    kinds = (ApplicationSynced, ApplicationOverridden, ApplicationRejected, ApplicationDeleted)
+    facts: AsyncIterator[ApplicationFact] = bus.last_facts(kinds)
+    async for fact in facts:
+        said.note(fact)

@@ -1,0 +1,207 @@
+"""What application_manager knows: groups and Applications by their informers, models by the stores of their lattices.
+
+In: views and stores. Out: all that a decision about one application depends on, and which keys a change concerns.
+Called by ``app``, ``watch`` and ``lattices``. A key is a lattice's mark and an application's name in wadm; an object
+without a lattice has one of its own. Invariants: what is not known of a lattice is not taken for not being there; a
+store that does not show our own writes yet is not decided on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from application_manager.actions import Lost
+from application_manager.conditions import Refused
+from application_manager.following import Following
+from application_manager.homes import home_of, lattice_of, name_of, why_none
+from application_manager.snapshot import Absence, Model, Side, Snapshot, Standing
+from application_manager.views import ApplicationView
+from trellis.kube.client import Kube
+from trellis.lattice.digests import Digests
+from trellis.lattice.group_views import GroupView
+from trellis.lattice.replies import Status
+from trellis.lattice.store import ModelStore, Proof, StoredModel
+from trellis.peers import Controller
+
+AWAIT_SECONDS: Final = 5.0
+"""For so long a store may lag behind what wadm acknowledged."""
+_ABSENCES: Final = {Proof.GONE: Absence.GONE, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
+"""What is not proved to be deleted is put again: nothing is destroyed on silence."""
+
+
+class Key(NamedTuple):
+    """An application of a lattice; ``mark`` is "" for an object without one, and ``name`` then ``namespace/name``."""
+
+    mark: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{name_of(self.mark)}/{self.name}" if self.mark else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """What wadm acknowledged: a store that shows it is new enough. None is what was not touched."""
+
+    version: str | None
+    deployed: str | None
+    gone: bool
+    until: float
+
+    def shown_by(self, model: StoredModel | None) -> bool:
+        """Say whether a store shows it."""
+        if self.gone or model is None:
+            return self.gone and model is None
+        has = self.version is None or any(version == self.version for version, _ in model.versions)
+        return has and self.deployed in {None, model.deployed}
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """One application. ``others``: objects that name the same, and come after ``view``."""
+
+    key: Key
+    view: ApplicationView | None
+    others: tuple[ApplicationView, ...]
+    snapshot: Snapshot
+    model: StoredModel | None = None
+    said: Status | None = None
+    bucket: str = ""
+    home: str = ""
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Known:
+    """What is remembered during a term.
+
+    ``forced``: objects whose finalizer somebody else took; ``let_go``: uids of those from which we took it ourselves.
+    ``away``: since when wadm does not answer, monotonic seconds. ``awaited``, ``refused``, ``won`` and ``lost``: of
+    what is being carried over; losing them costs a repetition.
+    """
+
+    kube: Kube
+    applications: Mapping[str, ApplicationView]
+    following: Following
+    by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
+    by_place: dict[str, dict[str, GroupView]] = field(default_factory=dict)
+    by_name: dict[str, set[str]] = field(default_factory=dict)
+    controller: Controller | None = None
+    forced: dict[Key, ApplicationView] = field(default_factory=dict)
+    let_go: set[str] = field(default_factory=set)
+    awaited: dict[Key, Awaited] = field(default_factory=dict)
+    refused: dict[Key, Refused] = field(default_factory=dict)
+    away: dict[Key, float] = field(default_factory=dict)
+    won: dict[Key, Side] = field(default_factory=dict)
+    lost: dict[Key, Lost] = field(default_factory=dict)
+    digests: dict[str, Digests] = field(default_factory=dict)
+
+    def key_of(self, view: ApplicationView) -> Key:
+        """Return the key of an object."""
+        groups = self.by_place.get(view.namespace, {}).values()
+        mark = lattice_of(groups, view.lattice, view.shown)
+        return Key(mark, view.application) if mark else Key("", view.key)
+
+    def groups_of(self, mark: str) -> Iterable[GroupView]:
+        """Return the groups of a lattice that is to be followed: none while another operator is in charge."""
+        return () if self.controller is not None else self.by_lattice.get(mark, {}).values()
+
+    def keys_of(self, mark: str, applications: Iterable[str] | None) -> Iterator[Key]:
+        """Yield the keys that news of applications concern; None is every one of the lattice."""
+        if applications is not None:
+            yield from (Key(mark, name) for name in applications)
+            return
+        store = self.following.store(mark)
+        yield from (Key(mark, name) for name in (store.names() if store is not None else ()))
+        places = {group.namespace for group in self.by_lattice.get(mark, {}).values()}
+        yield from (self.key_of(view) for view in self.applications.values() if view.namespace in places)
+
+    def all_keys(self) -> set[Key]:
+        """Return every key there is something to decide about."""
+        keys = {self.key_of(view) for view in self.applications.values()}
+        for mark, store in self.following.stores.items():
+            keys |= {Key(mark, name) for name in store.names()}
+        return keys
+
+    def objects_of(self, key: Key) -> list[ApplicationView]:
+        """Return the objects that are an application, the oldest first."""
+        if not key.mark:
+            found = [view for view in (self.applications.get(key.name),) if view is not None]
+        else:
+            found = [self.applications[one] for one in self.by_name.get(key.name, ()) if one in self.applications]
+        return sorted(
+            (view for view in found if self.key_of(view) == key),
+            key=lambda view: (view.created, view.namespace, view.name),
+        )
+
+    def world(self, key: Key, *, tombstone: bool = False) -> World:
+        """Return all that a decision about one application depends on."""
+        found = self.objects_of(key)
+        view = found[0] if found else None
+        now, obj = time.time(), view.object if view is not None else None
+        if not key.mark or key.mark not in self.by_lattice:
+            snapshot = Snapshot(obj, Absence.AWAY, Standing.NO_LATTICE, now)
+            return World(key, view, tuple(found[1:]), snapshot, why=self._why_none(view))
+        store = self.following.store(key.mark)
+        model = store.find(key.name) if store is not None else None
+        wadm = self._wadm(key, store, model, view)
+        standing = Standing.OURS if self.following.ours(key.mark) else Standing.OTHERS
+        return World(
+            key,
+            view,
+            tuple(found[1:]),
+            Snapshot(obj, wadm, standing, now, tombstone),
+            model,
+            store.status(key.name) if store is not None else None,
+            store.bucket if store is not None else "",
+            home_of(self.by_lattice[key.mark].values()),
+            _why_away(store) if wadm is Absence.AWAY else "",
+        )
+
+    def awaits(self, world: World) -> float | None:
+        """Return how many seconds to wait for a store to show our own writes, None if there is nothing to wait for."""
+        awaited = self.awaited.get(world.key)
+        if awaited is None:
+            return None
+        left = awaited.until - time.monotonic()
+        if left <= 0 or awaited.shown_by(world.model) or world.snapshot.wadm is Absence.AWAY:
+            del self.awaited[world.key]
+            return None
+        return left
+
+    def forget(self, key: Key) -> None:
+        """Forget what was remembered of an application that is on neither side."""
+        for held in (self.awaited, self.refused, self.away, self.won, self.lost):
+            held.pop(key, None)
+        if (digests := self.digests.get(key.mark)) is not None:
+            digests.forget(key.name)
+
+    def _wadm(
+        self, key: Key, store: ModelStore | None, model: StoredModel | None, view: ApplicationView | None
+    ) -> Model | Absence:
+        if store is None or store.synced_at is None or self.following.owner(key.mark) is None:
+            return Absence.AWAY
+        if model is None:
+            return _ABSENCES[store.absence(key.name)]
+        base = view.object.base if view is not None else None
+        # A bucket whose age cannot be read is taken for the one that it was.
+        bucket = store.bucket or (base.bucket if base is not None else "")
+        digests = self.digests.setdefault(key.mark, Digests())
+        return Model(digests.of(model), model.deployed, bucket)
+
+    def _why_none(self, view: ApplicationView | None) -> str:
+        if view is None:
+            return ""
+        return why_none(self.by_place.get(view.namespace, {}).values(), view.lattice, view.shown)
+
+
+def _why_away(store: ModelStore | None) -> str:
+    if store is None:
+        return "its lattice is not followed yet"
+    if store.synced_at is None:
+        return f"what wadm has is not known: {store.why}"
+    return "it is not known yet which cluster keeps its lattice's applications"

@@ -1,0 +1,270 @@
+"""One run of a key: gather, decide, apply, tell; again and again until both sides are equal.
+
+In: keys. Out: writes on either side, a status, facts. Called by the queue of ``app``. Invariants: nothing is decided on
+a store that does not show yet what wadm acknowledged; what wadm refuses is told in its words, and asked again later and
+not at each event.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from application_manager import decide as deciding
+from application_manager.actions import (
+    Action,
+    Decision,
+    DeleteModel,
+    Deploy,
+    Lost,
+    Put,
+    Reason,
+    Record,
+    RemoveFinalizer,
+    Undeploy,
+)
+from application_manager.actions import (
+    Said as Because,
+)
+from application_manager.apply import Effects, NotTaken, Outdated, revision_of
+from application_manager.conditions import Json, Refused, Seen, news_of, patch_of, status_of
+from application_manager.facts import Due, Identity, Said, facts_of
+from application_manager.gather import Key, Known, World
+from application_manager.homes import name_of
+from application_manager.snapshot import Absence, Side
+from application_manager.views import ApplicationView
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
+from trellis.kube.errors import Invalid
+from trellis.lattice.link import LinkAwayError
+from trellis.lattice.reading import LatticeDataError
+from trellis.lattice.replies import Refusal, WadmRefusedError
+from trellis.lattice.subjects import SubjectError
+from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger
+
+_ASKED_OF_WADM: Final = (Put, Deploy, Undeploy, DeleteModel)
+_SOON_SECONDS: Final = 0.2
+_AWAY_SECONDS: Final = 2.0
+_TOLD_SECONDS: Final = 5.0
+"""For so long wadm may be away before each object says so: a connection that is made again costs no thousand writes."""
+_LOOK_SECONDS: Final = 5.0
+"""After what wadm acknowledged it is looked again, should nothing be heard."""
+_AGAIN_FIRST: Final = 2.0
+_AGAIN_MOST: Final = 300.0
+_NO_ANSWER: Final = (LinkAwayError, LatticeDataError)
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keeps one application equal on both sides."""
+
+    known: Known
+    effects: Effects
+    bus: Bus
+    telemetry: Telemetry
+    said: Said
+
+    async def run(self, key: Key, trace: TraceContext | None) -> float | None:
+        """Bring both sides of one application together; returns when to look again.
+
+        Raises:
+            KubeError: for the queue to try again.
+        """
+        known = self.known
+        if known.controller is not None:
+            return None
+        if (forced := known.forced.get(key)) is not None:
+            await self._forced(key, forced)
+        world = known.world(key)
+        for other in world.others:
+            await self._duplicate(world, other)
+        if (wait := known.awaits(world)) is not None:
+            return wait
+        if world.view is None and world.model is not None:
+            lattice = name_of(key.mark)
+            buried = await self.effects.tombstones.holds(lattice, key.name, world.bucket, world.model.revision)
+            world = known.world(key, tombstone=buried)
+        return await self._keep(world, self._decide(world), trace)
+
+    def _decide(self, world: World) -> Decision:
+        view = world.view
+        if view is not None and view.problem and not view.object.deleting:
+            return Decision()
+        return deciding.decide(world.snapshot)
+
+    async def _keep(self, world: World, decision: Decision, trace: TraceContext | None) -> float | None:
+        """Do what was decided, and tell what holds then."""
+        key = world.key
+        refused = self._refused(world, decision)
+        if refused is not None:
+            wait = await self._tell(world, replace(decision, actions=()), refused)
+            return _soonest(wait, max(refused.again - time.time(), _SOON_SECONDS))
+        self.known.won |= {key: decision.winner} if decision.winner is not None else {}
+        self.known.lost |= {key: decision.lost} if decision.lost is not None else {}
+        if not decision.actions or isinstance(decision.actions[0], Record):
+            return _soonest(await self._tell(world, decision), decision.again)
+        with self.telemetry.tracer.start_as_current_span(
+            f"keep {key}",
+            context=context_from(trace),
+            attributes={
+                "trellis.application": str(key),
+                "trellis.actions": [type(action).__name__ for action in decision.actions],
+            },
+        ):
+            return await self._act(world, decision)
+
+    async def _act(self, world: World, decision: Decision) -> float | None:
+        try:
+            await self.effects.apply(world, decision.actions)
+        except Outdated:
+            return _SOON_SECONDS
+        except _NO_ANSWER as error:
+            why = f"wadm does not answer: {error}"
+            away = Decision(waits=Because(Reason.WADM_AWAY, why))
+            world = replace(world, snapshot=replace(world.snapshot, wadm=Absence.AWAY), why=why)
+            return _soonest(await self._tell(world, away), _AWAY_SECONDS)
+        except (WadmRefusedError, SubjectError) as error:
+            refused = self._refuse(world, error)
+            wait = await self._tell(world, replace(decision, actions=()), refused)
+            return _soonest(wait, refused.again - time.time())
+        except (Invalid, NotTaken) as error:
+            await self._refused_by_kubernetes(world, str(error))
+            raise
+        return _LOOK_SECONDS if _asks(decision.actions) else None
+
+    async def _refused_by_kubernetes(self, world: World, why: str) -> None:
+        if world.view is None:
+            await self.effects.warn_home(world, "WriteRefused", f"application {world.key.name} from wadm: {why}")
+        else:
+            await self.effects.event(world.view, "WriteRefused", why)
+
+    def _refused(self, world: World, decision: Decision) -> Refused | None:
+        """Return what wadm refused of the same before, while it is too soon to ask again."""
+        refused = self.known.refused.get(world.key)
+        if refused is None:
+            return None
+        found = world.snapshot.object
+        same = found is not None and (refused.digest, refused.undeploy) == (found.digest, found.undeploy)
+        if not same or not _asks(decision.actions):
+            del self.known.refused[world.key]
+            return None
+        return refused if time.time() < refused.again else None
+
+    def _refuse(self, world: World, error: WadmRefusedError | SubjectError) -> Refused:
+        """Remember what wadm refused."""
+        refusal = error.refusal if isinstance(error, WadmRefusedError) else Refusal.REJECTED
+        found, former = world.snapshot.object, self.known.refused.get(world.key)
+        times = 1 if former is None else former.times + 1
+        wait = _AGAIN_MOST if refusal is Refusal.REJECTED else min(_AGAIN_FIRST * 2 ** min(times, 8), _AGAIN_MOST)
+        digest, undeploy = (found.digest, found.undeploy) if found is not None else ("", False)
+        refused = Refused(digest, undeploy, refusal, str(error), time.time() + wait, times)
+        self.known.refused[world.key] = refused
+        _log.warning("wadm refuses", application=str(world.key), reason=refusal.value, message=str(error))
+        return refused
+
+    async def _tell(self, world: World, decision: Decision, refused: Refused | None = None) -> float | None:
+        """Write the status where it differs, and say the facts; returns when to say what could not be said."""
+        key, view = world.key, world.view
+        if view is None:
+            if world.model is None:
+                self.known.forget(key)
+            return await self._say_gone(key)
+        if view.object.deleting and not view.object.finalizer:
+            return None
+        if (wait := self._spared(key, decision)) is not None:
+            return wait
+        won, lost = self.known.won.get(key), self.known.lost.get(key)
+        seen = Seen(view, world.snapshot, decision, key.mark, world.model, world.said, refused, world.why, won, lost)
+        status = await self._write(world, seen)
+        if seen.recorded is not None:
+            self.known.won.pop(key, None)
+            self.known.lost.pop(key, None)
+        overridden = status.get("overridden")
+        return await self._say(
+            view.key,
+            facts_of(
+                _identity(world, view),
+                view.object,
+                decision,
+                Lost(Side(overridden["side"]), overridden["version"]) if overridden else None,
+                (refused.refusal.value, refused.message) if refused is not None else None,
+            ),
+        )
+
+    def _spared(self, key: Key, decision: Decision) -> float | None:
+        """Return for how long it is not said yet that wadm is away, None if it is, or wadm is there."""
+        if decision.waits is None or decision.waits.reason is not Reason.WADM_AWAY:
+            self.known.away.pop(key, None)
+            return None
+        now = time.monotonic()
+        left = self.known.away.setdefault(key, now) + _TOLD_SECONDS - now
+        return left if left > 0 else None
+
+    async def _write(self, world: World, seen: Seen) -> Json:
+        former = seen.view.status_fields()
+        status = status_of(seen)
+        if patch := patch_of(former, status):
+            await self.effects.status(world, seen.view, patch)
+            for reason, message in news_of(former, status):
+                await self.effects.event(seen.view, reason, message)
+        return status
+
+    async def _duplicate(self, world: World, other: ApplicationView) -> None:
+        """Tell of an object that it names the same application as an older one."""
+        assert world.view is not None  # there are others
+        part = replace(world, view=other, snapshot=replace(world.snapshot, object=other.object))
+        message = f"{world.view.key} is the same application of lattice {name_of(world.key.mark)}, older: delete one"
+        because = Because(Reason.DUPLICATE, message)
+        if other.object.deleting:
+            await self.effects.apply(part, [RemoveFinalizer(because)] if other.object.finalizer else [])
+            return
+        seen = Seen(other, part.snapshot, Decision(waits=because), world.key.mark, world.model, world.said)
+        await self._write(part, seen)
+
+    async def _forced(self, key: Key, view: ApplicationView) -> None:
+        """See to it that what was let go by force does not come back as if wash had put it."""
+        base, model = view.object.base, self.known.world(key).model
+        if base is not None and (model is not None or not key.mark):
+            revision = max(revision_of(view), 0 if model is None else model.revision)
+            why = "somebody took its finalizer away"
+            await self.effects.bury(view, view.shown, base.bucket, revision, why)
+        self.known.forced.pop(key, None)
+
+    async def _say_gone(self, key: Key) -> float | None:
+        """Say of every object of this application that is gone that it is."""
+        for place in [place for place in self.said.facts if place not in self.known.applications]:
+            if any(key.name in {fact.application, place} for fact in self.said.facts[place].values()):
+                wait = await self._publish(self.said.gone(place))
+                if wait is not None:
+                    return wait
+        return None
+
+    async def _say(self, place: str, holds: Iterable[Due]) -> float | None:
+        return await self._publish(self.said.due(place, holds))
+
+    async def _publish(self, due: Iterable[Due]) -> float | None:
+        try:
+            for one in due:
+                await self.bus.publish(one.fact, dedup=one.dedup)
+                self.said.note(one.fact)
+        except BusUnavailable:
+            return BUS_RETRY_SECONDS
+        return None
+
+
+def _identity(world: World, view: ApplicationView) -> Identity:
+    lattice = name_of(world.key.mark) or view.shown
+    return Identity(
+        view.namespace, view.name, view.uid, view.resource_version, view.generation, lattice, view.application
+    )
+
+
+def _asks(actions: Iterable[Action]) -> bool:
+    return any(isinstance(action, _ASKED_OF_WADM) for action in actions)
+
+
+def _soonest(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)

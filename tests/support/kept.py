@@ -1,0 +1,180 @@
+"""Applications of a lattice and application_manager, on a real API server and a NATS with a wadm."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+import application_manager.app
+import application_manager.settings
+from support.fleet import eventually
+from support.host_world import PATIENCE, HostWorld
+from trellis import names
+from trellis.crds import kinds
+from trellis.crds.kinds import make_definition
+from trellis.kube.resources import APPLICATIONS, DEFINITIONS, EVENTS
+from trellis.runtime import LedService
+
+Manifest = dict[str, Any]
+KUBECTL = "?fieldManager=kubectl"
+
+
+class KeptWorld:
+    """The Applications of one test: a namespace, a lattice on a NATS."""
+
+    def __init__(self, hosts: HostWorld, port: int, lattice: str) -> None:
+        self.hosts = hosts
+        self.namespace = hosts.namespace
+        self.port = port
+        self.lattice = lattice
+
+    def group(self, name: str = "group", lattice: str = "") -> Manifest:
+        """Create a group of hosts on a lattice of the test's NATS; nobody makes pods of it."""
+        address = {"natsAddress": "nats://127.0.0.1", "natsClientPort": self.port}
+        return self.hosts.create(name, lattice=lattice or self.lattice, **address)
+
+    def apply(self, name: str, spec: Manifest, **metadata: Any) -> Manifest:
+        """Create an Application as kubectl does."""
+        manifest = {
+            "apiVersion": APPLICATIONS.api_version,
+            "kind": APPLICATIONS.kind,
+            "metadata": {"name": name} | metadata,
+            "spec": spec,
+        }
+        status, answer = self.hosts.api.call("POST", APPLICATIONS.path(self.namespace) + KUBECTL, manifest)
+        assert status == http.HTTPStatus.CREATED, answer
+        return answer
+
+    def patch(self, name: str, patch: Manifest) -> Manifest:
+        """Change an Application as kubectl does."""
+        status, answer = self.hosts.api.call("PATCH", APPLICATIONS.path(self.namespace, name) + KUBECTL, patch)
+        assert status == http.HTTPStatus.OK, answer
+        return answer
+
+    def annotate(self, name: str, **annotations: str | None) -> None:
+        """Set annotations; ``__`` stands for a slash, ``_`` for a dash is not needed."""
+        self.patch(name, {"metadata": {"annotations": annotations}})
+
+    def undeploy(self, name: str, value: str | None = "true") -> None:
+        """Say that an Application is not to run."""
+        self.patch(name, {"metadata": {"annotations": {names.ANNOTATION_UNDEPLOY: value}}})
+
+    def delete(self, name: str) -> None:
+        """Delete an Application as kubectl does."""
+        self.hosts.call("DELETE", APPLICATIONS, name)
+
+    def find(self, name: str) -> Manifest | None:
+        """Return an Application, None if there is none."""
+        return self.hosts.find(APPLICATIONS, name)
+
+    def status(self, name: str) -> Manifest:
+        """Return the status of an Application, {} if there is none."""
+        found: Manifest = (self.find(name) or {}).get("status") or {}
+        return found
+
+    def said(self, name: str) -> dict[str, tuple[str, str]]:
+        """Return verdict and reason of an Application's conditions."""
+        found = self.status(name).get("conditions") or ()
+        return {one["type"]: (one["status"], one["reason"]) for one in found}
+
+    def warnings(self) -> dict[str, str]:
+        """Return the messages of the Events in the namespace, by reason."""
+        return {one["reason"]: one["message"] for one in self.hosts.call("GET", EVENTS)["items"]}
+
+    async def until(self, name: str, what: str, holds: Callable[[Manifest], Any]) -> Manifest:
+        """Wait until something holds of an Application, and return it."""
+        found: list[Manifest] = []
+
+        def there() -> bool:
+            one = self.find(name)
+            found[:] = [one] if one is not None else []
+            return one is not None and bool(holds(one))
+
+        try:
+            await eventually(there, what, seconds=PATIENCE)
+        except AssertionError:
+            pytest.fail(f"{name}: not {what}: {found}")
+        return found[0]
+
+    async def synced(self, name: str, *, deployed: bool = True, version: str = "") -> Manifest:
+        """Wait until both sides of an Application are equal in its newest generation."""
+
+        def equal(one: Manifest) -> bool:
+            status = one.get("status") or {}
+            said = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+            base = status.get("synced") or {}
+            return (
+                status.get("observedGeneration") == one["metadata"]["generation"]
+                and said.get("Synced") == "True"
+                and base.get("deployed") is deployed
+                and version in {"", base.get("wadmVersion")}
+            )
+
+        return await self.until(name, f"synced, deployed {deployed}, version {version or 'any'}", equal)
+
+    async def gone(self, name: str) -> None:
+        """Wait until there is no Application of a name."""
+        await eventually(lambda: self.find(name) is None, f"no Application {name}", seconds=PATIENCE)
+
+    async def condition(self, name: str, kind: str, verdict: str, reason: str = "") -> Manifest:
+        """Wait for a condition."""
+
+        def holds(one: Manifest) -> bool:
+            found = (one.get("status") or {}).get("conditions") or ()
+            return any(
+                (each["type"], each["status"]) == (kind, verdict) and reason in {"", each["reason"]} for each in found
+            )
+
+        return await self.until(name, f"{kind}={verdict} {reason}", holds)
+
+    @contextlib.asynccontextmanager
+    async def manager(self, **changes: Any) -> AsyncIterator[LedService]:
+        """Run application_manager in this process for the time of a block."""
+        settings = self.hosts.fleet.settings(**changes)
+        fields = application_manager.settings.Settings.model_fields
+        known = {name: value for name, value in settings.items() if name in fields}
+        service = application_manager.app.create_app(application_manager.settings.Settings(**known))
+        stop = asyncio.Event()
+        task = asyncio.create_task(service.run(stop), name=service.name)
+        try:
+            yield service
+            assert not task.done(), f"it ended: {task.exception()}"
+        finally:
+            stop.set()
+            _, late = await asyncio.wait({task}, timeout=30)
+            assert not late, "did not stop within 30 s"
+            await task
+
+    def clean_up(self) -> None:
+        """Let go of every Application: nothing else would."""
+        for one in self.hosts.call("GET", APPLICATIONS)["items"]:
+            path = APPLICATIONS.path(self.namespace, one["metadata"]["name"])
+            self.hosts.api.call("DELETE", path)
+            self.hosts.api.call("PATCH", path, {"metadata": {"finalizers": None}})
+
+
+def define_applications(hosts: HostWorld) -> None:
+    """Have the kind defined and served."""
+    status, answer = hosts.api.call("POST", DEFINITIONS.path(), make_definition(kinds.APPLICATIONS))
+    assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
+    deadline = time.monotonic() + PATIENCE
+    while not hosts.api.ok(APPLICATIONS.path()):
+        assert time.monotonic() < deadline, "the kind is not served"
+        time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def kept_world(hosts: HostWorld, port: int, lattice: str) -> Iterator[KeptWorld]:
+    """Have a world of one test for the time of a block."""
+    define_applications(hosts)
+    made = KeptWorld(hosts, port, lattice)
+    try:
+        yield made
+    finally:
+        made.clean_up()
