@@ -56,10 +56,10 @@ class LatticeStore:
         """Why it is not complete, or why deletions cannot be proved, for people; "" if neither is so."""
         if self._link.since is None:
             return self._link.why
-        if self._listed:
-            return f"deletions cannot be proved: {self._bucket.why}"
         if self._bucket.unreadable.is_set() and self._listing.why:
             return f"{self._bucket.why}; {self._listing.why}"
+        if self._listed:
+            return f"deletions cannot be proved: {self._bucket.why}"
         return self._bucket.why
 
     def find(self, name: str) -> StoredModel | None:
@@ -97,7 +97,7 @@ class LatticeStore:
     @property
     def _listed(self) -> bool:
         """Whether what wadm answers counts: its storage cannot be read."""
-        return self._bucket.unreadable.is_set() and self._listing.synced_at is not None
+        return self._bucket.unreadable.is_set() and self._listing.known
 
     async def _list(self) -> None:
         while True:

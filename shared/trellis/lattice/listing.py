@@ -34,6 +34,8 @@ class Listing:
 
     def __init__(self, wadm: Wadm, link: Link) -> None:
         self.why = "wadm was not asked yet"
+        self.known = False
+        """Whether wadm told all applications since the bucket could not be read: what it told counts then."""
         self._wadm = wadm
         self._link = link
         self._models: dict[str, tuple[Model, StoredModel]] = {}
@@ -66,7 +68,7 @@ class Listing:
             elif news:
                 changed(news)
             await asyncio.sleep(EVERY_SECONDS)
-        self._synced = None
+        self._synced, self.known = None, False
 
     async def _compare(self) -> set[str]:
         """Ask for what is new; return the names of that."""
@@ -87,7 +89,7 @@ class Listing:
             for name, model in listed.items()
             if name in found or name in self._models
         }
-        self.why = ""
+        self.why, self.known = "", True
         self._synced = None if since is None else (since, time.time())
         return news
 

@@ -1,0 +1,268 @@
+"""wadm's applications on a real nats-server: what is seen of them, and what outages, losses and rights do to that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from nats.js.api import ConsumerInfo
+from nats.js.kv import KeyValue
+
+from support.store_behaviour import Followed, StoreBehaviour, World, followed, manifest, until
+from support.wadm_stand_in import BUCKET, WadmStandIn
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.replies import Scaler, Status
+from trellis.lattice.store import Proof
+from trellis.lattice.subjects import STREAM_MODELS
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats]
+
+
+@pytest.fixture(scope="module")
+def origin_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path_factory.mktemp("models")) as server:
+        yield server
+
+
+@pytest.fixture
+async def wadm(origin_server: NatsServer) -> AsyncIterator[WadmStandIn]:
+    origin_server.start()
+    async with WadmStandIn(origin_server.url, f"l-{secrets.token_hex(4)}") as stand_in:
+        yield stand_in
+        origin_server.resume()
+        origin_server.start()
+
+
+@pytest.fixture
+def world(wadm: WadmStandIn) -> World:
+    async def kv() -> KeyValue:
+        return wadm.kv
+
+    return World(wadm.url, wadm.lattice, kv, wadm.lose_bucket, wadm.make_bucket)
+
+
+class TestStandIn(StoreBehaviour):
+    """The stand-in is seen as wadm is."""
+
+
+async def consumers(wadm: WadmStandIn) -> list[ConsumerInfo]:
+    found: list[ConsumerInfo] = await wadm.client.jetstream().consumers_info(STREAM_MODELS)
+    return [one for one in found if wadm.lattice in (one.name or "")]
+
+
+async def put(seen: Followed, name: str) -> None:
+    """Put an application as soon as wadm is there."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(Exception):
+                await seen.wadm.put(manifest(name, "v1"))
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_a_restart_of_nats_loses_nothing(origin_server: NatsServer, world: World, how: str) -> None:
+    async with followed(world.address) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("before", "v1"))
+        await seen.wadm.put(manifest("goes", "v1"))
+        await seen.shows("before", "v1")
+        for turn in range(3):
+            await asyncio.to_thread(getattr(origin_server, how))
+            await until(lambda: seen.store.synced_at is None)
+            await seen.shows("before", "v1")
+            await asyncio.to_thread(origin_server.start)
+            await seen.synced()
+            await put(seen, f"after-{turn}")
+            await seen.shows(f"after-{turn}", "v1")
+        await seen.wadm.delete("goes")
+        await seen.lacks("goes", Proof.GONE)
+
+
+async def test_a_frozen_server_makes_what_is_known_old(
+    origin_server: NatsServer, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.bucket._FETCH_SECONDS", 0.5)
+    async with followed(world.address) as seen:
+        await seen.synced()
+        origin_server.pause()
+        try:
+            await until(lambda: seen.store.synced_at is None)
+        finally:
+            origin_server.resume()
+        await seen.synced()
+
+
+async def test_a_consumer_that_somebody_deleted_is_made_again(
+    wadm: WadmStandIn, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.bucket._FETCH_SECONDS", 0.5)
+    async with followed(world.address) as seen:
+        await seen.synced()
+        (consumer,) = await consumers(wadm)
+        assert consumer.config.inactive_threshold == 60.0
+        await wadm.client.jetstream().delete_consumer(STREAM_MODELS, consumer.name)
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.shows("web", "v1")
+    assert await consumers(wadm) == [], "who ends politely leaves nothing behind"
+
+
+async def test_two_readers_of_one_lattice_share_nothing(world: World) -> None:
+    async with followed(world.address) as one, followed(world.address) as two:
+        await one.synced()
+        await two.synced()
+        for number in range(20):
+            await one.wadm.put(manifest(f"app-{number}", "v1"))
+        for seen in (one, two):
+            await until(lambda seen=seen: len(list(seen.store.names())) == 20)
+
+
+async def test_garbage_in_the_bucket_changes_nothing(wadm: WadmStandIn, world: World) -> None:
+    async with followed(world.address) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.shows("web", "v1")
+        await wadm.kv.put(f"{wadm.lattice}-web", b"\xff{")
+        await wadm.kv.put("x.y=z/w", b"")
+        await seen.wadm.put(manifest("web2", "v1"))
+        await seen.shows("web2", "v1")
+        await seen.shows("web", "v1")
+
+
+async def test_all_is_read_again_now_and_then(world: World, wadm: WadmStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.lattice.bucket._FETCH_SECONDS", 0.2)
+    monkeypatch.setattr("trellis.lattice.bucket.EVERY_SECONDS", 0.5)
+    async with followed(world.address) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.wadm.put(manifest("api", "v1"))
+        await seen.shows("api", "v1")
+        await wadm.client.jetstream().purge_stream(STREAM_MODELS, subject=f"$KV.{BUCKET}.{wadm.lattice}-web")
+        await seen.lacks("web", Proof.UNKNOWN)
+        await seen.shows("api", "v1")
+
+
+async def test_a_status_is_heard_and_asked_for(world: World, wadm: WadmStandIn) -> None:
+    async with followed(world.address) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await until(lambda: seen.store.status("web") == Status("undeployed"))
+        seen.told.clear()
+        await wadm.say("web", "reconciling", "soon", {"kind": "SpreadScaler", "name": "server"})
+        expected = Status("reconciling", "soon", (Scaler("SpreadScaler", "server", "reconciling", "soon"),))
+        await until(lambda: seen.store.status("web") == expected)
+        assert ("web",) in seen.told
+        await wadm.client.publish(f"wadm.status.{wadm.lattice}.web", b'{"status": 5}')
+        await wadm.say("api", "failed", "no host")
+        await until(lambda: seen.store.status("api") == Status("failed", "no host"))
+        assert seen.store.status("web") == expected
+    async with followed(world.address) as seen:
+        await until(lambda: seen.following.store(seen.mark) is not None and seen.store.status("web") == expected)
+
+
+async def test_a_status_that_was_missed_is_asked_for_after_an_outage(
+    origin_server: NatsServer, world: World, wadm: WadmStandIn
+) -> None:
+    async with followed(world.address) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await wadm.say("web", "reconciling")
+        await until(lambda: seen.store.status("web") == Status("reconciling"))
+        await asyncio.to_thread(origin_server.stop)
+        await until(lambda: seen.store.synced_at is None)
+        assert seen.store.status("web") == Status("reconciling")
+        wadm.statuses["web"] = {"status": {"type": "deployed", "message": ""}, "scalers": []}
+        await asyncio.to_thread(origin_server.start)
+        await until(lambda: seen.store.status("web") == Status("deployed"))
+
+
+USERS = """
+jetstream: enabled
+authorization: {{
+  users: [
+    {{ user: wadm, password: secret }},
+    {{ user: reader, password: secret, permissions: {{
+        publish: ["wadm.api.>", "$JS.API.STREAM.INFO.{stream}", "$JS.API.CONSUMER.*.{stream}.>",
+                  "$JS.API.CONSUMER.MSG.NEXT.{stream}.>", "$JS.API.STREAM.*.KV_TRELLIS_LATTICES",
+                  "$JS.API.STREAM.MSG.GET.KV_TRELLIS_LATTICES", "$KV.TRELLIS_LATTICES.>"],
+        subscribe: ["_INBOX_trellis.>", "wadm.status.>", "wadm.evt.>", "wasmbus.evt.>"] }} }}
+    {{ user: asker, password: secret, permissions: {{
+        publish: ["wadm.api.>", "wasmbus.ctl.>"],
+        subscribe: ["_INBOX_trellis.>", "wadm.status.>", "wadm.evt.>", "wasmbus.evt.>"] }} }}
+  ]
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def users_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    directory: Path = tmp_path_factory.mktemp("users")
+    config = directory / "users.conf"
+    config.write_text(USERS.format(stream=STREAM_MODELS))
+    with NatsServer(directory / "server", config=config) as server:
+        yield server
+
+
+def as_user(server: NatsServer, user: str, lattice: str) -> LatticeAddress:
+    return LatticeAddress(LinkAddress(f"nats://{user}:secret@127.0.0.1:{server.port}"), lattice)
+
+
+@pytest.fixture
+async def guarded(users_server: NatsServer) -> AsyncIterator[WadmStandIn]:
+    made = WadmStandIn(users_server.url, f"l-{secrets.token_hex(4)}", {"user": "wadm", "password": "secret"})
+    async with made as stand_in:
+        yield stand_in
+
+
+async def test_the_rights_that_are_written_down_are_enough(users_server: NatsServer, guarded: WadmStandIn) -> None:
+    async with followed(as_user(users_server, "reader", guarded.lattice)) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.shows("web", "v1")
+        await seen.wadm.delete("web")
+        await seen.lacks("web", Proof.GONE)
+        await until(lambda: seen.following.owner(seen.mark) == "one")
+        assert seen.store.why == ""
+
+
+async def test_who_may_not_read_the_bucket_asks_wadm_and_proves_nothing(
+    users_server: NatsServer, guarded: WadmStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.3)
+    async with followed(as_user(users_server, "asker", guarded.lattice)) as seen:
+        await seen.synced()
+        assert seen.store.why.startswith("deletions cannot be proved: the NATS user may not read stream")
+        assert seen.store.bucket == ""
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.wadm.put(manifest("api", "v1"))
+        await seen.shows("web", "v1")
+        await seen.wadm.put(manifest("web", "v2"))
+        await seen.wadm.deploy("web", "v1")
+        await seen.shows("web", "v1", "v2", deployed="v1")
+        guarded.asked.clear()
+        await until(lambda: guarded.asked.count("list") >= 2)
+        assert "get" not in guarded.asked, "what is known is not asked for again"
+        await seen.wadm.delete("web")
+        await seen.lacks("web", Proof.UNKNOWN)
+        await seen.shows("api", "v1")
+        # It may not claim the lattice either: then it is this cluster's.
+        await until(lambda: seen.following.ours(seen.mark))
+
+
+async def test_what_wadm_does_not_answer_takes_nothing_away(
+    users_server: NatsServer, guarded: WadmStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.3)
+    async with followed(as_user(users_server, "asker", guarded.lattice)) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.shows("web", "v1")
+        await guarded.client.close()
+        await until(lambda: seen.store.synced_at is None)
+        assert "nobody answers" in seen.store.why
+        await seen.shows("web", "v1")
