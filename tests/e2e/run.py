@@ -54,6 +54,7 @@ PARTS = (
     Part("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),
     Part("applications in a real lattice with wadm", LATTICE / "test_applications.py", lattice_servers.missing),
     Part("the client of a real wadm", LATTICE / "test_wadm_client.py", lattice_servers.missing),
+    Part("what a real wadm stores, as it is seen", LATTICE / "test_model_store.py", lattice_servers.missing),
     Part("applications of a real lattice as Services", LATTICE / "test_reflected.py", lattice_servers.missing),
     Part("groups of hosts in a real lattice", LATTICE / "test_host_groups.py", lattice_servers.missing),
     Part("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),

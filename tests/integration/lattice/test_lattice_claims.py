@@ -1,0 +1,207 @@
+"""Clusters that claim a lattice in its own nats-server: one owns it, and another only after it has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from support.buses import eventually
+from trellis.lattice import lattice_claim
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.lattice_claim import BUCKET, STREAM, LatticeClaim
+from trellis.lattice.link import Link
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats]
+
+SECONDS = 60.0
+LIFETIME = 3.0
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path_factory.mktemp("claims")) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.lattice.lattice_claim.LOOK_SECONDS", 0.5)
+
+
+@pytest.fixture
+def lattice() -> str:
+    return f"l-{secrets.token_hex(4)}"
+
+
+@dataclass
+class Cluster:
+    """A cluster's claim on a connection of its own. ``owners``: what it was told, in order."""
+
+    claim: LatticeClaim
+    owners: list[str | None]
+    task: asyncio.Task[None]
+
+    async def crash(self) -> None:
+        """End without a word."""
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+@contextlib.asynccontextmanager
+async def cluster(
+    server: NatsServer, lattice: str, name: str, lifetime: float = 600.0, url: str = ""
+) -> AsyncIterator[Cluster]:
+    owners: list[str | None] = []
+    link = Link(LinkAddress(url or server.url), "test", lambda: claim.link_changed())  # noqa: PLW0108 (it is made below)
+    claim = LatticeClaim(lattice, link, name, lambda: owners.append(claim.owner), lifetime)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(link.run())
+            tasks.create_task(claim.run())
+
+    made = Cluster(claim, owners, asyncio.create_task(run()))
+    try:
+        yield made
+    finally:
+        await made.crash()
+
+
+@contextlib.asynccontextmanager
+async def client_of(server: NatsServer) -> AsyncIterator[Client]:
+    client = await nats.connect(server.url)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def until(condition: object) -> None:
+    assert callable(condition)
+    await eventually(condition, SECONDS)
+
+
+async def test_of_clusters_that_come_together_one_owns_the_lattice(server: NatsServer, lattice: str) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        clusters = [await stack.enter_async_context(cluster(server, lattice, f"c{number}")) for number in range(6)]
+        await until(lambda: all(one.claim.owner is not None for one in clusters))
+        (owner,) = {one.claim.owner for one in clusters}
+        assert [one.claim.owner for one in clusters if one.claim.ours] == [owner]
+        for one in clusters:
+            assert set(one.owners) <= {None, owner}, "nobody ever saw another owner"
+
+
+async def test_each_lattice_is_claimed_by_itself(server: NatsServer, lattice: str) -> None:
+    async with cluster(server, lattice, "one") as one, cluster(server, f"{lattice}-b", "two") as two:
+        await until(lambda: one.claim.ours and two.claim.ours)
+
+
+async def test_a_cluster_that_comes_back_goes_on(server: NatsServer, lattice: str) -> None:
+    async with cluster(server, lattice, "one") as former, cluster(server, lattice, "two") as other:
+        await until(lambda: former.claim.owner == other.claim.owner is not None)
+        owner = former.claim.owner
+        assert owner is not None
+        holder = former if former.claim.ours else other
+        await holder.crash()
+        async with cluster(server, lattice, owner) as again:
+            await until(lambda: again.claim.ours)
+            assert set(again.owners) <= {None, owner}
+
+
+async def test_a_cluster_that_is_gone_loses_the_lattice_after_the_lifetime(server: NatsServer, lattice: str) -> None:
+    async with cluster(server, lattice, "one", LIFETIME) as one, cluster(server, lattice, "two", LIFETIME) as two:
+        await until(lambda: one.claim.owner == two.claim.owner is not None)
+        holder, other = (one, two) if one.claim.ours else (two, one)
+        await holder.crash()
+        await until(lambda: other.claim.ours)
+        assert not holder.claim.ours, "who cannot write again stopped before the server forgot"
+
+
+async def test_a_claim_is_written_again_before_it_ends(server: NatsServer, lattice: str) -> None:
+    async with cluster(server, lattice, "one", LIFETIME) as one, client_of(server) as client:
+        await until(lambda: one.claim.ours)
+
+        async def sequence() -> int:
+            return (await client.jetstream().stream_info(STREAM)).state.last_seq
+
+        async with asyncio.timeout(SECONDS):
+            while await sequence() < 4:  # noqa: ASYNC110 (what is waited for has no event)
+                await asyncio.sleep(0.05)
+        assert set(one.owners) <= {None, "one"}
+
+
+async def test_who_is_cut_off_stops_before_another_begins(
+    server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is away for longer than the claim is held, and it is asked by what clock that is counted."""
+    now = [1000.0]
+    monkeypatch.setattr(lattice_claim, "_now", lambda: now[0])
+    async with cluster(server, lattice, "one") as one:
+        await until(lambda: one.claim.ours)
+        await asyncio.to_thread(server.stop)
+        now[0] += 399.0
+        assert one.claim.ours
+        now[0] += 2.0
+        assert not one.claim.ours
+        assert one.claim.owner is None
+        await until(lambda: one.owners[-1] is None)
+        await asyncio.to_thread(server.start)
+        await until(lambda: one.claim.ours)
+
+
+async def test_a_bucket_that_was_deleted_is_made_again(server: NatsServer, lattice: str) -> None:
+    async with cluster(server, lattice, "one") as one, client_of(server) as client:
+        await until(lambda: one.claim.ours)
+        await client.jetstream().delete_stream(STREAM)
+
+        async def claimed() -> bool:
+            with contextlib.suppress(nats.js.errors.Error):
+                entry = await client.jetstream().get_last_msg(STREAM, f"$KV.{BUCKET}.{lattice}")
+                return json.loads(entry.data or b"{}").get("cluster") == "one"
+            return False
+
+        async with asyncio.timeout(SECONDS):
+            while not await claimed():  # noqa: ASYNC110 (as above)
+                await asyncio.sleep(0.05)
+
+
+async def test_what_a_person_wrote_and_deleted_counts(server: NatsServer, lattice: str) -> None:
+    async with cluster(server, lattice, "one") as one, client_of(server) as client:
+        await until(lambda: one.claim.ours)
+        bucket = await client.jetstream().key_value(BUCKET)
+        await bucket.put(lattice, b"kept for maintenance")
+        await until(lambda: one.claim.owner == "kept for maintenance")
+        await bucket.delete(lattice)
+        await until(lambda: one.claim.ours)
+
+
+NO_RIGHTS = """
+jetstream: enabled
+authorization: { users: [
+  { user: all, password: secret },
+  { user: none, password: secret, permissions: { publish: ["wadm.api.>"], subscribe: ["_INBOX_trellis.>"] } }
+] }
+"""
+
+
+async def test_who_may_not_claim_writes_and_says_so(
+    tmp_path_factory: pytest.TempPathFactory, lattice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = tmp_path_factory.mktemp("rights")
+    (directory / "nats.conf").write_text(NO_RIGHTS)
+    with NatsServer(directory / "server", config=directory / "nats.conf") as guarded:
+        url = f"nats://none:secret@127.0.0.1:{guarded.port}"
+        async with cluster(guarded, lattice, "one", url=url) as one:
+            await until(lambda: one.claim.ours)
+            assert "does not let this user" in one.claim.unclaimed
+    assert "cannot say that it owns" in caplog.text
+    assert "secret" not in caplog.text
