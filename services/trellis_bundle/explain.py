@@ -18,7 +18,9 @@ from service_reflector.views import view_pod, view_service, view_slice
 from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, HOST_CONFIGS, PODS, SERVICES, Manifest
 from trellis.lattice.group_views import view_group
+from trellis_bundle.apps import read_apps
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_bundle.explain_application import MANAGER, AppWorld, explain_application
 from trellis_bundle.explain_service import Line, Warned, World, explain_service
 from trellis_bundle.gather import connected
 from trellis_bundle.mirrors import read_leader, read_views
@@ -26,7 +28,7 @@ from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 
-KINDS: Final = ("service",)
+KINDS: Final = ("service", "application")
 
 
 def explain(
@@ -36,11 +38,13 @@ def explain(
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show why a Service of an application has the endpoints it has, or none.
+    """Show why an application is as it is, or why its Service has the endpoints it has, or none.
 
-    `service/NAME`: whose mirror it is, its lattice's groups of hosts, each host and why it is no endpoint, and what was
-    told of the application. Ends with 1 if something is not well. JSON: `{"ok", "lines": [{"about", "ok", "text"}]}`;
-    `ok` of a line is null for what is neither good nor bad.
+    `application/NAME`: who writes its object, its lattice's groups of hosts, whether Kubernetes and wadm have the same,
+    what wadm refuses, and what it says of each scaler. `service/NAME`: whose mirror it is, its lattice's groups of
+    hosts, each host and why it is no endpoint, and what was told of the application. Ends with 1 if something is not
+    well.
+    JSON: `{"ok", "lines": [{"about", "ok", "text"}]}`; `ok` of a line is null for what is neither good nor bad.
     """
     with exit_on_error():
         kind, _, name = what.partition("/")
@@ -48,7 +52,10 @@ def explain(
             message = f"cannot explain {what!r}: write {' or '.join(f'{one}/NAME' for one in KINDS)}"
             raise CommandError(message)
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        lines = explain_service(asyncio.run(_look(settings)), name, namespace)
+        if kind == "application":
+            lines = explain_application(asyncio.run(_look_at_applications(settings)), name, namespace)
+        else:
+            lines = explain_service(asyncio.run(_look(settings)), name, namespace)
         _show(lines, output)
         if _trouble(lines):
             raise SystemExit(EXIT_FAILED)
@@ -65,6 +72,22 @@ async def _look(settings: ClientSettings) -> World:
             read_leader(kube, settings.namespace),
         )
     return World(services, slices, groups, pods, [one for one in events if one.group], leader)
+
+
+async def _look_at_applications(settings: ClientSettings) -> AppWorld:
+    async with connected(settings) as kube:
+        apps, groups, services, events, leader = await asyncio.gather(
+            read_apps(kube),
+            read_views(kube, HOST_CONFIGS, _whole),
+            read_views(kube, SERVICES, view_service),
+            read_views(kube, EVENTS, _whole),
+            read_leader(kube, settings.namespace, MANAGER),
+        )
+    return AppWorld(apps, groups, services, events, leader)
+
+
+def _whole(item: Manifest) -> Manifest:
+    return item
 
 
 def view_warning(event: Manifest) -> Warned:

@@ -69,10 +69,10 @@ async def read_views(kube: Kube, res: Resource, view: Callable[[Manifest], V], s
     return [view(one) for one in found.items]
 
 
-async def read_leader(kube: Kube, namespace: str) -> str:
-    """Return who leads service_reflector, "" if nobody does; raises KubeError if that could not be read."""
+async def read_leader(kube: Kube, namespace: str, service: str = REFLECTOR) -> str:
+    """Return who leads a service, "" if nobody does; raises KubeError if that could not be read."""
     try:
-        lead = await read_leadership(kube, REFLECTOR, namespace, datetime.now(UTC))
+        lead = await read_leadership(kube, service, namespace, datetime.now(UTC))
     except NotFound:
         return ""
     return lead.holder if lead.age is not None and lead.age <= lead.duration else ""

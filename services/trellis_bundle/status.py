@@ -7,7 +7,7 @@ Invariant: each part is asked by itself; one that cannot be reached is a row tha
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -20,6 +20,7 @@ from trellis.bus.survey import StreamCount, survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound, Unavailable
+from trellis_bundle.apps_status import NAME, UNKNOWN, read_applications
 from trellis_bundle.breaker import read_rows
 from trellis_bundle.breaker_model import BreakerRow, Position
 from trellis_bundle.cli_errors import EXIT_FAILED, exit_on_error, explain
@@ -27,6 +28,7 @@ from trellis_bundle.gather import Leadership, Rollout, connected, read_leadershi
 from trellis_bundle.mirrors import REFLECTOR, Mirrors, read_mirrors
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
+from trellis_bundle.part import Part
 from trellis_bundle.read_model import NodeState, summary, tally
 from trellis_bundle.settings import ClientSettings, client_settings
 
@@ -37,20 +39,6 @@ _NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One row. ``problem``: what is wrong and what to do, "" if nothing is; ``facts``: the part's own JSON fields."""
-
-    name: str
-    text: str
-    problem: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        """Return the part for JSON: ``ok``, ``problem`` and its own fields."""
-        return {"ok": not self.problem, "problem": self.problem or None} | self.facts
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """All parts, in the order they are shown."""
 
@@ -58,13 +46,14 @@ class Status:
     services: tuple[Part, ...]
     rollout: Part
     breakers: Part
+    applications: Part
     mirrors: Part
     bus: Part
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Every row."""
-        return (self.kubernetes, *self.services, self.rollout, self.breakers, self.mirrors, self.bus)
+        return (self.kubernetes, *self.services, self.rollout, self.breakers, self.applications, self.mirrors, self.bus)
 
     @property
     def ok(self) -> bool:
@@ -79,6 +68,7 @@ class Status:
             "services": [part.document() for part in self.services],
             "rollout": self.rollout.document(),
             "breakers": self.breakers.document(),
+            "applications": self.applications.document(),
             "mirrors": self.mirrors.document(),
             "bus": self.bus.document(),
         }
@@ -94,7 +84,8 @@ def status(
 
     Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok,
     problem, name, holder, renewed_seconds_ago}]`; `rollout {ok, problem, in_work, halted, counts}`; `breakers {ok,
-    problem, open [rows of breaker status]}`; `mirrors {ok, problem, services, without_endpoints [namespace/name],
+    problem, open [rows of breaker status]}`; `applications {ok, problem, count, phases, not_well [namespace/name],
+    holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name],
     holder}`, the Services of applications; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. What
     could not be read is null.
     """
@@ -110,15 +101,16 @@ async def _look(settings: ClientSettings) -> Status:
     """Ask all parts at once."""
     async with connected(settings) as kube:
         now = datetime.now(UTC)
-        kubernetes, rollout, breakers, mirrors, bus, *services = await asyncio.gather(
+        kubernetes, rollout, breakers, applications, mirrors, bus, *services = await asyncio.gather(
             _kubernetes(kube),
             _rollout(kube, settings),
             _breakers(kube, settings.namespace),
+            _applications(kube, settings.namespace),
             _mirrors(kube, settings.namespace),
             _bus(settings),
             *(_service(kube, name, settings.namespace, now) for name in LED),
         )
-    return Status(kubernetes, tuple(services), rollout, breakers, mirrors, bus)
+    return Status(kubernetes, tuple(services), rollout, breakers, applications, mirrors, bus)
 
 
 async def _kubernetes(kube: Kube) -> Part:
@@ -203,13 +195,21 @@ def breakers_part(rows: list[BreakerRow]) -> Part:
     return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
 
 
+async def _applications(kube: Kube, namespace: str) -> Part:
+    try:
+        return await read_applications(kube, namespace)
+    except KubeError as error:
+        problem = AWAY if isinstance(error, Unavailable) else explain(error)
+        return Part(NAME, "not known", problem, dict(UNKNOWN))
+
+
 async def _mirrors(kube: Kube, namespace: str) -> Part:
     try:
         return mirrors_part(await read_mirrors(kube, namespace))
     except KubeError as error:
         problem = AWAY if isinstance(error, Unavailable) else explain(error)
         facts = {"services": None, "without_endpoints": None, "holder": None}
-        return Part("applications", "not known", problem, facts)
+        return Part("mirrors", "not known", problem, facts)
 
 
 def mirrors_part(found: Mirrors) -> Part:
@@ -226,7 +226,7 @@ def mirrors_part(found: Mirrors) -> Part:
     text = f"{found.services} Services, {len(without)} without endpoints" if found.services else "no Services"
     text += f"; {REFLECTOR} led by {found.leader}" if found.leader else ""
     facts = {"services": found.services, "without_endpoints": without, "holder": found.leader or None}
-    return Part("applications", text, "; ".join(problems), facts)
+    return Part("mirrors", text, "; ".join(problems), facts)
 
 
 async def _bus(settings: ClientSettings) -> Part:

@@ -84,11 +84,11 @@ class World:
         made: Manifest = found
         return made
 
-    async def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    async def run(self, *arguments: str, command: str = "apps") -> subprocess.CompletedProcess[str]:
         return await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-m", "trellis_bundle", "apps", *arguments],
-            env=self.environment | environment,
+            [sys.executable, "-m", "trellis_bundle", command, *arguments],
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -263,13 +263,33 @@ async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: As
         assert done.stderr.startswith(f"trellis: {said}"), done.stderr
 
 
+async def test_one_page_tells_the_whole_chain_and_the_status_counts_it(world: World, wadm: AskedWadm) -> None:
+    both(wadm)
+    world.apply(V2)
+    page = await world.run("application/shop", "-n", world.namespace, "-o", "json", command="explain")
+    assert page.returncode == 1, "no host is ready, and nobody leads"
+    lines = {line["about"]: line for line in json.loads(page.stdout)["lines"]}
+    assert lines["application"]["ok"]
+    assert "its spec is of kubectl" in lines["application"]["text"]
+    assert f"{world.namespace}/group on lattice {world.lattice}, 0 of 0 ready" in lines["hosts"]["text"]
+    assert "trellis run application-manager" in lines["application-manager"]["text"]
+    status = await world.run("-o", "json", "--nats-url", world.nats_url, command="status")
+    found = json.loads(status.stdout)["applications"]
+    assert (found["count"], found["phases"], found["holder"]) == (1, {"Deployed": 1}, None)
+    assert "nobody leads application-manager" in found["problem"]
+
+
 async def test_a_cluster_without_the_kind_says_how_to_define_it(kind: ApplicationsKind, world: World) -> None:
     kind.clear()
     done = await world.run()
     assert done.returncode == 1
     assert done.stderr == "trellis: applications.core.oam.dev is not defined here: `trellis crds apply applications`\n"
+    status = await world.run("-o", "json", "--nats-url", world.nats_url, command="status")
+    assert json.loads(status.stdout)["applications"]["problem"] is None
     kind.register("wadm-operator")
     until(lambda: not kind.served(), "it is hidden")
     hidden = await world.run()
     assert hidden.returncode == 1
     assert "`trellis migrate wasmcloud-operator` removes that" in hidden.stderr
+    status = await world.run("-o", "json", "--nats-url", world.nats_url, command="status")
+    assert "`trellis migrate wasmcloud-operator` removes that" in json.loads(status.stdout)["applications"]["problem"]

@@ -1,0 +1,162 @@
+"""Why an Application is as it is, and what `trellis status` says of all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from service_reflector.views import ServiceView
+from support.application_objects import managed, stored
+from trellis import names
+from trellis_bundle.apps_model import row_of
+from trellis_bundle.apps_status import applications_part
+from trellis_bundle.explain_application import AppWorld, explain_application
+from trellis_bundle.explain_service import Line
+
+Manifest = dict[str, Any]
+
+
+def condition(kind: str, status: str, reason: str = "Reason", message: str = "") -> Manifest:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def app(*conditions: Manifest, **status: Any) -> Manifest:
+    whole = {
+        "observedGeneration": 1,
+        "phase": "Deployed",
+        "lattice": "east",
+        "deployedVersion": "v1",
+        "versions": [{"version": "v1", "deployed": True}],
+        "synced": {"wadmVersion": "v1", "time": "2026-11-22T07:00:00Z"},
+        "scalers": [{"kind": "SpreadScaler", "name": "echo", "status": "deployed"}],
+        "conditions": [condition("Synced", "True", "Synced", "Kubernetes and wadm have version v1"), *conditions],
+    }
+    return stored() | {"status": whole | status}
+
+
+GROUP: Manifest = {
+    "metadata": {"namespace": "team", "name": "group"},
+    "spec": {"lattice": "east"},
+    "status": {"readyReplicas": 2, "desiredReplicas": 2, "conditions": []},
+}
+SERVICE = ServiceView("team", "web", "uid-web", "1", "web", "east/1")
+AWAY = condition("HostsReported", "Unknown", "LatticeAway", "refused")
+WELL = AppWorld([app()], [GROUP], [SERVICE], [], "pod-1")
+
+
+def troubles(lines: list[Line]) -> list[str]:
+    return [f"{line.about}: {line.text}" for line in lines if line.well is False]
+
+
+def test_of_one_that_runs_the_whole_chain_is_well() -> None:
+    lines = explain_application(WELL, "web", None)
+    assert troubles(lines) == []
+    assert [line.about for line in lines] == [
+        "application", "looked at", "hosts", "both sides", "wadm", "scaler", "service", "application-manager",
+    ]  # fmt: skip
+    assert "its spec is of kubectl" in lines[0].text
+    assert "2 of 2 ready" in lines[2].text
+    assert "version v1 is deployed" in lines[4].text
+    assert "trellis explain service/web -n team" in lines[6].text
+
+
+def with_metadata(**metadata: Any) -> Manifest:
+    found = app()
+    return found | {"metadata": found["metadata"] | metadata}
+
+
+REASONS: dict[str, tuple[AppWorld, str]] = {
+    "not there": (replace(WELL, apps=[]), "there is no Application web in any namespace"),
+    "nobody leads": (replace(WELL, leader=""), "trellis run application-manager"),
+    "never looked at": (replace(WELL, apps=[stored()]), "looked at: never"),
+    "looked at before": (replace(WELL, apps=[with_metadata(generation=3)]), "generation 1, and it is at 3 by now"),
+    "being deleted": (
+        replace(WELL, apps=[with_metadata(deletionTimestamp="2026-11-22T07:00:00Z")]),
+        "it is being deleted",
+    ),
+    "no hosts": (replace(WELL, groups=[]), "has no group of hosts of lattice east"),
+    "hosts elsewhere": (
+        replace(WELL, groups=[GROUP | {"metadata": {"namespace": "other", "name": "g"}}]),
+        "namespace team has no group of hosts",
+    ),
+    "no host ready": (
+        replace(WELL, groups=[GROUP | {"status": {"readyReplicas": 0, "desiredReplicas": 2}}]),
+        "0 of 2 ready",
+    ),
+    "lattice away": (
+        replace(
+            WELL,
+            groups=[
+                GROUP
+                | {
+                    "status": GROUP["status"]
+                    | {"conditions": [condition("HostsReported", "Unknown", "LatticeAway", "refused")]}
+                }
+            ],
+        ),
+        "lattice: LatticeAway: refused",
+    ),
+    "not equal": (
+        replace(WELL, apps=[app(conditions=[condition("Synced", "False", "Applied", "it was applied")])]),
+        "it was applied, last equal at 2026-11-22T07:00:00Z with version v1",
+    ),
+    "refused": (
+        replace(WELL, apps=[app(condition("Rejected", "True", "Rejected", "no such link target"))]),
+        "Rejected: no such link target",
+    ),
+    "failed": (
+        replace(
+            WELL,
+            apps=[
+                app(
+                    phase="Failed",
+                    message="no host fits",
+                    scalers=[{"kind": "SpreadScaler", "name": "echo", "status": "failed", "message": "none"}],
+                )
+            ],
+        ),
+        "SpreadScaler echo: failed: none",
+    ),
+}
+
+
+@pytest.mark.parametrize(("world", "said"), REASONS.values(), ids=REASONS)
+def test_what_is_not_well_is_named(world: AppWorld, said: str) -> None:
+    assert said in "\n".join(troubles(explain_application(world, "web", None)))
+
+
+def test_it_is_found_by_its_name_in_wadm_and_by_namespace() -> None:
+    item = with_metadata(annotations={names.ANNOTATION_APP_NAME: "Web", names.ANNOTATION_UNDEPLOY: "true"})
+    world = replace(WELL, apps=[item])
+    [line, *_] = explain_application(world, "Web", "team")
+    assert "in wadm Web" in line.text
+    assert "it is not to run" in line.text
+    assert explain_application(world, "Web", "other")[0].well is False
+
+
+def test_what_came_from_wash_and_its_events_are_told() -> None:
+    item = with_metadata(managedFields=[managed(names.FIELD_MANAGER_WADM)])
+    event = {
+        "type": "Warning",
+        "reason": "Overridden",
+        "message": "both",
+        "involvedObject": {"uid": item["metadata"]["uid"]},
+    }
+    other = event | {"involvedObject": {"uid": "another"}, "message": "not this"}
+    lines = explain_application(replace(WELL, apps=[item], events=[event, other]), "web", None)
+    assert "its spec is of wash, by wadm" in lines[0].text
+    assert [line.text for line in lines if line.about == "event"] == ["Overridden: both"]
+
+
+def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
+    rows = [row_of(one) for one in (app(), app(phase="Failed"), stored("new"))]
+    part = applications_part(rows, {"team/new"}, "pod-1")
+    assert part.text == "1 Deployed, 1 Failed, 1 NotLookedAt; application-manager led by pod-1"
+    assert part.facts["not_well"] == ["team/new", "team/web"]
+    assert "team/new, team/web: see `trellis explain application/NAME`" in part.problem
+    assert "trellis run application-manager" in applications_part(rows[:1], set(), "").problem
+    assert applications_part([], set(), "").problem == ""
+    many = [row_of(app() | {"metadata": stored(f"a{number}")["metadata"]}) for number in range(9)]
+    assert "and 4 more" in applications_part(many, {row.key for row in many}, "x").problem
