@@ -15,6 +15,7 @@ from application_manager.following import Following, News
 from application_manager.gather import Key, Known
 from application_manager.keeping import Keep
 from application_manager.lattices import FollowLattices
+from application_manager.rights import remedy, words
 from application_manager.settings import Settings
 from application_manager.tombstones import Tombstones
 from application_manager.watch import on_application, on_group
@@ -32,6 +33,7 @@ from trellis.events.applications import (
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
+from trellis.kube.rights import Refusals
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import setup
@@ -50,6 +52,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
+        words=words,
     )
 
 
@@ -62,7 +65,8 @@ def compose(settings: Settings, base: Base) -> Work:
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
     effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace))
     said = Said()
-    keep = Keep(known, effects, base.bus, telemetry, said)
+    refusals = Refusals(base.health, remedy)
+    keep = Keep(known, effects, base.bus, telemetry, said, refusals, settings.let_go)
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
     follow = FollowLattices(kube, known.following, known.groups_of, news, settings.sources_seconds)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)

@@ -98,6 +98,12 @@ class Effects:
             case _:
                 assert_never(action)
 
+    async def release(self, views: Sequence[ApplicationView]) -> None:
+        """Take our finalizer from objects: nobody will be there to see to it."""
+        for view in views:
+            if view.object.finalizer:
+                await self._without_finalizer(view)
+
     async def status(self, world: World, view: ApplicationView, patch: Manifest) -> None:
         """Write what of a status is new."""
         read = {"uid": view.uid, "resourceVersion": view.resource_version}

@@ -36,7 +36,8 @@ from application_manager.homes import name_of
 from application_manager.snapshot import Absence, Side
 from application_manager.views import ApplicationView
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
-from trellis.kube.errors import Invalid
+from trellis.kube.errors import Forbidden, Invalid, NotFound
+from trellis.kube.rights import Refusals, missing_right
 from trellis.lattice.link import LinkAwayError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import Refusal, WadmRefusedError
@@ -50,6 +51,7 @@ _TOLD_SECONDS: Final = 5.0
 """For so long wadm may be away before each object says so: a connection that is made again costs no thousand writes."""
 _LOOK_SECONDS: Final = 5.0
 """After what wadm acknowledged it is looked again, should nothing be heard."""
+_NOWHERE_SECONDS: Final = 60.0
 _AGAIN_FIRST: Final = 2.0
 _AGAIN_MOST: Final = 300.0
 _NO_ANSWER: Final = (LinkAwayError, LatticeDataError)
@@ -66,6 +68,8 @@ class Keep:
     bus: Bus
     telemetry: Telemetry
     said: Said
+    refusals: Refusals
+    let_go: bool = False
 
     async def run(self, key: Key, trace: TraceContext | None) -> float | None:
         """Bring both sides of one application together; returns when to look again.
@@ -73,7 +77,19 @@ class Keep:
         Raises:
             KubeError: for the queue to try again.
         """
+        try:
+            again = await self._run(key, trace)
+        except Exception as error:
+            self.refusals.failed(str(key), error)
+            raise
+        self.refusals.worked(str(key))
+        return again
+
+    async def _run(self, key: Key, trace: TraceContext | None) -> float | None:
         known = self.known
+        if self.let_go:
+            await self.effects.release(known.objects_of(key))
+            return None
         if known.controller is not None:
             return None
         if (forced := known.forced.get(key)) is not None:
@@ -117,6 +133,7 @@ class Keep:
             return await self._act(world, decision)
 
     async def _act(self, world: World, decision: Decision) -> float | None:
+        key = world.key
         try:
             await self.effects.apply(world, decision.actions)
         except Outdated:
@@ -130,6 +147,12 @@ class Keep:
             refused = self._refuse(world, error)
             wait = await self._tell(world, replace(decision, actions=()), refused)
             return _soonest(wait, refused.again - time.time())
+        except (NotFound, Forbidden) as error:
+            if world.view is not None or missing_right(error) is not None:
+                raise
+            # Its home is going, or the kind is not defined (any more): there is nowhere to show it.
+            _log.info("an application of wadm's cannot be shown", application=str(key), reason=str(error))
+            return _NOWHERE_SECONDS
         except (Invalid, NotTaken) as error:
             await self._refused_by_kubernetes(world, str(error))
             raise
@@ -226,8 +249,10 @@ class Keep:
 
     async def _forced(self, key: Key, view: ApplicationView) -> None:
         """See to it that what was let go by force does not come back as if wash had put it."""
-        base, model = view.object.base, self.known.world(key).model
-        if base is not None and (model is not None or not key.mark):
+        world = self.known.world(key)
+        base, model = view.object.base, world.model
+        unknown = world.snapshot.wadm is Absence.AWAY
+        if base is not None and (model is not None or unknown):
             revision = max(revision_of(view), 0 if model is None else model.revision)
             why = "somebody took its finalizer away"
             await self.effects.bury(view, view.shown, base.bucket, revision, why)

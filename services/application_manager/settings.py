@@ -18,3 +18,7 @@ class Settings(ServiceSettings):
     sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0, description="how often the Secrets that a group of hosts names are looked at for changes"
     )
+    let_go: bool = Field(
+        default=False,
+        description="take the finalizer from every Application, and do nothing else: before the service is uninstalled",
+    )

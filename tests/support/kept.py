@@ -34,10 +34,10 @@ class KeptWorld:
         self.port = port
         self.lattice = lattice
 
-    def group(self, name: str = "group", lattice: str = "") -> Manifest:
+    def group(self, name: str = "group", lattice: str = "", **spec: Any) -> Manifest:
         """Create a group of hosts on a lattice of the test's NATS; nobody makes pods of it."""
-        address = {"natsAddress": "nats://127.0.0.1", "natsClientPort": self.port}
-        return self.hosts.create(name, lattice=lattice or self.lattice, **address)
+        address: Manifest = {"natsAddress": "nats://127.0.0.1", "natsClientPort": self.port}
+        return self.hosts.create(name, lattice=lattice or self.lattice, **(address | spec))
 
     def apply(self, name: str, spec: Manifest, **metadata: Any) -> Manifest:
         """Create an Application as kubectl does."""
@@ -56,10 +56,6 @@ class KeptWorld:
         status, answer = self.hosts.api.call("PATCH", APPLICATIONS.path(self.namespace, name) + KUBECTL, patch)
         assert status == http.HTTPStatus.OK, answer
         return answer
-
-    def annotate(self, name: str, **annotations: str | None) -> None:
-        """Set annotations; ``__`` stands for a slash, ``_`` for a dash is not needed."""
-        self.patch(name, {"metadata": {"annotations": annotations}})
 
     def undeploy(self, name: str, value: str | None = "true") -> None:
         """Say that an Application is not to run."""

@@ -164,9 +164,9 @@ async def test_what_wadm_refuses_is_told_in_its_words_and_mended_by_another_mani
 ) -> None:
     kept.group()
     async with kept.manager():
-        link = {"type": "link", "properties": {"namespace": "wasi", "package": "http", "interfaces": ["x"]}}
+        target = {"namespace": "wasi", "package": "http", "interfaces": ["x"], "target": "nobody"}
         broken = wasm_component("echo", "file:///none-1.wasm")
-        broken["traits"] = [*broken["traits"], link | {"properties": link["properties"] | {"target": "nobody"}}]
+        broken["traits"] = [*broken["traits"], {"type": "link", "properties": target}]
         kept.apply("web", {"components": [broken]})
         found = await kept.condition("web", "Rejected", "True", "Rejected")
         assert "nobody" in str(found["status"]["conditions"])
