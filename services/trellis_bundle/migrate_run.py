@@ -17,14 +17,14 @@ import typer
 from rich.text import Text
 
 from trellis.kube.client import Kube
-from trellis.kube.errors import Conflict, NotFound
+from trellis.kube.errors import AlreadyExists, Conflict, NotFound
 from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, SHIMS, Manifest, Resource
 from trellis.peers import Peer
 from trellis_bundle.cli_errors import CommandError, say
 from trellis_bundle.gather import connected
 from trellis_bundle.migration import DeleteJob, Doing, PatchDeployment, PatchNode, PatchShim, Step
 from trellis_bundle.migration_views import table_of
-from trellis_bundle.migration_writes import DeleteObject, PatchObject
+from trellis_bundle.migration_writes import CreateObject, DeleteObject, PatchObject
 from trellis_bundle.output import Format, console, print_json
 from trellis_bundle.settings import ClientSettings
 
@@ -133,7 +133,7 @@ async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> 
                 continue  # it lets the provisioner begin: not before everything is taken over
             try:
                 await _write(kube, step)
-            except (Conflict, NotFound):
+            except (AlreadyExists, Conflict, NotFound):
                 changed.add(step.object)
             else:
                 done += 1
@@ -156,6 +156,8 @@ async def _write(kube: Kube, step: Step) -> None:
             await kube.delete(JOBS, job.name, job.namespace, uid=job.uid, resource_version=job.resource_version)
         case PatchObject(res, namespace, name, ops):
             await kube.json_patch(res, name, ops, namespace, field_manager=FIELD_MANAGER)
+        case CreateObject(res, _, manifest):
+            await kube.create(res, manifest)
         case DeleteObject(res, namespace, name, uid, version):
             await kube.delete(res, name, namespace, uid=uid, resource_version=version)
         case None:

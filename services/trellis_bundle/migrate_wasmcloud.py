@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from host_manager.inputs import Source, sources_of
+from trellis.crds.kinds import APPLICATIONS as APPLICATION_KIND
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.resources import (
@@ -49,6 +50,7 @@ from trellis_bundle.migration_wasmcloud import (
     still_served,
 )
 from trellis_bundle.migration_wasmcloud_groups import keys_of, plan_groups, view_former_group
+from trellis_bundle.migration_wasmcloud_kind import plan_kind
 from trellis_bundle.migration_wasmcloud_rest import plan_rest, warnings_of
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption
@@ -77,13 +79,14 @@ def wasmcloud_operator(
 ) -> None:
     """Hand over from wasmcloud-operator: groups of hosts, Services of applications, the API it registered.
 
-    The operator has to be scaled to 0 or gone before, or --take-over be given. Its aggregated API is deleted, because
-    without the operator it keeps every namespace from being deleted; groups and Services that are being deleted are
+    The operator has to be scaled to 0 or gone before, or --take-over be given. The kind Application is defined and its
+    aggregated API deleted, in this order, because without the operator that keeps every namespace from being deleted;
+    applications are in wadm and stay as they are; groups and Services that are being deleted are
     let go; groups that live are taken over by host_manager, and this shows what it will do to each. What stays of the
     operator itself is told with the command that removes it.
 
     JSON: `{"peer", "writing": ["…"], "notes": ["…"], "steps": [{"object", "what", "do", "why"}], "done": 3}`; `do` is
-    take over, delete, let go, keep or leave.
+    define, take over, delete, let go, keep or leave.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -99,7 +102,14 @@ async def _find(kube: Kube, settings: ClientSettings, how: How) -> Found:
     """
     former = await _read(kube)
     taking = take_over_controllers(_PEER, former.deployments) if how.force else []
-    steps = [*plan_registration(former), *plan_groups(former), *plan_services(former), *taking, *plan_rest(former)]
+    steps = [
+        *plan_kind(former),
+        *plan_registration(former),
+        *plan_groups(former),
+        *plan_services(former),
+        *taking,
+        *plan_rest(former),
+    ]
     writing = [*still_writing(_PEER, former.deployments, (), time.time()), *still_served(former)]
     return Found(steps, writing, [*warnings_of(former), *await _notes(kube, settings, former)])
 
@@ -118,6 +128,7 @@ async def _read(kube: Kube) -> Former:
     return Former(
         registration=await _find_one(kube, API_SERVICES, APPLICATION_API),
         definition=await _find_one(kube, DEFINITIONS, _DEFINITION),
+        applications=await _find_one(kube, DEFINITIONS, APPLICATION_KIND.name),
         groups=await read_groups(kube, groups),
         services=tuple(services),
         slices=tuple(slices),

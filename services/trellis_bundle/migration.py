@@ -24,7 +24,7 @@ from trellis.peers import Peer, in_charge, view_controller
 from trellis.provisioning import JobState, NodeView, Proof, Target, encode_digests, installed_on, spec_digest
 from trellis.shims import ShimView
 from trellis.targets import target_of, wanted_on
-from trellis_bundle.migration_writes import DeleteObject, PatchObject
+from trellis_bundle.migration_writes import CreateObject, DeleteObject, PatchObject
 
 Manifest = dict[str, Any]
 PatchOps = tuple[dict[str, Any], ...]
@@ -45,6 +45,7 @@ class Doing(StrEnum):
     KEEP = "keep"
     LEAVE = "leave"
     LET_GO = "let go"
+    DEFINE = "define"
 
 
 class Listed(StrEnum):
@@ -120,7 +121,7 @@ class Step:
     what: str
     doing: Doing
     why: str
-    write: PatchNode | PatchShim | PatchDeployment | DeleteJob | PatchObject | DeleteObject | None = None
+    write: PatchNode | PatchShim | PatchDeployment | DeleteJob | PatchObject | DeleteObject | CreateObject | None = None
     node: str = ""
 
     @property

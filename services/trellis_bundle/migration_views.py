@@ -16,6 +16,7 @@ _STYLES: Final = {
     Doing.KEEP: "",
     Doing.LEAVE: "dim",
     Doing.LET_GO: "yellow",
+    Doing.DEFINE: "green",
 }
 _PAST: Final = {
     Doing.TAKE_OVER: "taken over",
@@ -23,6 +24,7 @@ _PAST: Final = {
     Doing.KEEP: "kept",
     Doing.LEAVE: "left",
     Doing.LET_GO: "let go",
+    Doing.DEFINE: "defined",
 }
 
 

@@ -40,10 +40,14 @@ class FormerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """All that a plan may depend on, raw. ``pods``: of hosts. ``objects``: that may be parts of the operator itself."""
+    """All that a plan may depend on, raw. ``pods``: of hosts. ``objects``: that may be parts of the operator itself.
+
+    ``definition``: of groups of hosts; ``applications``: the definition of applications.
+    """
 
     registration: Manifest | None = None
     definition: Manifest | None = None
+    applications: Manifest | None = None
     groups: tuple[FormerGroup, ...] = ()
     services: tuple[Manifest, ...] = ()
     slices: tuple[Manifest, ...] = ()

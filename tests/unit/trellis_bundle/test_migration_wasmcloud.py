@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from support.definitions import foreign_applications, kubevela_applications
 from support.host_groups import CASES, FORMER_NAME, TODAYS_NAME, children, custom_resource
 from support.leftovers import Manifest, leftover
 from trellis import names
+from trellis.crds.kinds import APPLICATIONS, make_definition
 from trellis.kube.resources import API_SERVICES, HOST_CONFIGS, SERVICES
 from trellis_bundle.migration import Doing, Step
 from trellis_bundle.migration_wasmcloud import Former, FormerGroup, plan_registration, plan_services, still_served
 from trellis_bundle.migration_wasmcloud_groups import plan_groups
+from trellis_bundle.migration_wasmcloud_kind import plan_kind
 from trellis_bundle.migration_wasmcloud_rest import plan_rest, warnings_of
 from trellis_bundle.migration_writes import DeleteObject, PatchObject
 
@@ -289,3 +292,15 @@ def test_what_belongs_to_groups_is_no_part_of_the_operator(case: str) -> None:
     found = {child["kind"]: child for child in children(case).values()}
     objects = (found["ServiceAccount"],)
     assert plan_rest(Former(services=(found["Service"], of_operator("service")), objects=objects)) == []
+
+
+def test_the_kind_is_defined_before_the_operators_api_goes_and_nobodys_definition_is_overwritten() -> None:
+    found = of_operator("registration")
+    [step] = plan_kind(Former(registration=found))
+    assert (step.doing, step.object) == (Doing.DEFINE, "CustomResourceDefinition applications.core.oam.dev")
+    assert plan_kind(Former()) == [], "nobody served it"
+    assert plan_kind(Former(registration=found, applications=make_definition(APPLICATIONS))) == []
+    for other in (kubevela_applications(), foreign_applications()):
+        [step] = plan_kind(Former(registration=found, applications=other))
+        assert (step.doing, step.write) == (Doing.LEAVE, None)
+        assert step.why
