@@ -37,6 +37,7 @@ _BATCH: Final = 200
 _FETCH_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 10.0
 _INACTIVE_SECONDS: Final = 60.0
+_GOODBYE_SECONDS: Final = 1.0
 _AGAIN: Final = Backoff(first=0.2, cap=10.0)
 _REPORT_SECONDS: Final = 60.0
 _REMOVED: Final = frozenset({"DEL", "PURGE"})
@@ -129,14 +130,15 @@ class Bucket:
             await self._follow(jetstream, subscription, name, pending)
         finally:
             with contextlib.suppress(*_TROUBLE):
-                await subscription.unsubscribe()
-                await jetstream.delete_consumer(STREAM_MODELS, name)
+                async with asyncio.timeout(_GOODBYE_SECONDS):  # it vanishes by itself, a minute later
+                    await subscription.unsubscribe()
+                    await jetstream.delete_consumer(STREAM_MODELS, name)
 
     async def _follow(
         self, jetstream: JetStreamContext, subscription: JetStreamContext.PullSubscription, name: str, pending: int
     ) -> None:
         """Take what there is, then what comes, until everything is to be read again."""
-        ends, taken = time.monotonic() + EVERY_SECONDS, 0
+        ends, taken, delivered = time.monotonic() + EVERY_SECONDS, 0, 0
         if not pending:
             self._complete(set())
         while time.monotonic() < ends:
@@ -149,11 +151,12 @@ class Bucket:
                 news |= self._take(message)
                 pending = message.metadata.num_pending
             if not messages:
+                if taken < delivered:  # what the server had sent before this fetch would be here
+                    raise MissedError("a message of wadm's storage was missed")
                 # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
                 info = await jetstream.consumer_info(STREAM_MODELS, name)
-                pending = info.num_pending or 0
-                if info.delivered is None or info.delivered.consumer_seq != taken:
-                    raise MissedError("a message of wadm's storage was missed")
+                delivered = info.delivered.consumer_seq if info.delivered is not None else 0
+                pending = (info.num_pending or 0) + max(0, delivered - taken)
             if not pending:
                 self._complete(news)
             elif news and self.synced_at is not None:
