@@ -20,8 +20,9 @@ from rich.text import Text
 from trellis.crds.kinds import APPLICATIONS as KIND
 from trellis.definitions import Place
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError, NotFound, Unavailable
+from trellis.kube.errors import Forbidden, KubeError, NotFound, Unavailable
 from trellis.kube.resources import APPLICATIONS, Manifest
+from trellis.lattice.group_views import GroupView
 from trellis.lattice.link import LinkAwayError
 from trellis.lattice.models import Model
 from trellis.lattice.projection import project
@@ -130,28 +131,51 @@ async def _read(settings: ClientSettings, wanted: Wanted) -> list[Manifest]:
 
 async def _live(settings: ClientSettings, wanted: Wanted) -> list[LiveRow]:
     async with connected(settings) as kube:
-        items, groups = await asyncio.gather(read_apps(kube, wanted.namespace), read_groups(kube))
-        marks = by_lattice(group for group in groups if wanted.namespace in {None, group.namespace})
-        lattices = {mark: found for mark, found in marks.items() if wanted.lattice in {None, name_of(found[0])}}
+        items, groups, whole = await _around(kube, wanted.namespace)
         rows: list[LiveRow] = []
-        left = {row_of(item).key: item for item in items if wanted.lattice in {None, row_of(item).lattice}}
-        for found in lattices.values():
+        for found in by_lattice(groups).values():
             namespaces, name = {group.namespace for group in found}, name_of(found[0])
+            if (wanted.namespace or found[0].namespace) not in namespaces or wanted.lattice not in {None, name}:
+                continue
             mine = [
                 item
                 for item in items
                 if item["metadata"]["namespace"] in namespaces and row_of(item).lattice in {name, ""}
             ]
-            for item in mine:
-                left.pop(row_of(item).key, None)
             try:
                 address = await address_of(kube, found[0], wanted.nats)
                 async with asking(address) as wadm:
                     rows += await _compared(wadm, name, mine)
             except _CANNOT as error:
                 rows += not_asked(name, map(row_of, mine), explain(error)) or [_away(name, explain(error))]
+    asked = {row.app.key for row in rows if row.app is not None}
+    left = [row_of(item) for item in items if row_of(item).key not in asked]
     why = "no group of hosts in its namespace has its lattice"
-    return rows + [row for item in left.values() for row in not_asked(row_of(item).lattice, [row_of(item)], why)]
+    for one in left:
+        if wanted.lattice in {None, one.lattice}:
+            rows += not_asked(one.lattice, [one], why)
+    return [row for row in rows if _is_wanted(row, wanted.namespace, whole=whole)]
+
+
+async def _around(kube: Kube, namespace: str | None) -> tuple[list[Manifest], list[GroupView], bool]:
+    """Return Applications, groups of hosts, and whether they are all: a lattice may be one of several namespaces.
+
+    Raises:
+        CommandError, KubeError: as :func:`read_apps`.
+    """
+    try:
+        return *await asyncio.gather(read_apps(kube), read_groups(kube)), True
+    except Forbidden:
+        if namespace is None:
+            raise
+        return *await asyncio.gather(read_apps(kube, namespace), read_groups(kube, namespace)), False
+
+
+def _is_wanted(row: LiveRow, namespace: str | None, *, whole: bool) -> bool:
+    """Say whether a row is shown; what wadm alone has may be in a namespace that was not read."""
+    if row.app is None:
+        return whole or bool(row.unknown)
+    return namespace in {None, row.app.namespace}
 
 
 def _away(lattice: str, why: str) -> LiveRow:

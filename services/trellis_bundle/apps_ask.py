@@ -21,7 +21,6 @@ from trellis.lattice.groups import lattice_address, secrets_of
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.subjects import SubjectError
 from trellis.lattice.wadm import Wadm
-from trellis_bundle.mirrors import read_views
 
 CONNECTION: Final = "trellis-command-line"
 CONNECT_SECONDS: Final = 6.0
@@ -32,13 +31,17 @@ class NoLatticeError(Exception):
     """There is no group of hosts that tells where a lattice is; the text says what to do, for people."""
 
 
-async def read_groups(kube: Kube) -> list[GroupView]:
-    """Return the groups of hosts of all namespaces that can be read, the oldest first.
+async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupView]:
+    """Return the groups of hosts of a namespace, or of all, whose spec can be read, the oldest first.
 
     Raises:
         KubeError: they could not be listed.
     """
-    found = await read_views(kube, HOST_CONFIGS, view_group)
+    try:
+        listed = await kube.list(HOST_CONFIGS, namespace)
+    except NotFound:
+        return []  # the kind is not defined
+    found = map(view_group, listed.items)
     return sorted((one for one in found if one.spec is not None), key=lambda one: (one.created, one.key))
 
 

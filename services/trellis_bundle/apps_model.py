@@ -173,8 +173,10 @@ def _differences(app: AppRow | None, model: Model | None) -> Iterable[str]:
     else:
         if app.deployed != model.deployed:
             yield f"deployed is {app.deployed or 'none'} here, {model.deployed or 'none'} in wadm"
-        if app.phase and model.status and app.phase.lower() != model.status.lower():
-            yield f"{app.phase} here, {model.status} in wadm"
+        # Of what is not deployed wadm's list says the last thing it was, or that it waits.
+        status = model.status if model.deployed else "undeployed"
+        if app.phase and status and app.phase.lower() != status.lower():
+            yield f"{app.phase} here, {status} in wadm"
 
 
 @dataclass(frozen=True, slots=True)

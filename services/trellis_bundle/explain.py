@@ -16,6 +16,8 @@ from rich.text import Text
 
 from service_reflector.views import view_pod, view_service, view_slice
 from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, HOST_CONFIGS, PODS, SERVICES, Manifest
 from trellis.lattice.group_views import view_group
 from trellis_bundle.apps import read_apps
@@ -53,7 +55,7 @@ def explain(
             raise CommandError(message)
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         if kind == "application":
-            lines = explain_application(asyncio.run(_look_at_applications(settings)), name, namespace)
+            lines = explain_application(asyncio.run(_look_at_applications(settings, namespace)), name, namespace)
         else:
             lines = explain_service(asyncio.run(_look(settings)), name, namespace)
         _show(lines, output)
@@ -74,16 +76,24 @@ async def _look(settings: ClientSettings) -> World:
     return World(services, slices, groups, pods, [one for one in events if one.group], leader)
 
 
-async def _look_at_applications(settings: ClientSettings) -> AppWorld:
+async def _look_at_applications(settings: ClientSettings, namespace: str | None) -> AppWorld:
     async with connected(settings) as kube:
         apps, groups, services, events, leader = await asyncio.gather(
-            read_apps(kube),
-            read_views(kube, HOST_CONFIGS, _whole),
-            read_views(kube, SERVICES, view_service),
-            read_views(kube, EVENTS, _whole),
-            read_leader(kube, settings.namespace, MANAGER),
+            read_apps(kube, namespace),
+            read_views(kube, HOST_CONFIGS, _whole, namespace=namespace),
+            read_views(kube, SERVICES, view_service, namespace=namespace),
+            read_views(kube, EVENTS, _whole, namespace=namespace),
+            _leader(kube, settings.namespace),
         )
     return AppWorld(apps, groups, services, events, leader)
+
+
+async def _leader(kube: Kube, namespace: str) -> str | None:
+    """Return who leads application_manager, "" for nobody, None if this account may not know."""
+    try:
+        return await read_leader(kube, namespace, MANAGER)
+    except Forbidden:
+        return None
 
 
 def _whole(item: Manifest) -> Manifest:

@@ -25,13 +25,16 @@ _FINE: Final = "deployed"
 
 @dataclass(frozen=True, slots=True)
 class AppWorld:
-    """What stands in the cluster. ``groups`` are raw; ``events``: raw Events; ``leader``: of application_manager."""
+    """What stands in the cluster. ``groups`` are raw; ``events``: raw Events.
+
+    ``leader``: of application_manager, "" for nobody, None if that could not be read.
+    """
 
     apps: Sequence[Manifest]
     groups: Sequence[Manifest]
     services: Sequence[ServiceView]
     events: Sequence[Manifest]
-    leader: str
+    leader: str | None
 
 
 def explain_application(world: AppWorld, name: str, namespace: str | None) -> list[Line]:
@@ -44,7 +47,9 @@ def explain_application(world: AppWorld, name: str, namespace: str | None) -> li
         lines.append(Line("application", f"there is no Application {name} in {place}", well=False))
         hint = "`trellis apps --live` shows what wadm has and Kubernetes does not"
         lines.append(Line("hint", hint))
-    if world.leader:
+    if world.leader is None:
+        lines.append(Line(MANAGER, "who leads it is not known: this account may not read its Lease"))
+    elif world.leader:
         lines.append(Line(MANAGER, f"led by {world.leader}", well=True))
     else:
         why = f"nobody leads, so both sides are not kept equal: start it with `trellis run {MANAGER}`"
@@ -111,7 +116,7 @@ def _hosts(world: AppWorld, namespace: str, lattice: str) -> Iterator[Line]:
         status = one.get("status") or {}
         ready, wanted = status.get("readyReplicas") or 0, status.get("desiredReplicas") or 0
         text = f"{namespace}/{one['metadata']['name']} on lattice {(one.get('spec') or {}).get('lattice')}, "
-        yield Line("hosts", f"{text}{ready} of {wanted} ready", well=ready > 0)
+        yield Line("hosts", f"{text}{ready} of {wanted} ready", well=ready > 0 if wanted else None)
         reported = condition(status, "HostsReported")
         if reported.get("status") in {"False", "Unknown"}:
             yield Line("lattice", f"{reported.get('reason')}: {reported.get('message')}", well=False)

@@ -56,14 +56,20 @@ def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader
     return Mirrors(len(mirrors), [key for key in mirrors if key not in led], leader)
 
 
-async def read_views(kube: Kube, res: Resource, view: Callable[[Manifest], V], selector: str | None = None) -> list[V]:
-    """Return views of every object, none where the kind is not defined.
+async def read_views(
+    kube: Kube,
+    res: Resource,
+    view: Callable[[Manifest], V],
+    selector: str | None = None,
+    namespace: str | None = None,
+) -> list[V]:
+    """Return views of every object of a namespace, or of all; none where the kind is not defined.
 
     Raises:
         KubeError: they could not be read.
     """
     try:
-        found = await kube.list(res, label_selector=selector)
+        found = await kube.list(res, namespace, label_selector=selector)
     except NotFound:
         return []
     return [view(one) for one in found.items]

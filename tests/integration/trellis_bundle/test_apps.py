@@ -10,14 +10,23 @@ import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from support.applications_kind import ApplicationsKind, until
 from support.asked_wadm import AskedWadm, manifest
 from trellis.crds.kinds import KINDS, make_definition
-from trellis.kube.resources import APPLICATIONS, DEFINITIONS, HOST_CONFIGS
+from trellis.kube.resources import (
+    APPLICATIONS,
+    DEFINITIONS,
+    HOST_CONFIGS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+)
 from trellis.lattice.projection import project
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
@@ -33,12 +42,13 @@ STATUS = {
     "versions": [{"version": "v1", "deployed": False}, {"version": "v2", "deployed": True}],
     "conditions": [
         {
-            "type": "Ready",
+            "type": kind,
             "status": "True",
-            "reason": "Deployed",
+            "reason": "Well",
             "message": "",
             "lastTransitionTime": "2026-11-22T07:00:00Z",
         }
+        for kind in ("Ready", "Synced")
     ],
 }
 
@@ -83,6 +93,38 @@ class World:
         assert status == http.HTTPStatus.OK, found
         made: Manifest = found
         return made
+
+    def let_in(self, kubeconfig: Path) -> None:
+        """Run the command from now on as an account that may change Applications of this namespace alone."""
+        rules = [
+            {"apiGroups": [APPLICATIONS.group], "resources": ["applications"], "verbs": ["get", "list", "patch"]},
+            {"apiGroups": [HOST_CONFIGS.group, ""], "resources": ["*"], "verbs": ["get", "list"]},
+        ]
+        about = {"metadata": {"name": "person"}}
+        bound = {
+            "roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": "person"},
+            "subjects": [{"kind": "ServiceAccount", "name": "person", "namespace": self.namespace}],
+        }
+        for res, fields in ((SERVICE_ACCOUNTS, {}), (ROLES, {"rules": rules}), (ROLE_BINDINGS, bound)):
+            body = {"apiVersion": res.api_version, "kind": res.kind, **about, **fields}
+            assert self.api.call("POST", res.path(self.namespace), body)[0] == http.HTTPStatus.CREATED
+        path = SERVICE_ACCOUNTS.path(self.namespace, "person", "token")
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        token = self.api.call("POST", path, asked)[1]["status"]["token"]
+        whole = yaml.safe_load(Path(self.environment["TRELLIS_KUBECONFIG"]).read_text())
+        whole["users"][0]["user"] = {"token": token}
+        kubeconfig.write_text(yaml.safe_dump(whole))
+        self.environment["TRELLIS_KUBECONFIG"] = str(kubeconfig)
+        applications = APPLICATIONS.path(self.namespace)
+
+        def may() -> bool:
+            person = Api.of_kubeconfig(kubeconfig)
+            try:
+                return person.ok(applications)
+            finally:
+                person.close()
+
+        until(may, "its rights have arrived")
 
     async def run(self, *arguments: str, command: str = "apps") -> subprocess.CompletedProcess[str]:
         return await asyncio.to_thread(
@@ -261,6 +303,23 @@ async def test_mistakes_are_one_line_that_says_what_to_do(world: World, wadm: As
         done = await world.run(*arguments)
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.startswith(f"trellis: {said}"), done.stderr
+
+
+async def test_rights_in_one_namespace_are_enough_for_it(world: World, wadm: AskedWadm, tmp_path: Path) -> None:
+    both(wadm)
+    wadm.put(manifest("elsewhere", "v1"))
+    world.apply(V2)
+    world.let_in(tmp_path / "kubeconfig")
+    live = await world.told("--live", "-n", world.namespace)
+    assert [one["application"] for one in live["apps"]] == ["shop"], "what else wadm has may be in another namespace"
+    assert (await world.told("history", "shop", "-n", world.namespace, "--live"))["versions"]
+    planned = await world.told("rollback", "shop", "-n", world.namespace, "--dry-run")
+    assert planned["to"] == "v1"
+    page = await world.run("application/shop", "-n", world.namespace, "-o", "json", command="explain")
+    assert json.loads(page.stdout)["ok"], page.stdout
+    refused = await world.run()
+    assert refused.returncode == 1
+    assert "this account lacks the permission" in refused.stderr
 
 
 async def test_one_page_tells_the_whole_chain_and_the_status_counts_it(world: World, wadm: AskedWadm) -> None:

@@ -98,6 +98,7 @@ def test_a_time_that_is_none_is_no_time(time: str | None) -> None:
         (app(phase=""), Model("shop", "v1", "v1", ""), ()),
         (app(), Model("shop", "v2", "v2", "deployed"), ("deployed is v1 here, v2 in wadm",)),
         (app(), Model("shop", "v1", "", "undeployed"), ("deployed is v1 here, none in wadm", "Deployed here, undep")),
+        (app(phase="Undeployed", deployed=""), Model("shop", "v1", "", "waiting"), ()),
         (app(), None, ("not in wadm",)),
         (None, Model("shop", "v1", "v1"), ("not in Kubernetes",)),
     ],

@@ -62,6 +62,12 @@ def test_of_one_that_runs_the_whole_chain_is_well() -> None:
     assert "trellis explain service/web -n team" in lines[6].text
 
 
+def test_who_leads_need_not_be_known() -> None:
+    lines = explain_application(replace(WELL, leader=None), "web", None)
+    assert troubles(lines) == []
+    assert "may not read its Lease" in lines[-1].text
+
+
 def with_metadata(**metadata: Any) -> Manifest:
     found = app()
     return found | {"metadata": found["metadata"] | metadata}
