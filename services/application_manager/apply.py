@@ -21,6 +21,7 @@ from application_manager.actions import (
     DeleteObject,
     Deploy,
     Put,
+    Reason,
     Record,
     RemoveFinalizer,
     Undeploy,
@@ -39,6 +40,7 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Manifest
 from trellis.lattice.link import LinkAwayError
 from trellis.lattice.projection import Projection, project
+from trellis.lattice.subjects import SubjectError
 from trellis.lattice.wadm import Wadm
 from trellis.telemetry import get_logger
 
@@ -155,8 +157,21 @@ class Effects:
         view, base = _view(world), _view(world).object.base
         if action.tombstone and base is not None:
             await self.bury(view, view.shown, base.bucket, revision_of(view), action.said.message)
+        elif self.known.following.ours(world.key.mark) and action.said.reason is Reason.DELETED:
+            await self._delete_for_sure(world)
         await self._without_finalizer(view)
         _log.info("Application let go", application=view.key, reason=action.said.reason.value)
+
+    async def _delete_for_sure(self, world: World) -> None:
+        """Let wadm delete what it may have been given since its storage was read: nobody would do so afterwards.
+
+        What was never recorded need not be there, so it is let go too where wadm does not answer.
+        """
+        try:
+            await self._wadm(world).delete(world.key.name)
+        except (LinkAwayError, SubjectError):
+            if _view(world).object.base is not None:
+                raise
 
     async def _without_finalizer(self, view: ApplicationView) -> Manifest | None:
         self.known.let_go.add(view.uid)

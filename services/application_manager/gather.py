@@ -26,7 +26,7 @@ from trellis.lattice.replies import Status
 from trellis.lattice.store import ModelStore, Proof, StoredModel
 from trellis.peers import Controller
 
-AWAIT_SECONDS: Final = 5.0
+AWAIT_SECONDS: Final = 15.0
 """For so long a store may lag behind what wadm acknowledged."""
 _ABSENCES: Final = {Proof.GONE: Absence.GONE, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
 """What is not proved to be deleted is put again: nothing is destroyed on silence."""
@@ -149,7 +149,9 @@ class Known:
         store = self.following.store(key.mark)
         model = store.find(key.name) if store is not None else None
         wadm = self._wadm(key, store, model, view)
-        standing = Standing.OURS if self.following.ours(key.mark) else Standing.OTHERS
+        # While it is not known who keeps the lattice, wadm counts as away: nobody is let go for another's sake.
+        others = self.following.owner(key.mark) is not None and not self.following.ours(key.mark)
+        standing = Standing.OTHERS if others else Standing.OURS
         return World(
             key,
             view,

@@ -261,7 +261,7 @@ class Keep:
     async def _say_gone(self, key: Key) -> float | None:
         """Say of every object of this application that is gone that it is."""
         for place in [place for place in self.said.facts if place not in self.known.applications]:
-            if any(key.name in {fact.application, place} for fact in self.said.facts[place].values()):
+            if any(key.name in {fact.application, place} for fact in self.said.facts.get(place, {}).values()):
                 wait = await self._publish(self.said.gone(place))
                 if wait is not None:
                     return wait
