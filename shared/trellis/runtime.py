@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import structlog
 
 from trellis import heap, names
+from trellis.bus import cancellation
 from trellis.bus.bus import Bus, Timing
 from trellis.bus.queue import KeyedQueue
 from trellis.health import Health, HealthServer
@@ -258,6 +259,7 @@ async def _decide(work: Work, consuming: asyncio.Event, leading: Callable[[], bo
                 await work.prepare()
     except TimeoutError:
         _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
+    cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
     async with asyncio.TaskGroup() as group:
         for queue in work.queues:
             group.create_task(queue.work(leading), name="queue")
