@@ -198,7 +198,7 @@ class Forwarder:
 async def _fetch(subscription: JetStreamContext.PullSubscription) -> list[Msg]:
     try:
         return await subscription.fetch(_BATCH, timeout=_FETCH_SECONDS)
-    except nats.errors.TimeoutError:
+    except TimeoutError:  # the library's own is one, and it raises Python's if the time ends between two requests
         return []
 
 
