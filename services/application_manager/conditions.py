@@ -32,6 +32,8 @@ PHASES: Final = {
 }
 NAMED: Final = 20
 """Fields that a message names; of more the number."""
+_MESSAGE_KEPT: Final = 4096
+"""Characters of a message; names of fields, which are in some, have no limit, and Kubernetes takes 32,768."""
 _TOLD: Final = ("Rejected", "Overridden", "Contended", "FieldsIgnored")
 _WINS: Final = 4
 
@@ -177,7 +179,7 @@ def _conditions(seen: Seen, status: Json, former: Json) -> Iterator[Json]:
             "observedGeneration": seen.view.generation,
             "lastTransitionTime": since,
             "reason": reason,
-            "message": message,
+            "message": message if len(message) <= _MESSAGE_KEPT else f"{message[: _MESSAGE_KEPT - 1]}…",
         }
 
 

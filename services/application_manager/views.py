@@ -20,7 +20,10 @@ from trellis.lattice.projection import Projection, project
 
 Manifest = Mapping[str, Any]
 
-_WADM_NAME: Final = re.compile(r"[-\w]+")
+_WADM_NAME: Final = re.compile(r"[-A-Za-z0-9_]{1,3000}")
+"""wadm's own check takes letters of any script, but names are keys of its bucket, and those are ASCII. Longer ones make
+a line that NATS closes the connection for: at 4,096 bytes, wadm's own prefix and the lattice's name among them."""
+_NAME_SHOWN: Final = 64
 _WRITTEN: Final = re.compile(r"([0-9a-f]{64})/([0-9]{1,18})")
 
 
@@ -72,7 +75,8 @@ def read_manifest(item: Manifest) -> Projection:
     """
     name = application_name(item["metadata"])
     if not _WADM_NAME.fullmatch(name):
-        raise ManifestError(f"wadm takes no application called {name!r}: only letters, digits, - and _")
+        shown = repr(name) if len(name) <= _NAME_SHOWN else f"{name[:_NAME_SHOWN]!r}…, of {len(name)} characters"
+        raise ManifestError(f"wadm takes no application called {shown}: only A-Z, a-z, 0-9, - and _, at most 3,000")
     return project(item, name)
 
 

@@ -141,6 +141,18 @@ class StoreBehaviour:
             await seen.shows("web", "v1")
             assert list(seen.store.names()) == ["web"]
 
+    async def test_a_manifest_is_held_to_the_letter(self, world: World) -> None:
+        letters = 'a \x85 b \u2028 c\t\r\n \x00\x7f \ufeff \\ " \U0001f600'
+        async with followed(world.address) as seen:
+            await seen.synced()
+            put = manifest("web", "v1", letters)
+            await seen.wadm.put(put)
+            await seen.shows("web", "v1")
+            found = seen.store.find("web")
+            assert found is not None
+            assert found.versions[0][1]["metadata"]["annotations"]["note"] == letters
+            assert project(found.versions[0][1]).digest == project(put).digest
+
     async def test_what_happened_before_is_known_at_the_start(self, world: World) -> None:
         async with followed(world.address) as seen:
             await seen.synced()

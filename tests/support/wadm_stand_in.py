@@ -87,7 +87,10 @@ class WadmStandIn:
             self.asked.append(tokens[4])
             async with self._serving:
                 try:
-                    body = json.loads(message.data) if message.data else {}
+                    data = message.data
+                    if (message.headers or {}).get("Content-Type") != "application/json":
+                        data = data.replace("\x85".encode(), b" ")  # read as YAML, where it is a line break
+                    body = json.loads(data) if data else {}
                     reply = {"result": "error", "message": "Internal storage error"}
                     if not self._lost:
                         reply = await answer(tokens[-1], body)

@@ -121,14 +121,16 @@ class Link:
             with contextlib.suppress(*_TROUBLE):
                 await subscription.unsubscribe()
 
-    async def ask(self, subject: str, payload: bytes = b"", *, seconds: float) -> bytes:
+    async def ask(
+        self, subject: str, payload: bytes = b"", *, seconds: float, headers: dict[str, str] | None = None
+    ) -> bytes:
         """Return the first answer.
 
         Raises:
             LinkAwayError: the link is away, nobody listens there, or no answer came in time.
         """
         try:
-            answer = await self._there().request(subject, payload, timeout=seconds)
+            answer = await self._there().request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
             raise LinkAwayError(f"nobody answers on {subject}") from None
         except _TROUBLE as error:

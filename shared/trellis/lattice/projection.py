@@ -33,6 +33,8 @@ _HELM_LABEL: Final = ("app.kubernetes.io/managed-by", "Helm")
 _PART: Final = r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _LABEL: Final = re.compile(rf"({_PART}(\.{_PART})*/)?[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?")
 """Keys that wadm takes; Kubernetes also takes some whose prefix has a part that begins with a digit."""
+_ACTED_ON: Final = ("spreadscaler", "daemonscaler", "link")
+"""Traits that wadm acts on, and refuses in another form; of any other type it keeps what it is given."""
 _COMPONENT: Final = {"component": "component", "actor": "component", "capability": "capability"}
 
 
@@ -131,10 +133,8 @@ class _Reader:
         shared = table(properties, "application", inner)
         self._known(shared, f"{inner}.application", "name", "component")
         traits = [self._trait(trait, f"{place}.traits[{at}]") for at, trait in enumerate(rows(one, "traits", place))]
-        held = _filled(
-            image=word(properties, "image", inner),
+        held = _given(properties, inner, "image", "id") | _filled(
             application={key: shared[key] for key in ("name", "component") if key in shared},
-            id=word(properties, "id", inner),
             config=self._configs(properties, "config", inner),
             secrets=self._secrets(properties, inner),
         )
@@ -147,21 +147,40 @@ class _Reader:
 
     def _trait(self, trait: Manifest, place: str) -> dict[str, Any]:
         self._known(trait, place, "type", "properties")
-        inner = f"{place}.properties"
-        held = table(trait, "properties", place)
-        if all(key in held for key in ("namespace", "package", "interfaces")):
-            properties = self._link(held, inner)
-        elif "instances" in held or "replicas" in held:
-            properties = self._scaler(held, inner)
+        inner, kind = f"{place}.properties", word(trait, "type", place)
+        if kind in _ACTED_ON:
+            properties: object = self.properties(table(trait, "properties", place), inner)
         else:
-            properties = dict(held)
-        return {"type": word(trait, "type", place), "properties": properties}
+            properties = self._in_any_form(trait.get("properties"), inner)
+        return {"type": kind, "properties": properties}
+
+    def properties(self, held: Manifest, place: str) -> dict[str, Any]:
+        """Return the properties of a trait: wadm tells links and scalers apart by what they have, not by its type."""
+        if _is_link(held):
+            return self._link(held, place)
+        if "instances" in held or "replicas" in held:
+            return self._scaler(held, place)
+        return dict(held)
+
+    def _in_any_form(self, held: object, place: str) -> object:
+        """Return the properties of a trait that wadm does not act on: a scaler with more fields is kept as it is."""
+        if not isinstance(held, dict):
+            return held
+        ignored: list[str] = []
+        try:
+            read = _Reader(ignored).properties(held, place)
+        except ManifestError:
+            return held
+        if ignored and not _is_link(held):
+            return held
+        self._ignored += ignored
+        return read
 
     def _link(self, link: Manifest, place: str) -> dict[str, Any]:
-        self._known(
-            link, place, "namespace", "package", "interfaces", "name", "source", "target", "source_config",
-            "target_config",
-        )  # fmt: skip
+        # The former places count only where the present ones are not used.
+        former = ["source_config"] if link.get("source") is None else []
+        former += ["target_config"] if isinstance(link.get("target"), str) else []
+        self._known(link, place, "namespace", "package", "interfaces", "name", "source", "target", *former)
         source = self._end(table(link, "source", place), f"{place}.source")
         if link.get("source") is None:
             source = _filled(config=self._configs(link, "source_config", place))
@@ -171,14 +190,15 @@ class _Reader:
             given = table(link, "target", place)
             target = {"name": word(given, "name", f"{place}.target")} | self._end(given, f"{place}.target", "name")
         plain = {key: link[key] for key in ("namespace", "package", "interfaces")}
-        return plain | {"target": target} | _filled(name=word(link, "name", place), source=source)
+        return plain | {"target": target} | _given(link, place, "name") | _filled(source=source)
 
     def _end(self, end: Manifest, place: str, *besides: str) -> dict[str, Any]:
         self._known(end, place, "config", "secrets", *besides)
         return _filled(config=self._configs(end, "config", place), secrets=self._secrets(end, place))
 
     def _scaler(self, scaler: Manifest, place: str) -> dict[str, Any]:
-        self._known(scaler, place, "instances", "replicas", "spread")
+        count = "instances" if "instances" in scaler else "replicas"
+        self._known(scaler, place, count, "spread")
         spreads = []
         for at, spread in enumerate(rows(scaler, "spread", place)):
             inner = f"{place}.spread[{at}]"
@@ -186,7 +206,7 @@ class _Reader:
             # wadm leaves requirements out where they are empty, and takes no spread without them.
             kept = {"name": word(spread, "name", inner), "requirements": dict(table(spread, "requirements", inner))}
             spreads.append(kept | ({} if spread.get("weight") is None else {"weight": spread["weight"]}))
-        return {"instances": scaler.get("instances", scaler.get("replicas"))} | _filled(spread=spreads)
+        return {"instances": scaler[count]} | _filled(spread=spreads)
 
     def _configs(self, holder: Manifest, key: str, place: str) -> list[dict[str, Any]]:
         found = []
@@ -217,3 +237,12 @@ class _Reader:
 def _filled(**fields: object) -> dict[str, Any]:
     """Return the fields that hold something."""
     return {key: value for key, value in fields.items() if value}
+
+
+def _given(holder: Manifest, place: str, *keys: str) -> dict[str, Any]:
+    """Return the strings that are there: to wadm one that is empty is another than none."""
+    return {key: word(holder, key, place) for key in keys if holder.get(key) is not None}
+
+
+def _is_link(properties: Manifest) -> bool:
+    return all(key in properties for key in ("namespace", "package", "interfaces"))

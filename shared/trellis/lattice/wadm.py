@@ -28,6 +28,8 @@ from trellis.lattice.replies import (
 from trellis.lattice.subjects import model_list_subject, model_put_subject, model_subject
 
 ANSWER_SECONDS: Final = 5.0
+_JSON: Final = {"Content-Type": "application/json"}
+"""wadm reads what is not said to be JSON as YAML, where some characters are line breaks, and become spaces."""
 
 
 class Wadm:
@@ -47,8 +49,8 @@ class Wadm:
 
     async def put(self, manifest: Mapping[str, Any]) -> Put:
         """Store a version of an application."""
-        subject = model_put_subject(self._lattice)
-        return read_put(await self._link.ask(subject, orjson.dumps(manifest), seconds=ANSWER_SECONDS))
+        subject, payload = model_put_subject(self._lattice), orjson.dumps(manifest)
+        return read_put(await self._link.ask(subject, payload, seconds=ANSWER_SECONDS, headers=_JSON))
 
     async def deploy(self, application: str, version: str) -> str | None:
         """Deploy a version, and return it; None if there is no such application."""

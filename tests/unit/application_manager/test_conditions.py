@@ -171,6 +171,15 @@ def test_fields_that_wadm_does_not_know_are_named_up_to_a_number() -> None:
     assert "and 10 more" in words
 
 
+def test_a_message_is_cut_where_names_of_fields_have_no_end() -> None:
+    view = replace(VIEW, object=replace(VIEW.object, base=BASE), ignored=("spec." + "x" * 40_000,))
+    status = status_of(seen(view=view))
+    assert said(status)["FieldsIgnored"] == ("True", "UnknownToWadm")
+    words = message(status, "FieldsIgnored")
+    assert words.startswith("wadm does not know spec.xxx")
+    assert (len(words), words[-1]) == (4096, "…")
+
+
 def test_recording_writes_what_both_have_who_won_and_what_lost() -> None:
     record = Decision((Record(Because(Reason.SYNCED, "equal"), BASE),))
     status = status_of(seen(view=VIEW, decision=record, won=Side.KUBERNETES, lost=Lost(Side.WADM, "v9")))

@@ -70,6 +70,21 @@ def test_others_are_who_manages_a_field_of_the_spec(managers: list[dict[str, obj
     assert view_application(stored(managedFields=managers)).object.others is others
 
 
+@pytest.mark.parametrize(
+    "name", ["größe", "a b", "-" * 3001, "x" * 200_000], ids=["letters", "space", "long", "longer"]
+)
+def test_a_name_that_cannot_be_a_key_of_wadm_s_is_told_in_a_few_words(name: str) -> None:
+    view = view_application(stored(annotations={names.ANNOTATION_APP_NAME: name}))
+    assert view.problem.startswith(f"wadm takes no application called '{name[:64]}'")
+    assert len(view.problem) < 200
+
+
+def test_a_name_of_3000_characters_is_one() -> None:
+    name = "x" * 3000
+    view = view_application(stored(annotations={names.ANNOTATION_APP_NAME: name}))
+    assert (view.application, view.problem) == (name, "")
+
+
 def test_what_cannot_be_read_says_why_and_hides_nothing_else() -> None:
     broken = stored()
     broken["spec"]["components"][0]["type"] = "module"

@@ -93,6 +93,67 @@ def test_what_wadm_does_not_take_is_left_out_and_named() -> None:
     assert project(found.manifest).ignored == ()
 
 
+def link(**properties: Any) -> dict[str, Any]:
+    common = {"namespace": "wasi", "package": "http", "interfaces": ["incoming-handler"], "target": {"name": "ui"}}
+    return {"type": "link", "properties": common | properties}
+
+
+@pytest.mark.parametrize(
+    ("trait", "ignored"),
+    [
+        (link(source={}, source_config=[{"name": "c"}]), "source_config"),
+        (link(target_config=[{"name": "c"}]), "target_config"),
+        ({"type": "spreadscaler", "properties": {"instances": 1, "replicas": 2}}, "replicas"),
+    ],
+    ids=["source", "target", "instances"],
+)
+def test_a_former_field_beside_the_present_one_is_left_out_and_named(trait: dict[str, Any], ignored: str) -> None:
+    found = project(shop(spec__components__0__traits=[trait]))
+    assert found.ignored == (f"spec.components[0].traits[0].properties.{ignored}",)
+    assert ignored not in json.dumps(found.manifest)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"instances": 1, "most": 5},
+        {"instances": 1, "spread": [{"name": "s", "requirements": {}, "colour": "red"}]},
+        {"namespace": "wasi", "package": "http", "interfaces": [], "target": 5},
+        {"colour": "red"},
+        "red",
+        None,
+    ],
+    ids=["scaler with more", "spread with more", "link to nowhere", "of their own", "text", "none"],
+)
+def test_what_a_trait_of_another_type_has_is_kept_as_wadm_keeps_it(properties: Any) -> None:
+    found = project(shop(spec__components__0__traits=[{"type": "autoscaler", "properties": properties}]))
+    assert found.ignored == ()
+    assert found.manifest["spec"]["components"][0]["traits"] == [{"type": "autoscaler", "properties": properties}]
+
+
+def test_a_trait_of_another_type_that_is_a_link_or_a_scaler_to_wadm_has_its_form() -> None:
+    scaler = {"type": "autoscaler", "properties": {"replicas": 1, "spread": []}}
+    other = {"type": "pipe", "properties": link(target="ui", note="x")["properties"]}
+    found = project(shop(spec__components__0__traits=[scaler, other]))
+    assert found.manifest["spec"]["components"][0]["traits"] == [
+        {"type": "autoscaler", "properties": {"instances": 1}},
+        {"type": "pipe", "properties": link()["properties"]},
+    ]
+    assert found.ignored == ("spec.components[0].traits[1].properties.note",)
+
+
+def test_a_text_that_is_empty_is_not_left_out_as_wadm_tells_it_from_none() -> None:
+    found = project(
+        shop(
+            spec__components__0__properties={"image": "", "id": ""},
+            spec__components__0__traits=[link(name=""), link(name=None)],
+        )
+    )
+    component = found.manifest["spec"]["components"][0]
+    assert component["properties"] == {"image": "", "id": ""}
+    assert [one["properties"].get("name") for one in component["traits"]] == ["", None]
+
+
 @pytest.mark.parametrize(
     "change",
     [
