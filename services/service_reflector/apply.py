@@ -129,14 +129,17 @@ class Effects:
         # That is news, so its key runs again: of many at once all are there before the first gets its endpoints.
         raise Waiting
 
-    async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> Manifest:
+    async def _patch(self, found: ServiceView, patch: Manifest, message: str) -> None:
+        await self._merge(found, patch)
+        _log.info("Service changed", service=found.key, message=message)
+
+    async def _merge(self, found: ServiceView, patch: Manifest) -> Manifest:
         read = {"uid": found.uid, "resourceVersion": found.resource_version}
         body = patch | {"metadata": read | (patch.get("metadata") or {})}
         written = await self.kube.merge_patch(
             SERVICES, found.name, body, found.namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
         )
         self.services.wrote(written, found)
-        _log.info("Service changed", service=found.key, message=message)
         return written
 
     async def _let_go(self, action: LetGo) -> None:
@@ -165,7 +168,7 @@ class Effects:
         with contextlib.suppress(NotFound):
             if names.WASMCLOUD_OPERATOR_SERVICE in found.finalizers:
                 left = [one for one in found.finalizers if one != names.WASMCLOUD_OPERATOR_SERVICE]
-                written = await self._patch(found, {"metadata": {"finalizers": left}}, action.message)
+                written = await self._merge(found, {"metadata": {"finalizers": left}})
                 version = written["metadata"]["resourceVersion"]
             await self.kube.delete(SERVICES, found.name, found.namespace, uid=found.uid, resource_version=version)
         self.known.gone.add(found.uid)  # until that is heard
