@@ -18,7 +18,7 @@ from support.definitions import foreign_applications, kubevela_applications
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
 
 Manifest = dict[str, Any]
 
