@@ -10,9 +10,11 @@ import pytest
 import typer.main
 import yaml
 
+import application_manager.settings
 import host_manager.settings
 import node_watcher.settings
 import provisioner.settings
+import service_reflector.settings
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.installing import ShimWish
 from trellis.settings import ServiceSettings
@@ -25,9 +27,11 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODELS: list[type[ServiceSettings]] = [
+    application_manager.settings.Settings,
     host_manager.settings.Settings,
     node_watcher.settings.Settings,
     provisioner.settings.Settings,
+    service_reflector.settings.Settings,
 ]
 
 
