@@ -56,6 +56,7 @@ PARTS = (
     Part("the client of a real wadm", LATTICE / "test_wadm_client.py", lattice_servers.missing),
     Part("what a real wadm stores, as it is seen", LATTICE / "test_model_store.py", lattice_servers.missing),
     Part("kubectl and wash agree on applications", LATTICE / "test_kept.py", lattice_servers.missing, quick=True),
+    Part("applications as kubectl, Flux and Argo CD treat them", LATTICE / "test_gitops.py", lattice_servers.missing),
     Part("no application is lost by mistake", LATTICE / "test_kept_care.py", lattice_servers.missing),
     Part("both sides while every server is killed", LATTICE / "test_two_sides.py", lattice_servers.missing),
     Part("applications of a real lattice as Services", LATTICE / "test_reflected.py", lattice_servers.missing),

@@ -1,0 +1,232 @@
+"""Applications as kubectl, Flux and Argo CD treat them: the real kubectl, a real API server, a real wadm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.fleet import is_ours
+from support.host_behaviour import own_lattice
+from support.host_world import PATIENCE, HostWorld
+from support.kept import KeptWorld, kept_world
+from support.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
+from trellis.kube.resources import APPLICATIONS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+Manifest = dict[str, Any]
+CONFIG = {"name": "greeting", "properties": {"text": "hello"}}
+KIND = {"apiVersion": APPLICATIONS.api_version, "kind": APPLICATIONS.kind}
+
+
+@pytest.fixture
+def kept(hosts: HostWorld, real_lattice: RealLattice) -> Iterator[KeptWorld]:
+    with kept_world(hosts, real_lattice.nats.port, own_lattice()) as world:
+        yield world
+
+
+@pytest.fixture
+async def wadm(kept: KeptWorld, real_lattice: RealLattice) -> AsyncIterator[Wadm]:
+    async with Wadm.of(real_lattice.url, kept.lattice) as client:
+        yield client
+
+
+class Kubectl:
+    """The real one, in the test's namespace, with files of the test's own."""
+
+    def __init__(self, kept: KeptWorld, directory: Path) -> None:
+        info = kept.hosts.fleet.info
+        self._command = [str(info.bin_dir / "kubectl"), "--kubeconfig", str(info.kubeconfig), "-n", kept.namespace]
+        self._directory = directory
+
+    def usual(self, name: str) -> str:
+        """Write a manifest as people do: old field names, what is empty, an order of their own; return its path."""
+        link = {"namespace": "wasi", "package": "http", "interfaces": ["incoming-handler"], "target": "echo"}
+        link["source_config"] = [{"name": "address", "properties": {"address": "0.0.0.0:8080"}}]
+        server = http_server()
+        server["traits"] = [{"type": "link", "properties": link}, *server["traits"]]
+        echo = wasm_component("echo", "file:///none-1.wasm")
+        echo["properties"]["config"] = [CONFIG]
+        spec = {"components": [server, echo], "policies": []}
+        return self.write(name, spec, description="says: hello")
+
+    def write(self, name: str, spec: Manifest, **annotations: str) -> str:
+        """Write a manifest; return its path."""
+        metadata = {"name": name} | ({"annotations": annotations} if annotations else {})
+        path = self._directory / f"{name}-{secrets.token_hex(4)}.yaml"
+        path.write_text(yaml.safe_dump(KIND | {"metadata": metadata, "spec": spec}))
+        return str(path)
+
+    async def __call__(self, *words: str) -> tuple[int, str]:
+        """Run it; return its exit status and what it said."""
+        process = await self.start(*words)
+        output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+        assert process.returncode is not None
+        return process.returncode, output.decode()
+
+    async def start(self, *words: str) -> asyncio.subprocess.Process:
+        """Start it, and leave it running."""
+        return await asyncio.create_subprocess_exec(
+            *self._command,
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=os.environ | {"KUBECTL_EXTERNAL_DIFF": "diff -u"},
+        )
+
+
+@pytest.fixture
+def kubectl(kept: KeptWorld, tmp_path: Path) -> Kubectl:
+    return Kubectl(kept, tmp_path)
+
+
+def writes(kept: KeptWorld, mark: int) -> list[tuple[str, str]]:
+    """Return our writes to Applications since then."""
+    return [
+        (one["verb"], one["objectRef"]["name"])
+        for one in kept.hosts.fleet.writes(mark)
+        if is_ours(one)
+        and one["objectRef"].get("resource") == APPLICATIONS.plural
+        and one["objectRef"].get("namespace") == kept.namespace
+    ]
+
+
+def _desired(found: Manifest) -> list[Any]:
+    """Return what a tool compares."""
+    return [found["spec"], *(found["metadata"].get(part) or {} for part in ("annotations", "labels"))]
+
+
+async def seen(kept: KeptWorld, name: str) -> None:
+    """Wait until what happens now has been seen: what happened before was seen, too."""
+    kept.apply(name, {"components": [wasm_component("echo", "file:///none-1.wasm")]})
+    await kept.synced(name)
+
+
+async def test_kubectl_applies_and_waits(kept: KeptWorld, kubectl: Kubectl, real_lattice: RealLattice) -> None:
+    kept.group()
+    path = kubectl.write("web", {"components": [http_server("server")]})
+    async with kept.manager(), real_lattice.hosts(kept.lattice):
+        code, said = await kubectl("apply", "-f", path)
+        assert (code, said.split()[-1]) == (0, "created")
+        code, said = await kubectl("wait", "--for=condition=Ready", "applications.core.oam.dev/web", "--timeout=60s")
+        assert code == 0, said
+        code, said = await kubectl("get", "applications.core.oam.dev", "web")
+        header, row = (line.split() for line in said.splitlines())
+        assert header == ["NAME", "PHASE", "DEPLOYED", "AGE"]
+        assert row[:2] == ["web", "Deployed"]
+        assert row[2] == kept.status("web")["synced"]["wadmVersion"]
+
+
+async def test_what_is_applied_again_is_unchanged_and_takes_no_write(kept: KeptWorld, kubectl: Kubectl) -> None:
+    kept.group()
+    path = kubectl.usual("web")
+    async with kept.manager():
+        await kubectl("apply", "-f", path)
+        await kept.synced("web")
+        mark = kept.hosts.fleet.mark()
+        before = kept.find("web")
+        for _ in range(3):
+            assert await kubectl("apply", "-f", path) == (0, "application.core.oam.dev/web unchanged\n")
+            assert await kubectl("diff", "-f", path) == (0, "")
+        await seen(kept, "later")
+        assert [one for one in writes(kept, mark) if one[1] == "web"] == []
+        assert kept.find("web") == before
+        assert len(kept.status("web")["versions"]) == 1
+
+
+@pytest.mark.parametrize("tool", ["kustomize-controller", "argocd-controller"])
+async def test_a_tool_that_dry_runs_and_applies_for_ever_converges(
+    kept: KeptWorld, wadm: Wadm, kubectl: Kubectl, tool: str
+) -> None:
+    kept.group()
+    path = kubectl.usual("web")
+    server_side = ("--server-side", "--force-conflicts", f"--field-manager={tool}")
+    async with kept.manager():
+
+        async def drifted() -> bool:
+            code, shown = await kubectl("apply", *server_side, "--dry-run=server", "-f", path, "-o", "json")
+            assert code == 0, shown
+            wanted, found = json.loads(shown), kept.find("web")
+            return found is None or _desired(wanted) != _desired(found)
+
+        assert await drifted()
+        await kubectl("apply", *server_side, "-f", path)
+        await kept.synced("web")
+        await wadm.put(application("web", wasm_component("echo", "file:///other.wasm"), version="w1"))
+        await wadm.deploy("web", "w1")
+        await kept.synced("web", version="w1")
+        assert await drifted()
+        await kubectl("apply", *server_side, "-f", path)
+        # The version of wash is still asked for, and has other content.
+        await kept.until("web", "its own again", lambda one: one["status"]["synced"]["wadmVersion"].startswith("w1-"))
+        version = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
+        manifest = (await wadm._ask("get.web", {"version": version}))["manifest"]
+        assert {one["name"] for one in manifest["spec"]["components"]} == {"httpserver", "echo"}
+        mark = kept.hosts.fleet.mark()
+        for _ in range(3):
+            assert not await drifted()
+            await kubectl("apply", *server_side, "-f", path)
+        await seen(kept, "later")
+        assert [one for one in writes(kept, mark) if one[1] == "web"] == []
+
+
+async def test_two_managers_apply_a_component_each(kept: KeptWorld, wadm: Wadm, kubectl: Kubectl) -> None:
+    kept.group()
+
+    def part(name: str, image: str) -> str:
+        return kubectl.write("web", {"components": [wasm_component(name, image)]})
+
+    async def components() -> dict[str, str]:
+        version = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
+        found = (await wadm._ask("get.web", {"version": version}))["manifest"]["spec"]["components"]
+        return {one["name"]: one["properties"]["image"] for one in found}
+
+    async with kept.manager():
+        one, two = part("one", "file:///1.wasm"), part("two", "file:///2.wasm")
+        for manager, path in (("team-one", one), ("team-two", two)):
+            assert (await kubectl("apply", "--server-side", f"--field-manager={manager}", "-f", path))[0] == 0
+        assert await components() == {"one": "file:///1.wasm", "two": "file:///2.wasm"}
+        changed = part("one", "file:///3.wasm")
+        code, said = await kubectl("apply", "--server-side", "--field-manager=team-two", "-f", changed)
+        assert code != 0
+        assert "team-one" in said
+        assert (await kubectl("apply", "--server-side", "--field-manager=team-one", "-f", changed))[0] == 0
+        await kept.until("web", "three versions", lambda found: len(found["status"]["versions"]) == 3)
+        assert await components() == {"one": "file:///3.wasm", "two": "file:///2.wasm"}
+
+
+async def test_a_watch_shows_what_wash_does(kept: KeptWorld, wadm: Wadm, kubectl: Kubectl) -> None:
+    kept.group()
+    async with kept.manager():
+        watch = await kubectl.start(
+            "get", "applications.core.oam.dev", "--watch", "--output-watch-events", "-o",
+            "jsonpath={.type} {.object.metadata.name} {.object.status.phase}{'\\n'}",
+        )  # fmt: skip
+        shown: list[str] = []
+
+        async def until(*wanted: str) -> None:
+            async with asyncio.timeout(PATIENCE):
+                while not any(line in wanted for line in shown):
+                    assert watch.stdout is not None
+                    shown.append((await watch.stdout.readline()).decode().strip())
+
+        try:
+            await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
+            await until("ADDED web Undeployed", "MODIFIED web Undeployed")
+            await wadm.deploy("web", "w1")
+            await until("MODIFIED web Reconciling", "MODIFIED web Failed", "MODIFIED web Waiting")
+            await wadm.delete("web")
+            await until(*(f"DELETED web {phase}" for phase in ("Undeployed", "Reconciling", "Failed", "Waiting")))
+        except TimeoutError:
+            pytest.fail(f"the watch showed {shown}")
+        finally:
+            watch.terminate()
+            await watch.wait()
