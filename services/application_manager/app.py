@@ -12,6 +12,7 @@ from typing import Final
 from application_manager.apply import Effects
 from application_manager.facts import Said
 from application_manager.following import Following, News
+from application_manager.freshness import TellGroups
 from application_manager.gather import Key, Known
 from application_manager.keeping import Keep
 from application_manager.lattices import FollowLattices
@@ -70,8 +71,11 @@ def compose(settings: Settings, base: Base) -> Work:
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
     follow = FollowLattices(kube, known.following, known.groups_of, news, settings.sources_seconds)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
+    groups = KeyedQueue(TellGroups(kube, known).run, workers=LATTICE_WORKERS, name="groups", telemetry=telemetry)
 
     def applications_changed(mark: str, applications: Iterable[str] | None) -> None:
+        if applications is None:
+            groups.add(mark)
         for key in {*known.keys_of(mark, applications)}:
             queue.add(key)
 
@@ -90,7 +94,7 @@ def compose(settings: Settings, base: Base) -> Work:
     watches.on_operator.call = on_operator(known, watches.operators.objects, list_all)
     return Work(
         [*watches],
-        [lattices, queue],
+        [lattices, groups, queue],
         list_all,
         said.forget,
         prepare=partial(recall, said, base.bus),

@@ -16,6 +16,7 @@ from host_manager.group import Manifest
 from host_manager.lattice_status import make_conditions, make_hosts, make_lattice
 from host_manager.snapshot import Snapshot
 from host_manager.template import MISPLACED, selector_of
+from trellis import names
 
 OTHER: Final = "OtherControllerActive"
 DEPRECATED: Final = "DeprecatedFields"
@@ -112,12 +113,15 @@ def _conditions(snapshot: Snapshot, counts: Counts | None, lattice: Manifest) ->
         _degraded(snapshot, counts),
         *make_conditions(snapshot, lattice),
     ]
-    known = {one["type"] for one in snapshot.status.get("conditions") or ()}
+    former = snapshot.status.get("conditions") or ()
+    known = {one["type"] for one in former}
     for kind, wrong in ((DEPRECATED, _deprecated(snapshot)), (OTHER, "")):
         if wrong or kind in known:
             reason = ("FieldsDeprecated" if kind == DEPRECATED else OTHER) if wrong else "AsExpected"
             found.append((kind, "True" if wrong else "False", reason, wrong))
-    return [_dated(one, snapshot) for one in found]
+    # What application_manager says of the lattice's applications.
+    others = [one for one in former if one["type"] == names.CONDITION_APPLICATIONS_SYNCED]
+    return [*(_dated(one, snapshot) for one in found), *others]
 
 
 Said = tuple[str, str, str, str]

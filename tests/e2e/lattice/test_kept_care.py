@@ -255,3 +255,31 @@ async def test_no_right_is_missing(kept: KeptWorld, wadm: Wadm, cluster: Cluster
     assert refused(records, account.user) == []
     anywhere = {(verb, resource) for verb, resource, _ in given(applied)}
     assert {(verb, resource) for verb, resource, _ in used(records, account.user)} <= anywhere
+
+
+async def test_a_group_says_since_when_its_lattices_applications_may_be_old(
+    kept: KeptWorld, real_lattice: RealLattice
+) -> None:
+    def said() -> tuple[str, str]:
+        return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)[:2]
+
+    kept.group()
+    async with kept.hosts.service(), kept.manager():
+        kept.apply("web", spec())
+        await kept.synced("web")
+        await eventually(lambda: said() == ("True", "Synced"), "it is said", seconds=PATIENCE)
+        await asyncio.to_thread(real_lattice.nats.kill)
+        try:
+            await eventually(lambda: said() == ("Unknown", "WadmAway"), "wadm is away", seconds=PATIENCE)
+            # host_manager, too, wrote its part of the status.
+            away = "the lattice is away for host_manager"
+            await eventually(
+                lambda: kept.hosts.condition("group", "HostsReported")[0] == "Unknown", away, seconds=PATIENCE
+            )
+            assert said() == ("Unknown", "WadmAway")
+        finally:
+            await asyncio.to_thread(real_lattice.nats.start)
+            await asyncio.to_thread(real_lattice.kill_wadm)
+            await asyncio.to_thread(real_lattice.start_wadm)
+        await eventually(lambda: said() == ("True", "Synced"), "it is there again", seconds=PATIENCE)
+        assert kept.hosts.condition("group", "HostsReported")[1]

@@ -19,6 +19,7 @@ from host_manager.resources import make_workload
 from host_manager.snapshot import Snapshot
 from host_manager.status import Facts, make_status
 from support.host_groups import MINIMAL, wish
+from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.credentials import Kind
 from trellis.lattice.hosts import Host, Sighting, Unit
@@ -273,3 +274,10 @@ def test_a_pod_tells_by_its_environment() -> None:
     found = view_pod(raw)
     assert found.tells
     assert found.ready_since == LONG_AGO
+
+
+def test_what_is_said_of_the_lattices_applications_stays() -> None:
+    said = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": ""}
+    known = world(pod(), lattice=view(heard()), status={"conditions": [said]})
+    assert said in status(known)["conditions"]
+    assert sum(one["type"] == said["type"] for one in status(known)["conditions"]) == 1

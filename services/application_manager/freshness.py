@@ -1,0 +1,109 @@
+"""Says on each group of hosts whether what is shown of its lattice's applications is as wadm has it, and since when.
+
+In: marks of lattices. Out: the condition ``ApplicationsSynced`` of groups. Called by ``app``, for a queue of its own.
+Invariants: host_manager's part of the status stays as it is; an outage of some seconds costs no write.
+Source: ADR 0041, rule 7.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from application_manager.gather import Known
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import HOST_CONFIGS, Manifest
+from trellis.lattice.group_views import GroupView
+from trellis.lattice.store import ModelStore
+from trellis.telemetry import TraceContext
+
+TOLD_SECONDS: Final = 5.0
+"""For so long a lattice may be away before its groups say so."""
+
+
+class Verdict(NamedTuple):
+    """Status, reason and message of the condition."""
+
+    status: str
+    reason: str
+    message: str
+
+
+def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Verdict:
+    """Return what holds of a lattice; ``owner``: the cluster that keeps its applications, None while unknown."""
+    if store is None:
+        return Verdict("Unknown", "NotFollowed", "the lattice is not followed yet")
+    if store.synced_at is None:
+        return Verdict("Unknown", "WadmAway", f"applications are shown as they were: {store.why}")
+    if owner is None:
+        return Verdict("Unknown", "OwnerUnknown", "it is not known yet which cluster keeps the lattice's applications")
+    if not ours:
+        return Verdict("True", "ReadOnly", f"cluster {owner} keeps the lattice's applications, here they are shown")
+    if store.why:
+        return Verdict("True", "DeletionsNotProved", store.why)
+    return Verdict("True", "Synced", "what wadm has is shown as it changes")
+
+
+def with_condition(conditions: list[Manifest], said: Verdict, now: str) -> list[Manifest] | None:
+    """Return the conditions of a group with this one, None if it is there already; ``now``: in RFC 3339."""
+    former = next((one for one in conditions if one["type"] == names.CONDITION_APPLICATIONS_SYNCED), None)
+    if former is not None and (former["status"], former["reason"], former.get("message")) == said:
+        return None
+    same = former is not None and former["status"] == said.status
+    condition = {
+        "type": names.CONDITION_APPLICATIONS_SYNCED,
+        **said._asdict(),
+        "lastTransitionTime": former["lastTransitionTime"] if same and former is not None else now,
+    }
+    return [*(one for one in conditions if one is not former), condition]
+
+
+@dataclass(frozen=True, slots=True)
+class TellGroups:
+    """One run of a lattice's mark. ``away``: since when it does not answer, monotonic seconds."""
+
+    kube: Kube
+    known: Known
+    away: dict[str, float] = field(default_factory=dict)
+
+    async def run(self, mark: str, trace: TraceContext | None) -> float | None:
+        """Bring the condition of each group of a lattice up to date; returns when to look again.
+
+        Raises:
+            KubeError: for the queue to try again.
+        """
+        del trace
+        following = self.known.following
+        said = verdict_of(following.store(mark), following.owner(mark), ours=following.ours(mark))
+        if said.status != "Unknown":
+            self.away.pop(mark, None)
+        else:
+            left = self.away.setdefault(mark, time.monotonic()) + TOLD_SECONDS - time.monotonic()
+            if left > 0:
+                return left
+        for group in list(self.known.groups_of(mark)):
+            if not group.deleting:
+                await self._tell(group, said)
+        return None
+
+    async def _tell(self, group: GroupView, said: Verdict) -> None:
+        with contextlib.suppress(NotFound):
+            item = await self.kube.get(HOST_CONFIGS, group.name, group.namespace)
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            conditions = with_condition((item.get("status") or {}).get("conditions") or [], said, now)
+            if conditions is None or item["metadata"]["uid"] != group.uid:
+                return
+            read = {key: item["metadata"][key] for key in ("uid", "resourceVersion")}
+            await self.kube.merge_patch(
+                HOST_CONFIGS,
+                group.name,
+                {"metadata": read, "status": {"conditions": conditions}},
+                group.namespace,
+                field_manager=names.FIELD_MANAGER_APPLICATION_MANAGER,
+                subresource="status",
+            )

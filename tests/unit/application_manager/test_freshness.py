@@ -1,0 +1,81 @@
+"""What a group of hosts says about its lattice's applications."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from application_manager.freshness import Verdict, verdict_of, with_condition
+from trellis import names
+from trellis.lattice.store import ModelStore, Proof, StoredModel
+
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
+READY = {"type": "Ready", "status": "True", "reason": "AllUp", "message": ""}
+
+
+class Store:
+    lattice, bucket = "default", "1"
+
+    def __init__(self, synced_at: float | None, why: str = "") -> None:
+        self.synced_at = synced_at
+        self.why = why
+
+    def find(self, name: str) -> StoredModel | None:
+        raise AssertionError(name)
+
+    def absence(self, name: str) -> Proof:
+        raise AssertionError(name)
+
+    def names(self) -> list[str]:
+        raise AssertionError
+
+    def status(self, name: str) -> None:
+        raise AssertionError(name)
+
+
+AWAY, THERE, POOR = Store(None, "connection lost"), Store(1.0), Store(1.0, "the user may not read the storage")
+
+
+@pytest.mark.parametrize(
+    ("store", "owner", "ours", "said"),
+    [
+        (None, None, False, ("Unknown", "NotFollowed")),
+        (AWAY, "here", True, ("Unknown", "WadmAway")),
+        (AWAY, None, False, ("Unknown", "WadmAway")),
+        (THERE, None, False, ("Unknown", "OwnerUnknown")),
+        (THERE, "there", False, ("True", "ReadOnly")),
+        (POOR, "here", True, ("True", "DeletionsNotProved")),
+        (THERE, "here", True, ("True", "Synced")),
+    ],
+)
+def test_what_holds_of_a_lattice(store: ModelStore | None, owner: str, ours: bool, said: tuple[str, str]) -> None:
+    found = verdict_of(store, owner, ours=ours)
+    assert (found.status, found.reason) == said
+    for part in (store.why if store is not None else "", owner if said[1] == "ReadOnly" else ""):
+        assert part in found.message
+
+
+def test_the_condition_is_added_beside_those_of_others() -> None:
+    found = with_condition([READY], Verdict("True", "Synced", "all"), NOW)
+    said = {"type": names.CONDITION_APPLICATIONS_SYNCED, "status": "True", "reason": "Synced", "message": "all"}
+    assert found == [READY, said | {"lastTransitionTime": NOW}]
+
+
+def test_what_is_said_already_takes_no_write() -> None:
+    said = Verdict("True", "Synced", "all")
+    found: list[dict[str, Any]] | None = with_condition([READY], said, NOW)
+    assert found is not None
+    assert with_condition(found, said, LATER) is None
+
+
+def test_the_time_is_that_of_the_last_change_of_status() -> None:
+    found = with_condition([READY], Verdict("Unknown", "NotFollowed", ""), NOW)
+    assert found is not None
+    other = with_condition(found, Verdict("Unknown", "WadmAway", "gone"), LATER)
+    assert other is not None
+    assert other[1]["lastTransitionTime"] == NOW
+    back = with_condition(other, Verdict("True", "Synced", ""), LATER)
+    assert back is not None
+    assert back[1]["lastTransitionTime"] == LATER
+    assert len(back) == 2
