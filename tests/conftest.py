@@ -20,6 +20,7 @@ pytest_plugins = [
     "support.fleet",
     "support.golden",
     "support.host_world",
+    "support.kept",
     "support.reflected",
     "support.shims",
 ]

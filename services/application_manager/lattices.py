@@ -11,14 +11,9 @@ from dataclasses import dataclass
 
 from application_manager.following import Following, Wake
 from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound
-from trellis.kube.resources import SECRETS, Manifest
+from trellis.lattice.group_addresses import address_of
 from trellis.lattice.group_views import GroupView
-from trellis.lattice.groups import lattice_address, secrets_of
-from trellis.lattice.subjects import SubjectError
-from trellis.telemetry import TraceContext, get_logger
-
-_log = get_logger(__name__)
+from trellis.telemetry import TraceContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +42,7 @@ class FollowLattices:
             await self.following.follow(mark, None)
             self.wake(mark, None)
             return None
-        group = groups[0]
-        assert group.spec is not None  # a group without one has no mark
-        secrets: dict[str, Manifest | None] = {}
-        for name in secrets_of(group.spec):
-            try:
-                secrets[name] = await self.kube.get(SECRETS, name, group.namespace)
-            except NotFound:
-                secrets[name] = None
-        try:
-            address = lattice_address(group.spec, group.namespace, secrets)
-        except SubjectError as error:
-            _log.warning("a lattice cannot be followed", group=group.key, reason=str(error))
-            address = None
+        address, secret = await address_of(self.kube, groups[0])
         await self.following.follow(mark, address)
         self.wake(mark, None)
-        return self.seconds if secrets else None
+        return self.seconds if secret else None

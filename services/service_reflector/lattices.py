@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from service_reflector.following import Wake
 from service_reflector.gather import Known
 from service_reflector.measures import Measures
-from trellis.kube.errors import NotFound
-from trellis.kube.resources import SECRETS, Manifest
-from trellis.lattice.groups import lattice_address, secrets_of
-from trellis.lattice.subjects import SubjectError
-from trellis.telemetry import TraceContext, get_logger
-
-_log = get_logger(__name__)
+from trellis.lattice.group_addresses import address_of
+from trellis.telemetry import TraceContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +38,8 @@ class FollowLattices:
             self.measures.follow(mark, None)
             self.wake(mark, None, None)
             return None
-        group = groups[0]
-        assert group.spec is not None  # a group without one has no mark
-        secrets: dict[str, Manifest | None] = {}
-        for name in secrets_of(group.spec):
-            try:
-                secrets[name] = await known.kube.get(SECRETS, name, group.namespace)
-            except NotFound:
-                secrets[name] = None
-        try:
-            address = lattice_address(group.spec, group.namespace, secrets)
-        except SubjectError as error:
-            _log.warning("a lattice cannot be followed", group=group.key, reason=str(error))
-            address = None
+        address, secret = await address_of(known.kube, groups[0])
         await known.following.follow(mark, address)
         self.measures.follow(mark, address)
         self.wake(mark, None, None)
-        return self.seconds if secrets else None
+        return self.seconds if secret else None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import host_manager.app
 import host_manager.settings
 from support.fleet import Fleet, eventually
 from support.host_groups import MINIMAL, TODAYS_NAME, children, custom_resource
+from support.in_process import serving
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.kinds import KINDS, make_definition
@@ -146,22 +147,10 @@ class HostWorld:
         except AssertionError:
             pytest.fail(f"group {name} does not settle at revision {revision}: {self.status(name)}")
 
-    @contextlib.asynccontextmanager
-    async def service(self, **changes: Any) -> AsyncIterator[LedService]:
+    def service(self, **changes: Any) -> AbstractAsyncContextManager[LedService]:
         """Run host_manager in this process for the time of a block."""
         settings = {"sources_seconds": SOURCES_SECONDS} | self.fleet.settings(**changes)
-        known = {name: value for name, value in settings.items() if name in host_manager.settings.Settings.model_fields}
-        service = host_manager.app.create_app(host_manager.settings.Settings(**known))
-        stop = asyncio.Event()
-        task = asyncio.create_task(service.run(stop), name=service.name)
-        try:
-            yield service
-            assert not task.done(), f"it ended: {task.exception()}"
-        finally:
-            stop.set()
-            _, late = await asyncio.wait({task}, timeout=30)
-            assert not late, "did not stop within 30 s"
-            await task
+        return serving(host_manager.app.create_app, host_manager.settings.Settings, settings)
 
     async def as_recorded(self, case: str, operator: str = TODAYS_NAME) -> None:
         """Make what wasmcloud-operator was recorded to make: a group with its finalizer, and the children."""

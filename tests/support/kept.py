@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -14,7 +14,10 @@ import pytest
 import application_manager.app
 import application_manager.settings
 from support.fleet import eventually
+from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE, HostWorld
+from support.in_process import serving
+from support.real_lattice import RealLattice, Wadm, wasm_component
 from trellis import names
 from trellis.crds import kinds
 from trellis.crds.kinds import make_definition
@@ -129,23 +132,10 @@ class KeptWorld:
 
         return await self.until(name, f"{kind}={verdict} {reason}", holds)
 
-    @contextlib.asynccontextmanager
-    async def manager(self, **changes: Any) -> AsyncIterator[LedService]:
+    def manager(self, **changes: Any) -> AbstractAsyncContextManager[LedService]:
         """Run application_manager in this process for the time of a block."""
         settings = self.hosts.fleet.settings(**changes)
-        fields = application_manager.settings.Settings.model_fields
-        known = {name: value for name, value in settings.items() if name in fields}
-        service = application_manager.app.create_app(application_manager.settings.Settings(**known))
-        stop = asyncio.Event()
-        task = asyncio.create_task(service.run(stop), name=service.name)
-        try:
-            yield service
-            assert not task.done(), f"it ended: {task.exception()}"
-        finally:
-            stop.set()
-            _, late = await asyncio.wait({task}, timeout=30)
-            assert not late, "did not stop within 30 s"
-            await task
+        return serving(application_manager.app.create_app, application_manager.settings.Settings, settings)
 
     def clean_up(self) -> None:
         """Let go of every Application: nothing else would."""
@@ -174,3 +164,22 @@ def kept_world(hosts: HostWorld, port: int, lattice: str) -> Iterator[KeptWorld]
         yield made
     finally:
         made.clean_up()
+
+
+def spec(image: str = "file:///none-1.wasm") -> Manifest:
+    """Return a spec with one component; no host needs to find its image."""
+    return {"components": [wasm_component("echo", image)]}
+
+
+@pytest.fixture
+def kept(hosts: HostWorld, real_lattice: RealLattice) -> Iterator[KeptWorld]:
+    """Applications of a lattice of its own, with a real wadm."""
+    with kept_world(hosts, real_lattice.nats.port, own_lattice()) as made:
+        yield made
+
+
+@pytest.fixture
+async def wadm(kept: KeptWorld, real_lattice: RealLattice) -> AsyncIterator[Wadm]:
+    """Say to wadm what wash says."""
+    async with Wadm.of(real_lattice.url, kept.lattice) as client:
+        yield client

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import http
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,7 @@ import service_reflector.app
 import service_reflector.settings
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
+from support.in_process import serving
 from support.lattice_speaker import LatticeSpeaker
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
@@ -171,23 +172,10 @@ class ReflectedWorld:
         except AssertionError:
             pytest.fail(f"{name} leads to {self.addresses(name)}, not {set(addresses)}")
 
-    @contextlib.asynccontextmanager
-    async def reflector(self, **changes: Any) -> AsyncIterator[LedService]:
+    def reflector(self, **changes: Any) -> AbstractAsyncContextManager[LedService]:
         """Run service_reflector in this process for the time of a block."""
         settings = self.hosts.fleet.settings(**changes)
-        fields = service_reflector.settings.Settings.model_fields
-        known = {name: value for name, value in settings.items() if name in fields}
-        service = service_reflector.app.create_app(service_reflector.settings.Settings(**known))
-        stop = asyncio.Event()
-        task = asyncio.create_task(service.run(stop), name=service.name)
-        try:
-            yield service
-            assert not task.done(), f"it ended: {task.exception()}"
-        finally:
-            stop.set()
-            _, late = await asyncio.wait({task}, timeout=30)
-            assert not late, "did not stop within 30 s"
-            await task
+        return serving(service_reflector.app.create_app, service_reflector.settings.Settings, settings)
 
     def clean_up(self) -> None:
         """Let go of every Service: nothing else would."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ import pytest
 import yaml
 
 from support.fleet import is_ours
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE, HostWorld
-from support.kept import KeptWorld, kept_world
+from support.host_world import PATIENCE
+from support.kept import KeptWorld
 from support.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
 from trellis.kube.resources import APPLICATIONS
 
@@ -25,18 +23,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 Manifest = dict[str, Any]
 CONFIG = {"name": "greeting", "properties": {"text": "hello"}}
 KIND = {"apiVersion": APPLICATIONS.api_version, "kind": APPLICATIONS.kind}
-
-
-@pytest.fixture
-def kept(hosts: HostWorld, real_lattice: RealLattice) -> Iterator[KeptWorld]:
-    with kept_world(hosts, real_lattice.nats.port, own_lattice()) as world:
-        yield world
-
-
-@pytest.fixture
-async def wadm(kept: KeptWorld, real_lattice: RealLattice) -> AsyncIterator[Wadm]:
-    async with Wadm.of(real_lattice.url, kept.lattice) as client:
-        yield client
 
 
 class Kubectl:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from support.fleet import eventually, is_ours
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE, HostWorld
-from support.kept import KeptWorld, kept_world
+from support.host_world import PATIENCE
+from support.kept import KeptWorld, spec
 from support.real_lattice import RealLattice, Wadm, application, wasm_component
 from trellis import names
 from trellis.kube.resources import APPLICATIONS
@@ -19,22 +17,6 @@ from trellis.kube.resources import APPLICATIONS
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 Manifest = dict[str, Any]
-
-
-@pytest.fixture
-def kept(hosts: HostWorld, real_lattice: RealLattice) -> Iterator[KeptWorld]:
-    with kept_world(hosts, real_lattice.nats.port, own_lattice()) as world:
-        yield world
-
-
-@pytest.fixture
-async def wadm(kept: KeptWorld, real_lattice: RealLattice) -> AsyncIterator[Wadm]:
-    async with Wadm.of(real_lattice.url, kept.lattice) as client:
-        yield client
-
-
-def spec(image: str = "file:///none-1.wasm") -> Manifest:
-    return {"components": [wasm_component("echo", image)]}
 
 
 def image_of(manifest: Manifest) -> str:
