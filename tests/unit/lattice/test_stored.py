@@ -61,6 +61,17 @@ def test_an_application_is_read_with_its_versions_the_oldest_first() -> None:
     assert sorted_names(bucket.stored.names()) == ["web"]
 
 
+def test_an_entry_of_another_bucket_is_another_although_key_and_sequence_are_the_same() -> None:
+    stored = Stored("l")
+    for made, version in (("first", "v1"), ("second", "v2")):
+        stored.begin(made)
+        assert stored.take(Entry("l-web", 1, model("web", version))) == {"web"}
+        stored.complete()
+        found = stored.find("web")
+        assert found is not None
+        assert [one for one, _ in found.versions] == [version]
+
+
 def test_a_deletion_as_wadm_does_it_is_proved() -> None:
     bucket = Bucket()
     bucket.take("l-web", model("web"))
