@@ -48,7 +48,8 @@ class WadmStandIn:
         await self.make_bucket()
         verbs: dict[str, Answer] = {
             "put": self._put, "deploy.*": self._deploy, "undeploy.*": self._undeploy, "del.*": self._delete,
-            "get.*": self._get, "list": self._list, "versions.*": self._versions, "status.*": self._status,
+            "get.*": self._get, "get": self._models, "list": self._list, "versions.*": self._versions,
+            "status.*": self._status,
         }  # fmt: skip
         for verb, answer in verbs.items():
             await self.client.subscribe(f"wadm.api.{self.lattice}.model.{verb}", cb=self._served(answer))
@@ -156,6 +157,9 @@ class WadmStandIn:
             for name, stored in found.items()
             if stored is not None
         ]
+
+    async def _models(self, *_: Any) -> Reply:
+        return {"result": "success", "message": "", "models": await self._list()}
 
     async def _versions(self, name: str, _: Any) -> Reply:
         stored = await self._stored(name)
