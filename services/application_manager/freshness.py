@@ -24,6 +24,8 @@ from trellis.telemetry import TraceContext
 
 TOLD_SECONDS: Final = 5.0
 """For so long a lattice may be away before its groups say so."""
+AGAIN_SECONDS: Final = 5.0
+"""After which a group without a status is looked at again."""
 
 
 class Verdict(NamedTuple):
@@ -86,18 +88,19 @@ class TellGroups:
             left = self.away.setdefault(mark, time.monotonic()) + TOLD_SECONDS - time.monotonic()
             if left > 0:
                 return left
-        for group in list(self.known.groups_of(mark)):
-            if not group.deleting:
-                await self._tell(group, said)
-        return None
+        told = [await self._tell(group, said) for group in list(self.known.groups_of(mark)) if not group.deleting]
+        return None if all(told) else AGAIN_SECONDS
 
-    async def _tell(self, group: GroupView, said: Verdict) -> None:
+    async def _tell(self, group: GroupView, said: Verdict) -> bool:
+        """Say it on a group; return whether that could be: a status begins with what host_manager says."""
         with contextlib.suppress(NotFound):
             item = await self.kube.get(HOST_CONFIGS, group.name, group.namespace)
+            if not item.get("status"):
+                return False
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            conditions = with_condition((item.get("status") or {}).get("conditions") or [], said, now)
+            conditions = with_condition(item["status"].get("conditions") or [], said, now)
             if conditions is None or item["metadata"]["uid"] != group.uid:
-                return
+                return True
             read = {key: item["metadata"][key] for key in ("uid", "resourceVersion")}
             await self.kube.merge_patch(
                 HOST_CONFIGS,
@@ -107,3 +110,4 @@ class TellGroups:
                 field_manager=names.FIELD_MANAGER_APPLICATION_MANAGER,
                 subresource="status",
             )
+        return True

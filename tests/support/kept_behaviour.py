@@ -6,6 +6,7 @@ A class of tests has the fixtures ``kept`` and ``wadm`` of one lattice.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from support.fleet import is_ours
@@ -159,3 +160,27 @@ class KeptBehaviour:
             await kept.synced("kept", deployed=False)
             await kept.synced("new", deployed=False)
             await kept.synced("mine")
+
+    async def test_fifty_at_once_come_from_both_sides_and_go_from_the_other(self, kept: KeptWorld, wadm: Wadm) -> None:
+        applied = [f"applied-{number}" for number in range(25)]
+        put = [f"put-{number}" for number in range(25)]
+
+        async def with_kubectl(call: Callable[[str], object], names_: list[str]) -> None:
+            for name in names_:
+                call(name)
+                await asyncio.sleep(0)  # wash's turn
+
+        async def deploy(name: str) -> None:
+            await wadm.put(application(name, wasm_component("echo", "file:///none-1.wasm"), version="w1"))
+            await wadm.deploy(name, "w1")
+
+        kept.group()
+        async with kept.manager():
+            await asyncio.gather(with_kubectl(lambda name: kept.apply(name, spec()), applied), *map(deploy, put))
+            for name in applied + put:
+                await kept.synced(name)
+            assert {name for name, one in (await models(wadm)).items() if one["deployed_version"]} == {*applied, *put}
+            await asyncio.gather(with_kubectl(kept.delete, put), *map(wadm.delete, applied))
+            for name in applied + put:
+                await kept.gone(name)
+            assert await models(wadm) == {}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from application_manager.freshness import Verdict, verdict_of, with_condition
+from application_manager.freshness import AGAIN_SECONDS, TellGroups, Verdict, verdict_of, with_condition
+from application_manager.gather import Known
 from trellis import names
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import HOST_CONFIGS
+from trellis.lattice.group_views import view_group
 from trellis.lattice.store import ModelStore, Proof, StoredModel
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
@@ -79,3 +84,22 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
     assert back is not None
     assert back[1]["lastTransitionTime"] == LATER
     assert len(back) == 2
+
+
+async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write() -> None:
+    kube = FakeKube()
+    manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
+    made = kube.put(HOST_CONFIGS, manifest)
+    following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
+    known = SimpleNamespace(following=following, groups_of=lambda _: [view_group(made)])
+    tell = TellGroups(kube, cast("Known", known))
+    assert await tell.run("mark", None) == AGAIN_SECONDS
+    assert kube.writes == []
+    [found] = kube.objects(HOST_CONFIGS)
+    kube.put(HOST_CONFIGS, found | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
+    assert await tell.run("mark", None) is None
+    [found] = kube.objects(HOST_CONFIGS)
+    said = {one["type"]: one["status"] for one in found["status"]["conditions"]}
+    assert said == {"Ready": "True", names.CONDITION_APPLICATIONS_SYNCED: "True"}
+    assert await tell.run("mark", None) is None
+    assert len(kube.writes) == 1
