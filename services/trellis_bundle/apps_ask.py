@@ -14,10 +14,11 @@ from typing import Final
 
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
-from trellis.kube.resources import HOST_CONFIGS, SECRETS, Manifest
+from trellis.kube.resources import HOST_CONFIGS
 from trellis.lattice.address import LatticeAddress
+from trellis.lattice.group_addresses import read_secrets
 from trellis.lattice.group_views import GroupView, view_group
-from trellis.lattice.groups import lattice_address, secrets_of
+from trellis.lattice.groups import lattice_address
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.subjects import SubjectError
 from trellis.lattice.wadm import Wadm
@@ -70,12 +71,7 @@ async def address_of(kube: Kube, group: GroupView, nats: str | None) -> LatticeA
         KubeError: a Secret could not be read.
     """
     assert group.spec is not None  # read_groups leaves out those without
-    secrets: dict[str, Manifest | None] = {}
-    for name in secrets_of(group.spec):
-        try:
-            secrets[name] = await kube.get(SECRETS, name, group.namespace)
-        except NotFound:
-            secrets[name] = None
+    secrets = await read_secrets(kube, group)
     try:
         address = lattice_address(group.spec, group.namespace, secrets)
     except SubjectError as error:

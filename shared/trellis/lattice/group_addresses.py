@@ -18,8 +18,8 @@ from trellis.telemetry import get_logger
 _log = get_logger(__name__)
 
 
-async def address_of(kube: Kube, group: GroupView) -> tuple[LatticeAddress | None, bool]:
-    """Return the address of a group's lattice, None if its name can be in no subject; and whether it names Secrets.
+async def read_secrets(kube: Kube, group: GroupView) -> dict[str, Manifest | None]:
+    """Return the Secrets that the address of a group's lattice is made of, by name, None where there is none.
 
     Raises:
         KubeError: a Secret could not be read.
@@ -31,6 +31,17 @@ async def address_of(kube: Kube, group: GroupView) -> tuple[LatticeAddress | Non
             secrets[name] = await kube.get(SECRETS, name, group.namespace)
         except NotFound:
             secrets[name] = None
+    return secrets
+
+
+async def address_of(kube: Kube, group: GroupView) -> tuple[LatticeAddress | None, bool]:
+    """Return the address of a group's lattice, None if its name can be in no subject; and whether it names Secrets.
+
+    Raises:
+        KubeError: a Secret could not be read.
+    """
+    assert group.spec is not None  # a group without one has no lattice
+    secrets = await read_secrets(kube, group)
     try:
         return lattice_address(group.spec, group.namespace, secrets), bool(secrets)
     except SubjectError as error:
