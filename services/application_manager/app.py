@@ -71,7 +71,9 @@ def compose(settings: Settings, base: Base) -> Work:
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
     follow = FollowLattices(kube, known.following, known.groups_of, news, settings.sources_seconds)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
-    groups = KeyedQueue(TellGroups(kube, known).run, workers=LATTICE_WORKERS, name="groups", telemetry=telemetry)
+    groups = KeyedQueue(
+        TellGroups(kube, known, settings.let_go).run, workers=LATTICE_WORKERS, name="groups", telemetry=telemetry
+    )
 
     def applications_changed(mark: str, applications: Iterable[str] | None) -> None:
         if applications is None:

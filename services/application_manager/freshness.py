@@ -51,9 +51,14 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Ve
     return Verdict("True", "Synced", "what wadm has is shown as it changes")
 
 
-def with_condition(conditions: list[Manifest], said: Verdict, now: str) -> list[Manifest] | None:
-    """Return the conditions of a group with this one, None if it is there already; ``now``: in RFC 3339."""
+def with_condition(conditions: list[Manifest], said: Verdict | None, now: str) -> list[Manifest] | None:
+    """Return the conditions of a group with this one, or without it; None if they are so already.
+
+    ``said``: None if nobody is to say it any more; ``now``: in RFC 3339.
+    """
     former = next((one for one in conditions if one["type"] == names.CONDITION_APPLICATIONS_SYNCED), None)
+    if said is None:
+        return None if former is None else [one for one in conditions if one is not former]
     if former is not None and (former["status"], former["reason"], former.get("message")) == said:
         return None
     same = former is not None and former["status"] == said.status
@@ -67,10 +72,14 @@ def with_condition(conditions: list[Manifest], said: Verdict, now: str) -> list[
 
 @dataclass(frozen=True, slots=True)
 class TellGroups:
-    """One run of a lattice's mark. ``away``: since when it does not answer, monotonic seconds."""
+    """One run of a lattice's mark. ``away``: since when it does not answer, monotonic seconds.
+
+    ``let_go``: nobody will keep what is said up to date, so it is taken away.
+    """
 
     kube: Kube
     known: Known
+    let_go: bool = False
     away: dict[str, float] = field(default_factory=dict)
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
@@ -80,6 +89,8 @@ class TellGroups:
             KubeError: for the queue to try again.
         """
         del trace
+        if self.let_go:
+            return await self._tell_all(mark, None)
         following = self.known.following
         said = verdict_of(following.store(mark), following.owner(mark), ours=following.ours(mark))
         if said.status != "Unknown":
@@ -88,10 +99,13 @@ class TellGroups:
             left = self.away.setdefault(mark, time.monotonic()) + TOLD_SECONDS - time.monotonic()
             if left > 0:
                 return left
+        return await self._tell_all(mark, said)
+
+    async def _tell_all(self, mark: str, said: Verdict | None) -> float | None:
         told = [await self._tell(group, said) for group in list(self.known.groups_of(mark)) if not group.deleting]
         return None if all(told) else AGAIN_SECONDS
 
-    async def _tell(self, group: GroupView, said: Verdict) -> bool:
+    async def _tell(self, group: GroupView, said: Verdict | None) -> bool:
         """Say it on a group; return whether that could be: a status begins with what host_manager says."""
         with contextlib.suppress(NotFound):
             item = await self.kube.get(HOST_CONFIGS, group.name, group.namespace)

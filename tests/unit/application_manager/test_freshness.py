@@ -86,7 +86,7 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
     assert len(back) == 2
 
 
-async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write() -> None:
+async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write_until_it_is_let_go() -> None:
     kube = FakeKube()
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
     made = kube.put(HOST_CONFIGS, manifest)
@@ -103,3 +103,6 @@ async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write
     assert said == {"Ready": "True", names.CONDITION_APPLICATIONS_SYNCED: "True"}
     assert await tell.run("mark", None) is None
     assert len(kube.writes) == 1
+    assert await TellGroups(kube, cast("Known", known), let_go=True).run("mark", None) is None
+    [found] = kube.objects(HOST_CONFIGS)
+    assert found["status"]["conditions"] == [READY]
