@@ -69,10 +69,13 @@ def compose(settings: Settings, base: Base) -> Work:
     refusals = Refusals(base.health, remedy)
     keep = Keep(known, effects, base.bus, telemetry, said, refusals, settings.let_go)
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
-    follow = FollowLattices(kube, known.following, known.groups_of, news, settings.sources_seconds)
+    follow = FollowLattices(kube, known.following, known.groups_of, news, refusals, settings.sources_seconds)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
     groups = KeyedQueue(
-        TellGroups(kube, known, settings.let_go).run, workers=LATTICE_WORKERS, name="groups", telemetry=telemetry
+        TellGroups(kube, known, refusals, settings.let_go).run,
+        workers=LATTICE_WORKERS,
+        name="groups",
+        telemetry=telemetry,
     )
 
     def applications_changed(mark: str, applications: Iterable[str] | None) -> None:

@@ -18,6 +18,7 @@ from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import HOST_CONFIGS, Manifest
+from trellis.kube.rights import Refusals
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.store import ModelStore
 from trellis.telemetry import TraceContext
@@ -79,6 +80,7 @@ class TellGroups:
 
     kube: Kube
     known: Known
+    refusals: Refusals
     let_go: bool = False
     away: dict[str, float] = field(default_factory=dict)
 
@@ -89,6 +91,10 @@ class TellGroups:
             KubeError: for the queue to try again.
         """
         del trace
+        with self.refusals.noted(f"groups of {mark}"):
+            return await self._run(mark)
+
+    async def _run(self, mark: str) -> float | None:
         if self.let_go:
             return await self._tell_all(mark, None)
         following = self.known.following

@@ -77,13 +77,8 @@ class Keep:
         Raises:
             KubeError: for the queue to try again.
         """
-        try:
-            again = await self._run(key, trace)
-        except Exception as error:
-            self.refusals.failed(str(key), error)
-            raise
-        self.refusals.worked(str(key))
-        return again
+        with self.refusals.noted(str(key)):
+            return await self._run(key, trace)
 
     async def _run(self, key: Key, trace: TraceContext | None) -> float | None:
         known = self.known

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from application_manager.following import Following, Wake
 from trellis.kube.client import Kube
+from trellis.kube.rights import Refusals
 from trellis.lattice.group_addresses import address_of
 from trellis.lattice.group_views import GroupView
 from trellis.telemetry import TraceContext
@@ -28,6 +29,7 @@ class FollowLattices:
     following: Following
     groups: Callable[[str], Iterable[GroupView]]
     wake: Wake
+    refusals: Refusals
     seconds: float
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
@@ -37,6 +39,10 @@ class FollowLattices:
             KubeError: a Secret could not be read.
         """
         del trace
+        with self.refusals.noted(f"lattice {mark}"):
+            return await self._run(mark)
+
+    async def _run(self, mark: str) -> float | None:
         groups = sorted(self.groups(mark), key=lambda one: (one.created, one.key))
         if not groups:
             await self.following.follow(mark, None)

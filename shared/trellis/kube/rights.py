@@ -8,8 +8,9 @@ Source: the messages of kube-apiserver's RBAC authorizer, and of its check of wh
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,6 +77,16 @@ class Refusals:
     health: Health
     remedy: Callable[[Right], str]
     _lacking: dict[Right, set[str]] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def noted(self, key: str) -> Iterator[None]:
+        """Note how a run of a key, which is the block, ends; keys of several queues are to differ."""
+        try:
+            yield
+        except Exception as error:
+            self.failed(key, error)
+            raise
+        self.worked(key)
 
     def failed(self, key: str, error: BaseException) -> None:
         """Note how a run of a key failed: the rights that it lacked before are there by now, or lacking still."""

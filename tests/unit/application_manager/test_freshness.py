@@ -9,9 +9,13 @@ import pytest
 
 from application_manager.freshness import AGAIN_SECONDS, TellGroups, Verdict, verdict_of, with_condition
 from application_manager.gather import Known
+from application_manager.rights import RIGHTS, remedy
 from trellis import names
-from trellis.kube.fake import FakeKube
+from trellis.health import Health
+from trellis.kube.errors import Forbidden
+from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS
+from trellis.kube.rights import Refusals
 from trellis.lattice.group_views import view_group
 from trellis.lattice.store import ModelStore, Proof, StoredModel
 
@@ -86,13 +90,43 @@ def test_the_time_is_that_of_the_last_change_of_status() -> None:
     assert len(back) == 2
 
 
+def telling(kube: FakeKube, health: Health, *, let_go: bool = False) -> TellGroups:
+    """Return what tells every group there is of a lattice that is there."""
+    following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
+    groups = [view_group(one) for one in kube.objects(HOST_CONFIGS)]
+    known = SimpleNamespace(following=following, groups_of=lambda _: groups)
+    return TellGroups(kube, cast("Known", known), Refusals(health, remedy), let_go)
+
+
+async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_until_it_is_there() -> None:
+    kube, health = FakeKube(), Health("application_manager")
+    manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
+    kube.put(HOST_CONFIGS, manifest | {"status": {"apps": [], "app_count": 0, "conditions": [READY]}})
+    tell = telling(kube, health)
+    message = (
+        'wasmcloudhostconfigs.k8s.wasmcloud.dev "group" is forbidden: User "me" cannot patch resource '
+        '"wasmcloudhostconfigs/status" in API group "k8s.wasmcloud.dev" in the namespace "default"'
+    )
+    kube.answer_next(
+        1,
+        lambda _: status_reply(403, "Forbidden", message),
+        when=lambda request: request.method == "PATCH" and request.path.endswith("/status"),
+    )
+    with pytest.raises(Forbidden):
+        await tell.run("red/1", None)
+    [why] = health.readiness().reasons
+    assert "me may not patch wasmcloudhostconfigs.k8s.wasmcloud.dev/status in namespace default" in why
+    assert RIGHTS in why
+    assert await tell.run("red/1", None) is None
+    assert health.readiness().reasons == ()
+
+
 async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write_until_it_is_let_go() -> None:
     kube = FakeKube()
     manifest = {"metadata": {"name": "group", "namespace": "default"}, "spec": {}}
-    made = kube.put(HOST_CONFIGS, manifest)
-    following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
-    known = SimpleNamespace(following=following, groups_of=lambda _: [view_group(made)])
-    tell = TellGroups(kube, cast("Known", known))
+    kube.put(HOST_CONFIGS, manifest)
+    health = Health("application_manager")
+    tell = telling(kube, health)
     assert await tell.run("mark", None) == AGAIN_SECONDS
     assert kube.writes == []
     [found] = kube.objects(HOST_CONFIGS)
@@ -103,6 +137,6 @@ async def test_a_group_is_told_once_its_status_has_begun_and_then_takes_no_write
     assert said == {"Ready": "True", names.CONDITION_APPLICATIONS_SYNCED: "True"}
     assert await tell.run("mark", None) is None
     assert len(kube.writes) == 1
-    assert await TellGroups(kube, cast("Known", known), let_go=True).run("mark", None) is None
+    assert await telling(kube, health, let_go=True).run("mark", None) is None
     [found] = kube.objects(HOST_CONFIGS)
     assert found["status"]["conditions"] == [READY]
