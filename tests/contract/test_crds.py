@@ -13,6 +13,7 @@ from trellis.crds.generate import differences, documents
 from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
 
 ROOT = Path(__file__).parents[2]
+# Of the kinds that are taken over; the others have no former owner.
 RECORDED = {
     "Shim": ROOT / "tests/data/crds/shim-fields.csv",
     "WasmCloudHostConfig": ROOT / "tests/data/crds/wasmcloudhostconfig-fields.csv",
@@ -23,6 +24,7 @@ APPLY_LIMIT_BYTES = 200_000
 ROWS = [
     pytest.param(kind, row, id=f"{kind.model.__name__}-{row['path']}")
     for kind in KINDS
+    if kind.model.__name__ in RECORDED
     for row in csv.DictReader(RECORDED[kind.model.__name__].read_text().splitlines())
 ]
 
@@ -82,7 +84,9 @@ def test_every_recorded_field_is_there_as_it_was(kind: Kind, row: dict[str, str]
     assert node.get("enum", []) == [value for value in row["enum"].split("|") if value]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.model.__name__)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind.model.__name__ in RECORDED], ids=lambda kind: kind.model.__name__
+)
 def test_no_field_of_ours_is_required_of_objects_made_for_the_former_owner(kind: Kind) -> None:
     recorded = {row.values[1]["path"] for row in ROWS if row.values[0] is kind}
     # What has no recorded children is a type of Kubernetes, with what that requires.

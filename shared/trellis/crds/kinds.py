@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from trellis.crds.application import Application
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.schema import structural
+from trellis.crds.secret_grants import SecretGrant
 from trellis.crds.shim import Shim
 
 
@@ -103,6 +104,20 @@ KINDS: Final[tuple[Kind, ...]] = (
         scale=Scale(".spec.hostReplicas", ".status.replicas", ".status.selector"),
         defaults_and_nulls=True,
     ),
+    Kind(
+        SecretGrant,
+        group="trellis.dev",
+        version="v1alpha1",
+        plural="secretgrants",
+        scope="Namespaced",
+        columns=(
+            Column("From", "string", ".spec.from[*].namespace"),
+            Column("Accounts", "string", ".spec.serviceAccounts"),
+            Column("Users", "string", ".spec.users", wide=True),
+            Column("Issuers", "string", ".spec.entityIssuers", wide=True),
+            _AGE,
+        ),
+    ),
 )
 """Those whose definitions belong together: nobody else defines them, or objects of the former owner stay valid."""
 
@@ -128,7 +143,8 @@ BY_DIRECTORY: Final[dict[str, tuple[Kind, ...]]] = {"": KINDS, "applications": (
 
 
 def make_definition(kind: Kind) -> dict[str, Any]:
-    """Return the CustomResourceDefinition of a kind, with the status subresource, and scale where it has one."""
+    """Return the CustomResourceDefinition of a kind, with the status and scale subresources where it has them."""
+    status: dict[str, Any] = {"status": {}} if "status" in kind.model.model_fields else {}
     schema = structural(kind.model, defaults_and_nulls=kind.defaults_and_nulls)
     # Every object has these; the API server validates metadata itself.
     schema["properties"] = {
@@ -158,11 +174,15 @@ def make_definition(kind: Kind) -> dict[str, Any]:
                     "storage": True,
                     "additionalPrinterColumns": [_column(column) for column in kind.columns],
                     "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}} | _scale(kind.scale),
+                    **_subresources(status | _scale(kind.scale)),
                 }
             ],
         },
     }
+
+
+def _subresources(found: dict[str, Any]) -> dict[str, Any]:
+    return {"subresources": found} if found else {}
 
 
 def _scale(scale: Scale | None) -> dict[str, Any]:

@@ -74,6 +74,7 @@ HOST_CONFIGS: Final = Resource(
     "k8s.wasmcloud.dev", "v1alpha1", "wasmcloudhostconfigs", "WasmCloudHostConfig", namespaced=True
 )
 APPLICATIONS: Final = Resource("core.oam.dev", "v1beta1", "applications", "Application", namespaced=True)
+SECRET_GRANTS: Final = Resource("trellis.dev", "v1alpha1", "secretgrants", "SecretGrant", namespaced=True)
 
 ALL: Final[tuple[Resource, ...]] = (
     NODES,
@@ -103,6 +104,7 @@ ALL: Final[tuple[Resource, ...]] = (
     SHIMS,
     HOST_CONFIGS,
     APPLICATIONS,
+    SECRET_GRANTS,
 )
 
 

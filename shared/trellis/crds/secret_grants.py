@@ -1,0 +1,87 @@
+"""SecretGrant: who may be given Secrets of its namespace by way of a lattice.
+
+Group ``trellis.dev``. It stands in the namespace whose Secrets are read, so that their owner consents, as a
+ReferenceGrant of the Gateway API does. It has no status: ``secrets_backend``, which reads it, writes nothing, so what
+is wrong in one is refused at admission.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import ConfigDict, Field
+
+from trellis.crds.api import KUBERNETES, ApiModel, rules
+
+ANY: Final = "*"
+"""Among ``serviceAccounts``: whichever the request names."""
+_NAMESPACE: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_ACCOUNT: Final = r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$"
+_ISSUER: Final = "^A[A-Z2-7]{55}$"
+_PLAIN: Final = r"^[^\s\x00-\x1f\x7f]+$"
+_SET: Final[dict[str, Any]] = {f"{KUBERNETES}list-type": "set"}
+_MOST: Final = 64
+"""Entries of a list: the API server has to know how much a rule can cost."""
+
+Account = Annotated[str, Field(pattern=_ACCOUNT, max_length=253)]
+User = Annotated[
+    str,
+    Field(
+        pattern=_PLAIN,
+        max_length=253,
+        json_schema_extra=rules(
+            (
+                "!self.startsWith('system:') || self.startsWith('system:serviceaccount:')",
+                "users of system: are Kubernetes' own, and nobody's to give",
+            )
+        ),
+    ),
+]
+Issuer = Annotated[str, Field(pattern=_ISSUER, max_length=56)]
+
+
+class From(ApiModel):
+    """Groups of hosts whose lattices are meant."""
+
+    namespace: str = Field(pattern=_NAMESPACE, max_length=63)
+    """Namespace of the groups of hosts."""
+    lattice: str | None = Field(default=None, pattern=_PLAIN, max_length=253)
+    """Name of their lattice; without it, any. Lattices on one NATS with the same credentials share what they have."""
+
+
+class SecretGrantSpec(ApiModel):
+    """Who may be given Secrets of this namespace, and as whom they are read."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "has(self.serviceAccounts) || has(self.users)",
+                "say serviceAccounts or users: as whom Secrets are read; serviceAccounts: [] lets nobody in",
+            )
+        )
+    )
+
+    from_: list[From] = Field(alias="from", min_length=1, max_length=_MOST)
+    """The groups of hosts whose requests this is for. For those, grants of this namespace alone count, also if the
+    groups are in this namespace themselves."""
+    service_accounts: list[Account] | None = Field(
+        default=None,
+        max_length=_MOST,
+        json_schema_extra=_SET
+        | rules(
+            (f"!('{ANY}' in self) || self.size() == 1", f"'{ANY}' is any ServiceAccount: leave out the names beside it")
+        ),
+    )
+    """ServiceAccounts of this namespace that Secrets may be read as; "*" is any. Their own rights still count."""
+    users: list[User] | None = Field(default=None, max_length=_MOST, json_schema_extra=_SET)
+    """Users, by their whole names, that Secrets may be read as; only those that the setting TRELLIS_SECRETS_USERS of
+    secrets_backend lists too."""
+    entity_issuers: list[Issuer] | None = Field(default=None, min_length=1, max_length=_MOST, json_schema_extra=_SET)
+    """Public keys (A…) of the accounts that signed the components and providers that may ask; without it, any."""
+
+
+class SecretGrant(ApiModel):
+    """Lets workloads of a lattice be given Secrets of this namespace."""
+
+    spec: SecretGrantSpec
+    """Who may be given Secrets of this namespace, and as whom they are read."""

@@ -1,0 +1,109 @@
+"""The real API server takes good grants of Secrets as they are, and says of a bad one what is wrong in it.
+
+Nothing has a status to say it in later: what is not refused here counts. Objects are sent by server-side dry run.
+"""
+
+from __future__ import annotations
+
+import http
+import time
+from typing import Any
+
+import pytest
+
+from trellis.crds.kinds import KINDS, make_definition
+from trellis.crds.secret_grants import SecretGrant
+from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+ISSUER = "A" + "B2" * 27 + "C"
+SHOP = {"namespace": "shop"}
+SMALLEST: dict[str, Any] = {"from": [SHOP], "serviceAccounts": ["wasmcloud-secrets"]}
+
+GOOD: dict[str, dict[str, Any]] = {
+    "the smallest": SMALLEST,
+    "any account, for one lattice": {"from": [SHOP | {"lattice": "Default_1"}], "serviceAccounts": ["*"]},
+    "users alone": {"from": [SHOP], "users": ["jane@example.com", "system:serviceaccount:other:reader"]},
+    "nobody at all": {"from": [SHOP], "serviceAccounts": []},
+    "everything": {
+        "from": [SHOP, {"namespace": "till", "lattice": "eu.west"}],
+        "serviceAccounts": ["wasmcloud-secrets", "reader.v2"],
+        "users": ["payments-reader"],
+        "entityIssuers": [ISSUER],
+    },
+    "as many as there may be": {
+        "from": [{"namespace": f"n{number}"} for number in range(64)],
+        "serviceAccounts": [f"a{number}" for number in range(64)],
+    },
+}
+
+BAD: dict[str, tuple[Any, str]] = {
+    "nothing": (None, "spec: Required"),
+    "nobody asks": ({"serviceAccounts": ["a"]}, "spec.from: Required"),
+    "an empty list asks": (SMALLEST | {"from": []}, "spec.from"),
+    "a lattice of no namespace": (SMALLEST | {"from": [{"lattice": "l"}]}, "spec.from[0].namespace: Required"),
+    "any namespace": (SMALLEST | {"from": [{"namespace": "*"}]}, "spec.from[0].namespace"),
+    "a lattice that is none": (SMALLEST | {"from": [SHOP | {"lattice": ""}]}, "spec.from[0].lattice"),
+    "as nobody is said": ({"from": [SHOP]}, "say serviceAccounts or users"),
+    "a misspelt field leaves nothing said": ({"from": [SHOP], "accounts": ["a"]}, "say serviceAccounts or users"),
+    "an account with its namespace": (SMALLEST | {"serviceAccounts": ["shop:reader"]}, "spec.serviceAccounts[0]"),
+    "an account that is none": (SMALLEST | {"serviceAccounts": ["Reader"]}, "spec.serviceAccounts[0]"),
+    "a pattern of accounts": (SMALLEST | {"serviceAccounts": ["read*"]}, "spec.serviceAccounts[0]"),
+    "any beside a name": (SMALLEST | {"serviceAccounts": ["*", "a"]}, "leave out the names beside it"),
+    "an account twice": (SMALLEST | {"serviceAccounts": ["a", "a"]}, "Duplicate value"),
+    "an empty user": (SMALLEST | {"users": [""]}, "spec.users[0]"),
+    "a user of two lines": (SMALLEST | {"users": ["jane\nImpersonate-Group: system:masters"]}, "spec.users[0]"),
+    "a user of Kubernetes itself": (SMALLEST | {"users": ["system:admin"]}, "Kubernetes' own"),
+    "an empty list of issuers": (SMALLEST | {"entityIssuers": []}, "spec.entityIssuers"),
+    "a component as an issuer": (SMALLEST | {"entityIssuers": ["M" + ISSUER[1:]]}, "spec.entityIssuers[0]"),
+    "an issuer cut short": (SMALLEST | {"entityIssuers": [ISSUER[:-1]]}, "spec.entityIssuers[0]"),
+    "more than there may be": (SMALLEST | {"serviceAccounts": [f"a{number}" for number in range(65)]}, "at most 64"),
+}
+
+
+@pytest.fixture(scope="module")
+def api(cluster_api: Api) -> Api:
+    kind = next(kind for kind in KINDS if kind.model is SecretGrant)
+    status, answer = cluster_api.call("POST", DEFINITIONS.path(), make_definition(kind))
+    assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
+    deadline = time.monotonic() + 60
+    while not cluster_api.ok(SECRET_GRANTS.path()):
+        assert time.monotonic() < deadline, "the kind is not served"
+        time.sleep(0.05)
+    return cluster_api
+
+
+def send(api: Api, spec: Any) -> tuple[int, Any]:
+    manifest: dict[str, Any] = {
+        "apiVersion": SECRET_GRANTS.api_version,
+        "kind": SECRET_GRANTS.kind,
+        "metadata": {"name": "shop"},
+    }
+    if spec is not None:
+        manifest["spec"] = spec
+    return api.call("POST", SECRET_GRANTS.path("default") + "?dryRun=All", manifest)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_grant_is_kept_as_it_is_and_read_by_the_model(api: Api, name: str) -> None:
+    status, answer = send(api, GOOD[name])
+    assert status == http.HTTPStatus.CREATED, answer
+    assert answer["spec"] == GOOD[name]
+    read = SecretGrant.model_validate(answer).spec
+    assert read.model_dump(by_alias=True, exclude_unset=True) == GOOD[name]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_grant_is_refused_and_what_is_wrong_is_named(api: Api, name: str) -> None:
+    spec, words = BAD[name]
+    status, answer = send(api, spec)
+    assert status == http.HTTPStatus.UNPROCESSABLE_ENTITY, answer
+    assert words in answer["message"]
+
+
+def test_a_grant_has_no_status_that_somebody_could_wait_for(api: Api) -> None:
+    status, definition = api.call("GET", DEFINITIONS.path(name="secretgrants.trellis.dev"))
+    assert status == http.HTTPStatus.OK
+    assert "subresources" not in definition["spec"]["versions"][0]
