@@ -40,7 +40,10 @@ _WINS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What wadm refused, and of which manifest. ``again``: Unix seconds from which it is worth another try."""
+    """What wadm refused, or NATS before it, and of which manifest.
+
+    ``again``: Unix seconds from which it is worth another try.
+    """
 
     digest: str
     undeploy: bool
@@ -48,6 +51,11 @@ class Refused:
     message: str
     again: float = 0.0
     times: int = 1
+
+    @property
+    def words(self) -> str:
+        """Return the refusal with whose it is."""
+        return self.message if self.refusal is Refusal.TOO_LARGE else f"wadm: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +215,7 @@ def _synced(seen: Seen) -> Verdict:
     if seen.view.problem:
         return "Synced", "False", "InvalidManifest", seen.view.problem
     if seen.refused is not None:
-        return "Synced", "False", seen.refused.refusal.value, f"wadm: {seen.refused.message}"
+        return "Synced", "False", seen.refused.refusal.value, seen.refused.words
     if waits is not None:
         verdict = "Unknown" if waits.reason is Reason.WADM_AWAY else "False"
         return "Synced", verdict, waits.reason.value, seen.why or waits.message
@@ -224,7 +232,7 @@ def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
     if seen.view.problem:
         return "InvalidManifest", seen.view.problem
     if seen.refused is not None and seen.refused.refusal is not Refusal.FAILED:
-        return seen.refused.refusal.value, f"wadm: {seen.refused.message}"
+        return seen.refused.refusal.value, seen.refused.words
     waits = seen.decision.waits
     if waits is not None and waits.reason is Reason.DUPLICATE:
         return waits.reason.value, waits.message

@@ -38,7 +38,7 @@ from application_manager.views import ApplicationView
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
 from trellis.kube.errors import Forbidden, Invalid, NotFound
 from trellis.kube.rights import Refusals, missing_right
-from trellis.lattice.link import LinkAwayError
+from trellis.lattice.link import LinkAwayError, TooLargeError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import Refusal, WadmRefusedError
 from trellis.lattice.subjects import SubjectError
@@ -55,6 +55,8 @@ _NOWHERE_SECONDS: Final = 60.0
 _AGAIN_FIRST: Final = 2.0
 _AGAIN_MOST: Final = 300.0
 _NO_ANSWER: Final = (LinkAwayError, LatticeDataError)
+_REFUSALS: Final = (WadmRefusedError, SubjectError, TooLargeError)
+_LASTING: Final = (Refusal.REJECTED, Refusal.TOO_LARGE)
 
 _log = get_logger(__name__)
 
@@ -138,7 +140,7 @@ class Keep:
             away = Decision(waits=Because(Reason.WADM_AWAY, why))
             world = replace(world, snapshot=replace(world.snapshot, wadm=Absence.AWAY), why=why)
             return _soonest(await self._tell(world, away), _AWAY_SECONDS)
-        except (WadmRefusedError, SubjectError) as error:
+        except _REFUSALS as error:
             refused = self._refuse(world, error)
             wait = await self._tell(world, replace(decision, actions=()), refused)
             return _soonest(wait, refused.again - time.time())
@@ -171,16 +173,18 @@ class Keep:
             return None
         return refused if time.time() < refused.again else None
 
-    def _refuse(self, world: World, error: WadmRefusedError | SubjectError) -> Refused:
-        """Remember what wadm refused."""
-        refusal = error.refusal if isinstance(error, WadmRefusedError) else Refusal.REJECTED
+    def _refuse(self, world: World, error: Exception) -> Refused:
+        """Remember what wadm refused, or NATS."""
+        refusal = Refusal.TOO_LARGE if isinstance(error, TooLargeError) else Refusal.REJECTED
+        if isinstance(error, WadmRefusedError):
+            refusal = error.refusal
         found, former = world.snapshot.object, self.known.refused.get(world.key)
         times = 1 if former is None else former.times + 1
-        wait = _AGAIN_MOST if refusal is Refusal.REJECTED else min(_AGAIN_FIRST * 2 ** min(times, 8), _AGAIN_MOST)
+        wait = _AGAIN_MOST if refusal in _LASTING else min(_AGAIN_FIRST * 2 ** min(times, 8), _AGAIN_MOST)
         digest, undeploy = (found.digest, found.undeploy) if found is not None else ("", False)
         refused = Refused(digest, undeploy, refusal, str(error), time.time() + wait, times)
         self.known.refused[world.key] = refused
-        _log.warning("wadm refuses", application=str(world.key), reason=refusal.value, message=str(error))
+        _log.warning("an application is refused", application=str(world.key), reason=refusal.value, message=str(error))
         return refused
 
     async def _tell(self, world: World, decision: Decision, refused: Refused | None = None) -> float | None:

@@ -161,6 +161,29 @@ class KeptBehaviour:
             await kept.synced("new", deployed=False)
             await kept.synced("mine")
 
+    async def test_what_nats_does_not_take_is_told_with_its_size_and_concerns_nobody_else(
+        self, kept: KeptWorld, wadm: Wadm
+    ) -> None:
+        kept.group()
+        async with kept.manager():
+            kept.apply("large", spec("file:///" + "x" * 1_100_000))
+            found = await kept.condition("large", "Rejected", "True", "TooLarge")
+            words = next(one["message"] for one in found["status"]["conditions"] if one["type"] == "Ready")
+            assert "takes 1,048,576" in words
+            assert {kind: one[0] for kind, one in kept.said("large").items()} == {
+                "Ready": "False",
+                "Reconciling": "False",
+                "Stalled": "True",
+                "Synced": "False",
+                "Rejected": "True",
+            }
+            kept.apply("web", spec())
+            await kept.synced("web")
+            assert set(await models(wadm)) == {"web"}
+            kept.patch("large", {"spec": spec()})
+            await kept.synced("large")
+            assert "Rejected" not in kept.said("large")
+
     async def test_fifty_at_once_come_from_both_sides_and_go_from_the_other(self, kept: KeptWorld, wadm: Wadm) -> None:
         applied = [f"applied-{number}" for number in range(25)]
         put = [f"put-{number}" for number in range(25)]

@@ -53,6 +53,16 @@ class LinkAwayError(Exception):
     """The lattice's NATS cannot be asked now; the text says why, for people."""
 
 
+class TooLargeError(Exception):
+    """A message is larger than the lattice's NATS takes, so it was not sent; the text has both sizes, for people."""
+
+    def __init__(self, subject: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"a message of {size:,} bytes on {subject}, of which the lattice's NATS takes {limit:,}: make it smaller, "
+            "or raise max_payload of its servers"
+        )
+
+
 class Link:
     """``changed`` is called, in the event loop, whenever the connection is lost or there (again)."""
 
@@ -128,9 +138,15 @@ class Link:
 
         Raises:
             LinkAwayError: the link is away, nobody listens there, or no answer came in time.
+            TooLargeError: the message is larger than the server takes.
         """
+        client = self._there()
+        # The library does not count headers, and the server hangs up on what is larger with them.
+        size = len(payload) + _headers_size(headers or {})
+        if size > client.max_payload:
+            raise TooLargeError(subject, size, client.max_payload)
         try:
-            answer = await self._there().request(subject, payload, timeout=seconds, headers=headers)
+            answer = await client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
             raise LinkAwayError(f"nobody answers on {subject}") from None
         except _TROUBLE as error:
@@ -282,6 +298,13 @@ class Link:
             )
         if news:
             self._changed()
+
+
+def _headers_size(headers: dict[str, str]) -> int:
+    """Return how many bytes headers are in a message. Source: ADR-4 of NATS: a line of its own each, in HTTP's form."""
+    if not headers:
+        return 0
+    return len("NATS/1.0\r\n\r\n") + sum(len(f"{key}: {value}\r\n".encode()) for key, value in headers.items())
 
 
 async def _hang_up(client: UserClient) -> None:

@@ -25,13 +25,15 @@ class Refusal(StrEnum):
     """Why wadm refused something, as the reason of a condition.
 
     ``REJECTED``: it will until the manifest is another. ``BLOCKED``: another application is in the way, or is missing.
-    ``FAILED``: wadm itself could not, and may the next time.
+    ``TOO_LARGE``: the lattice's NATS does not take the manifest, so wadm was not asked. ``FAILED``: wadm itself could
+    not, and may the next time.
     """
 
     REJECTED = "Rejected"
     VERSION_EXISTS = "VersionExists"
     VERSION_MISSING = "VersionMissing"
     BLOCKED = "Blocked"
+    TOO_LARGE = "TooLarge"
     FAILED = "WadmFailed"
 
 

@@ -48,7 +48,7 @@ class Wadm:
         return read_models(await self._link.ask(model_list_subject(self._lattice), seconds=ANSWER_SECONDS))
 
     async def put(self, manifest: Mapping[str, Any]) -> Put:
-        """Store a version of an application."""
+        """Store a version of an application; raises ``TooLargeError`` for a manifest that the server does not take."""
         subject, payload = model_put_subject(self._lattice), orjson.dumps(manifest)
         return read_put(await self._link.ask(subject, payload, seconds=ANSWER_SECONDS, headers=_JSON))
 

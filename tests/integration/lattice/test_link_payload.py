@@ -1,0 +1,54 @@
+"""Messages that are too large for a lattice's NATS, on a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.buses import eventually
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.link import Link, LinkAwayError, TooLargeError
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats]
+
+HEADERS = {"Content-Type": "application/json"}
+LIMIT = 2**20
+"""What a nats-server takes unless it is told otherwise, headers and payload together."""
+HEADERS_SIZE = len("NATS/1.0\r\nContent-Type: application/json\r\n\r\n")
+
+
+@contextlib.asynccontextmanager
+async def linked(server: NatsServer) -> AsyncIterator[Link]:
+    link = Link(LinkAddress(server.url), "test", lambda: None)
+    task = asyncio.create_task(link.run())
+    try:
+        await eventually(lambda: link.since is not None)
+        yield link
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_the_largest_message_that_the_server_takes_is_sent(nats_server: NatsServer) -> None:
+    async with linked(nats_server) as link:
+        since = link.since
+        for size, headers in ((LIMIT, None), (LIMIT - HEADERS_SIZE, HEADERS)):
+            with pytest.raises(LinkAwayError, match="nobody answers"):
+                await link.ask("to.nobody", b"x" * size, seconds=10, headers=headers)
+        assert link.since == since
+
+
+async def test_a_larger_one_is_refused_with_both_sizes_and_costs_no_connection(nats_server: NatsServer) -> None:
+    async with linked(nats_server) as link:
+        since = link.since
+        for size, headers in ((LIMIT + 1, None), (LIMIT - HEADERS_SIZE + 1, HEADERS), (LIMIT, HEADERS)):
+            whole = size + (HEADERS_SIZE if headers else 0)
+            with pytest.raises(TooLargeError, match=f"{whole:,} bytes on to.nobody.* takes {LIMIT:,}"):
+                await link.ask("to.nobody", b"x" * size, seconds=10, headers=headers)
+        with pytest.raises(LinkAwayError, match="nobody answers"):
+            await link.ask("to.nobody", seconds=10)
+        assert link.since == since
