@@ -131,6 +131,19 @@ because another annotation counts as a new generation of a Deployment."""
 LABEL_APPLIED: Final = "trellis.dev/applied"
 """On a child of a group: digest of what we applied."""
 
+# --- of secrets for components ---
+SECRETS_KEY: Final = "trellis-secrets-xkey"
+"""Secret with the curve key of the secrets backend, in the namespace of the installation."""
+SECRETS_SEED: Final = "seed"
+"""In its data: the seed (SX…) of the key that hosts are given."""
+SECRETS_PREVIOUS: Final = "previous"
+"""In its data: seeds of former keys that still open requests, one a line, newest first."""
+SECRETS_ACCOUNT: Final = "wasmcloud-secrets"
+"""ServiceAccount that a Secret is read as if a policy names none."""
+ANNOTATION_RESTART_ON: Final = "trellis.dev/restart-on"
+"""On a group of hosts, ``secretChange``: it rolls when a Secret that its components were given changes."""
+RESTART_ON_CHANGE: Final = "secretChange"
+
 # --- of Services that mirror applications; the first are annotations of the application ---
 ANNOTATION_SERVICE: Final = "trellis.dev/service"
 """``false``: the application gets no Service."""

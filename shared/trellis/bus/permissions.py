@@ -23,6 +23,7 @@ from trellis.events.subjects import (
     ROOT_DEAD,
     ROOT_EVENTS,
     ROOT_LATTICE,
+    SECRETS_BACKEND,
     SERVICE_REFLECTOR,
     STREAM_DEAD,
     STREAM_EVENTS,
@@ -38,6 +39,7 @@ SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     HOST_MANAGER: (),
     SERVICE_REFLECTOR: (),
     APPLICATION_MANAGER: (),
+    SECRETS_BACKEND: (),
 }
 """The subscriptions of each service, by which its durables are called. A test compares them with the services."""
 

@@ -22,6 +22,7 @@ from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRem
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.events.provision import ProvisionFailed, ProvisionRemoved, ProvisionStarted, ProvisionSucceeded
 from trellis.events.rollout import RolloutHalted, RolloutResumed
+from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted
 from trellis.events.services import ServiceReflected, ServiceRemoved
 
 STREAM_EVENTS: Final = "TRELLIS_EVENTS"
@@ -43,6 +44,7 @@ PROVISIONER: Final = "provisioner"
 HOST_MANAGER: Final = "host_manager"
 SERVICE_REFLECTOR: Final = "service_reflector"
 APPLICATION_MANAGER: Final = "application_manager"
+SECRETS_BACKEND: Final = "secrets_backend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,9 @@ FACTS: Final[tuple[FactSpec, ...]] = (
     FactSpec(ApplicationOverridden, APPLICATION_MANAGER),
     FactSpec(ApplicationRejected, APPLICATION_MANAGER),
     FactSpec(ApplicationDeleted, APPLICATION_MANAGER),
+    FactSpec(SecretGranted, SECRETS_BACKEND),
+    FactSpec(SecretDenied, SECRETS_BACKEND),
+    FactSpec(SecretChanged, SECRETS_BACKEND),
 )
 
 _BY_MODEL: Final = {spec.model: spec for spec in FACTS}
