@@ -1,0 +1,170 @@
+"""The secrets protocol of wasmCloud: from a sealed request to who asks for what, from a Secret to a sealed answer.
+
+Pure but for fresh keys and nonces. In: headers and payload of a message on ``….get``, a Secret. Out: a ``Request``, the
+body and headers of the answer, or a ``Refusal`` in the protocol's words. Called by ``handlers``.
+Order of the checks: header, box, JSON, entity's token, host's token, policy, name of the Secret, its field.
+Invariant: no refusal, and no frame of its traceback but the caller's own, holds what was sealed.
+Source: secrets-kubernetes (order, words), wasmcloud-secrets-types (shapes; what a host can read).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from secrets_backend.box import BoxError, seal, unseal
+from secrets_backend.keys import CurveKey, KeyFormatError, KeyRing
+from secrets_backend.policy import Policy, read_policy
+from secrets_backend.reading import UNREADABLE, quoted, read_object
+from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.tokens import Token, TokenError, TokenKind, read_token
+
+HOST_KEY_HEADER: Final = "WasmCloud-Host-Xkey"
+"""Names the public key, fresh for each request, that the request was sealed with. The case of its letters counts."""
+RESPONSE_KEY_HEADER: Final = "Server-Response-Xkey"
+"""Names the public key that an answer was sealed with; without it a host takes the answer for an error."""
+_NAME_MAX: Final = 253
+_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who asks for what. ``reply_to``: the host's public curve key; ``secret``, ``field``: an entry of a Secret."""
+
+    reply_to: str
+    secret: str
+    field: str
+    application: str | None
+    entity: Token
+    host: Token
+    policy: Policy
+
+
+def open_request(headers: Mapping[str, str] | None, payload: bytes, keys: KeyRing, now: float) -> Request:
+    """Return who asks for what; ``now``: seconds since 1970.
+
+    Raises:
+        Refusal: the first check, in the protocol's order, that does not hold.
+    """
+    try:
+        return _opened(headers or {}, payload, keys, now)
+    except Refusal as refusal:
+        # The frames below hold what was sealed: they end here, not when the log is written.
+        raise refusal.with_traceback(None) from None
+
+
+def success(secret: Mapping[str, Any], field: str) -> bytes:
+    """Return the answer with one entry of a Secret, not sealed yet.
+
+    ``secret``: the object as the API server gives it. Text is sent as ``string_secret``, also if it is empty; bytes
+    that are no UTF-8 as ``binary_secret``, a list of numbers, which is the only form a host reads and up to four times
+    as long as the bytes: who sends it minds the server's limit for messages.
+
+    Raises:
+        Refusal: ``SecretNotFound``, the Secret has no such entry.
+    """
+    data = secret.get("data") or {}
+    if field not in data:
+        raise Refusal(ErrorName.SECRET_NOT_FOUND, f"the Secret has no entry {quoted(field)}")
+    value = base64.b64decode(data[field])
+    entry = {"version": str(secret["metadata"]["resourceVersion"])}
+    try:
+        return orjson.dumps({"secret": entry | {"string_secret": value.decode()}})
+    except UnicodeDecodeError:
+        return orjson.dumps({"secret": entry | {"binary_secret": list(value)}})
+
+
+def seal_reply(request: Request, body: bytes) -> tuple[bytes, dict[str, str]]:
+    """Return the payload and headers of an answer that only who sent ``request`` can open.
+
+    Raises:
+        Refusal: ``EncryptionError``.
+    """
+    key = CurveKey.make()
+    try:
+        return seal(body, key, request.reply_to), {RESPONSE_KEY_HEADER: key.public}
+    except KeyFormatError:
+        pass
+    raise Refusal(ErrorName.ENCRYPTION, "the answer could not be sealed to the host's key")
+
+
+def _opened(headers: Mapping[str, str], payload: bytes, keys: KeyRing, now: float) -> Request:
+    sender = headers.get(HOST_KEY_HEADER, "").strip(" \t")
+    if not sender:
+        raise Refusal(ErrorName.INVALID_HEADERS, f"the header {HOST_KEY_HEADER} is missing")
+    body = read_object(_unsealed(payload, keys, sender))
+    if body is UNREADABLE:
+        raise _ill_formed("it is no JSON object")
+    context = _object(body, "context")
+    application = _object(context, "application")
+    secret, field, _ = (_text(body, name) for name in ("key", "field", "version"))  # always the newest version
+    entity, host = _text(context, "entity_jwt"), _text(context, "host_jwt")
+    name, policy = _text(application, "name"), _text(application, "policy")
+    return Request(  # its arguments are the checks that are left, in their order
+        reply_to=sender,
+        entity=_token(ErrorName.INVALID_ENTITY_JWT, entity, TokenKind.ENTITY, now),
+        host=_token(ErrorName.INVALID_HOST_JWT, host, TokenKind.HOST, now),
+        policy=read_policy(policy),
+        secret=_secret_name(secret),
+        field=_given(field, "missing secret key/field"),
+        application=name or None,
+    )
+
+
+def _unsealed(payload: bytes, keys: KeyRing, sender: str) -> bytes:
+    try:
+        return unseal(payload, keys, sender)
+    except KeyFormatError as error:
+        why = f"the header {HOST_KEY_HEADER} names no curve key: {error}"
+    except BoxError as error:
+        why = f"the request does not open: {error}"
+    raise Refusal(ErrorName.DECRYPTION, why)
+
+
+def _token(error: ErrorName, text: str, kind: TokenKind, now: float) -> Token:
+    try:
+        return read_token(text, kind, now)
+    except TokenError as refused:
+        why = str(refused)
+    raise Refusal(error, why)
+
+
+def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    value = parent.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _ill_formed(f"its {name} is no object")
+    return value
+
+
+def _text(parent: dict[str, Any], name: str) -> str:
+    value = parent.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _ill_formed(f"its {name} is no text")
+    return value
+
+
+def _ill_formed(why: str) -> Refusal:
+    return Refusal(ErrorName.INVALID_PAYLOAD, f"the request is not understood: {why}")
+
+
+def _secret_name(name: str) -> str:
+    """Return a name that can stand in a path of the API server as it is: never "..", never with a slash."""
+    _given(name, "missing secret name")
+    if len(name) > _NAME_MAX or not _NAME.fullmatch(name):
+        raise Refusal(ErrorName.UPSTREAM, f"no Secret can have the name {quoted(name)}")
+    return name
+
+
+def _given(value: str, otherwise: str) -> str:
+    if not value:
+        raise Refusal(ErrorName.OTHER, otherwise)
+    return value
