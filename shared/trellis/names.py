@@ -138,8 +138,14 @@ SECRETS_SEED: Final = "seed"
 """In its data: the seed (SX…) of the key that hosts are given."""
 SECRETS_PREVIOUS: Final = "previous"
 """In its data: seeds of former keys that still open requests, one a line, newest first."""
+ANNOTATION_ROTATED: Final = "trellis.dev/rotated"
+"""On it, RFC 3339: since when its key is given out. Hosts that are older may know a former one only."""
 SECRETS_ACCOUNT: Final = "wasmcloud-secrets"
 """ServiceAccount that a Secret is read as if a policy names none."""
+IMPERSONATION_PREFIX: Final = "trellis-impersonate-"
+"""Of Roles that let secrets_backend be an account."""
+READER_ROLE_PREFIX: Final = "trellis-reader-"
+"""Of Roles that let an account read the Secrets that are given by way of secrets_backend."""
 ANNOTATION_RESTART_ON: Final = "trellis.dev/restart-on"
 """On a group of hosts, ``secretChange``: it rolls when a Secret that its components were given changes."""
 RESTART_ON_CHANGE: Final = "secretChange"
@@ -211,6 +217,7 @@ _HASH_LENGTH: Final = 10
 _HASHED_MAX: Final = _LABEL_VALUE_MAX - _HASH_LENGTH - 1
 _OBJECT_MAX: Final = 253
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_DOTTED_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -285,6 +292,25 @@ def second_service_name(application: str, lattice: str) -> str:
 def slice_name(service: str, components: str, family: str, index: int) -> str:
     """Return the name of an EndpointSlice: ``<service, ≤ 52>-<h10>-<index>``."""
     return f"{service[:_HASHED_MAX].rstrip('-')}-{short_hash(service, components, family)}-{index}"
+
+
+def impersonation_role(account: str) -> str:
+    """Return the name of the Role that lets secrets_backend be a ServiceAccount of its namespace, or a user."""
+    return _role(IMPERSONATION_PREFIX, account)
+
+
+def reader_role(account: str) -> str:
+    """Return the name of the Role that lets an account read Secrets of its namespace."""
+    return _role(READER_ROLE_PREFIX, account)
+
+
+def _role(prefix: str, account: str) -> str:
+    """Return the prefix and the account; what is no object's name, or too long for one, ends in a hash over it."""
+    plain = prefix + account
+    if len(plain) <= _OBJECT_MAX and _DOTTED_NAME.fullmatch(account):
+        return plain
+    part = re.sub(r"[^a-z0-9-]", "-", account.lower())[:_HASHED_MAX].strip("-") or "user"
+    return f"{prefix}{part}-{short_hash(account)}"
 
 
 def registry_secret(group: str) -> str:
