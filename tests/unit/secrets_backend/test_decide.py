@@ -1,0 +1,273 @@
+"""Whom a Secret is read as: what a link may name by default, and what SecretGrants make of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from secrets_backend.decide import Grant, Identity, LinkGrant, identify, view_grant
+from secrets_backend.policy import Policy
+from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.tokens import Token
+
+ISSUER = "A" + "B2" * 27 + "C"
+OTHER_ISSUER = "A" + "C3" * 27 + "D"
+ENTITY = Token(issuer=ISSUER, subject="M" + "B2" * 27 + "C", name="cart")
+NOBODY: frozenset[str] = frozenset()
+
+
+def a_grant(namespace: str, name: str = "shop", *, source: str = "shop", **spec: Any) -> Grant:
+    return view_grant({"metadata": {"namespace": namespace, "name": name}, "spec": {"from": [_from(source)], **spec}})
+
+
+def _from(source: str) -> dict[str, str]:
+    namespace, _, lattice = source.partition("/")
+    return {"namespace": namespace} | ({"lattice": lattice} if lattice else {})
+
+
+def a_link(*groups: str, grants: tuple[Grant, ...] = ()) -> LinkGrant:
+    """Return the grant of a link; a group is ``namespace/lattice``."""
+    pairs = [(namespace, lattice) for namespace, _, lattice in (one.partition("/") for one in groups)]
+    return LinkGrant(frozenset(namespace for namespace, _ in pairs), frozenset(pairs), grants)
+
+
+def ask(
+    link: LinkGrant,
+    namespace: str,
+    impersonate: str | None = None,
+    *,
+    users: frozenset[str] = NOBODY,
+    entity: Token = ENTITY,
+) -> Identity:
+    return identify(Policy(namespace, impersonate), entity, link, users)
+
+
+def refusal(
+    link: LinkGrant,
+    namespace: str,
+    impersonate: str | None = None,
+    *,
+    users: frozenset[str] = NOBODY,
+    entity: Token = ENTITY,
+) -> str:
+    with pytest.raises(Refusal) as refused:
+        ask(link, namespace, impersonate, users=users, entity=entity)
+    assert refused.value.error is ErrorName.POLICY
+    return refused.value.message
+
+
+SHOP = a_link("shop/default")
+
+
+def test_a_namespace_with_hosts_of_the_lattice_is_open_by_default_to_its_own_accounts() -> None:
+    assert ask(SHOP, "shop", "reader") == Identity(
+        "system:serviceaccount:shop:reader", "shop", "namespace shop has hosts of this lattice"
+    )
+
+
+@pytest.mark.parametrize("impersonate", [None, ""])
+def test_without_a_name_it_is_the_account_that_is_made_for_it(impersonate: str | None) -> None:
+    assert ask(SHOP, "shop", impersonate).user == "system:serviceaccount:shop:wasmcloud-secrets"
+
+
+def test_an_account_may_be_named_as_the_user_that_it_is() -> None:
+    assert ask(SHOP, "shop", "system:serviceaccount:shop:reader").user == "system:serviceaccount:shop:reader"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Jane",
+        "jane@example.com",
+        "shop:reader",
+        "reader\nImpersonate-Group: system:masters",
+        "reader:",
+        "system:serviceaccount:payments:reader",
+        "system:serviceaccount:shop:",
+        "../reader",
+        "*",
+        "a" * 254,
+        " reader",
+    ],
+)
+def test_what_is_no_name_of_an_account_is_never_made_one(name: str) -> None:
+    assert "is no name of a ServiceAccount" in refusal(SHOP, "shop", name)
+
+
+def test_every_namespace_of_the_link_counts_because_a_request_does_not_say_its_lattice() -> None:
+    link = a_link("shop/default", "till/other")
+    assert ask(link, "shop").namespace == "shop"
+    assert ask(link, "till").namespace == "till"
+
+
+@pytest.mark.parametrize("namespace", ["payments", "default", "kube-system", "shop-2"])
+def test_another_namespace_is_closed_and_it_is_said_what_opens_it(namespace: str) -> None:
+    message = refusal(SHOP, namespace)
+    assert f"not granted namespace {namespace}: make a SecretGrant in it, from namespace shop" in message
+
+
+def test_a_link_without_groups_is_granted_nothing() -> None:
+    assert "not granted" in refusal(a_link(), "default")
+
+
+def test_a_grant_opens_the_namespace_that_it_stands_in_and_no_other() -> None:
+    link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["reader"]),))
+    assert ask(link, "payments", "reader") == Identity(
+        "system:serviceaccount:payments:reader", "payments", "SecretGrant payments/shop: serviceAccounts"
+    )
+    assert "not granted namespace ledger" in refusal(link, "ledger", "reader")
+    assert ask(link, "shop", "anybody").user == "system:serviceaccount:shop:anybody", "one's own is as open as before"
+
+
+def test_an_account_that_no_grant_has_is_refused_and_it_is_said_where_to_add_it() -> None:
+    link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["reader"]),))
+    message = refusal(link, "payments", "admin")
+    assert message == (
+        "ServiceAccount payments/admin is not in SecretGrant payments/shop: add it to serviceAccounts there"
+    )
+    assert "payments/wasmcloud-secrets is not in" in refusal(link, "payments"), "nor has it the one by default"
+
+
+def test_a_grant_may_have_any_account_but_no_user_by_that() -> None:
+    link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["*"]),))
+    assert ask(link, "payments", "whoever").user == "system:serviceaccount:payments:whoever"
+    assert "no ServiceAccount of namespace payments" in refusal(link, "payments", "jane@example.com")
+    assert "no ServiceAccount of namespace payments" in refusal(link, "payments", "*")
+
+
+@pytest.mark.parametrize(
+    ("source", "is_for"),
+    [("shop", True), ("shop/default", True), ("shop/other", False), ("till", False), ("till/default", False)],
+)
+def test_a_grant_is_for_the_groups_that_it_names(source: str, is_for: bool) -> None:
+    link = a_link("shop/default", grants=(a_grant("payments", source=source, serviceAccounts=["*"]),))
+    if is_for:
+        assert ask(link, "payments").namespace == "payments"
+    else:
+        assert "not granted namespace payments" in refusal(link, "payments")
+
+
+def test_lattices_on_one_link_share_what_one_of_them_is_granted() -> None:
+    link = a_link("shop/a", "shop/b", grants=(a_grant("payments", source="shop/b", serviceAccounts=["*"]),))
+    assert ask(link, "payments").namespace == "payments"
+
+
+def test_a_grant_in_a_namespace_of_the_link_narrows_what_it_is_given_by_default() -> None:
+    link = a_link("shop/default", grants=(a_grant("shop", serviceAccounts=["reader"]),))
+    assert ask(link, "shop", "reader").rule == "SecretGrant shop/shop: serviceAccounts"
+    assert "shop/admin is not in SecretGrant shop/shop" in refusal(link, "shop", "admin")
+
+
+def test_a_grant_for_others_narrows_nothing() -> None:
+    link = a_link("shop/default", grants=(a_grant("shop", source="till", serviceAccounts=["reader"]),))
+    assert ask(link, "shop", "admin").user == "system:serviceaccount:shop:admin"
+
+
+def test_a_grant_for_nobody_closes_the_namespace() -> None:
+    link = a_link("shop/default", grants=(a_grant("shop", serviceAccounts=[]),))
+    assert "is not in SecretGrant shop/shop" in refusal(link, "shop", "reader")
+
+
+def test_of_several_grants_any_lets_it_through_and_the_first_by_name_is_told() -> None:
+    grants = (
+        a_grant("payments", "c", serviceAccounts=["one", "two"]),
+        a_grant("payments", "b", serviceAccounts=["two"]),
+        a_grant("payments", "a", source="till", serviceAccounts=["three"]),
+    )
+    link = a_link("shop/default", grants=grants)
+    assert ask(link, "payments", "one").rule == "SecretGrant payments/c: serviceAccounts"
+    assert ask(link, "payments", "two").rule == "SecretGrant payments/b: serviceAccounts"
+    message = refusal(link, "payments", "three")
+    assert "not in SecretGrant payments/b and SecretGrant payments/c:" in message
+
+
+USERS = a_link("shop/default", grants=(a_grant("payments", users=["jane", "jane@example.com"]),))
+
+
+@pytest.mark.parametrize("user", ["jane", "jane@example.com"])
+def test_a_user_is_impersonated_as_it_is_if_both_lists_have_it(user: str) -> None:
+    assert ask(USERS, "payments", user, users=frozenset({user})) == Identity(
+        user, "payments", "SecretGrant payments/shop: users"
+    )
+
+
+def test_a_user_of_the_grant_alone_is_refused_and_the_platforms_list_is_named() -> None:
+    message = refusal(USERS, "payments", "jane", users=frozenset({"john"}))
+    assert message == (
+        "user jane is in SecretGrant payments/shop, but not in TRELLIS_SECRETS_USERS of secrets_backend: add it there"
+    )
+
+
+def test_a_user_of_the_platforms_list_alone_is_refused_and_the_grant_is_named() -> None:
+    message = refusal(USERS, "payments", "john", users=frozenset({"john"}))
+    assert (
+        message == "user john is in TRELLIS_SECRETS_USERS, but not in SecretGrant payments/shop: add it to users there"
+    )
+
+
+def test_a_user_of_one_list_alone_is_an_account_of_that_name_where_accounts_are_granted() -> None:
+    """Otherwise the platform's list would change whom a namespace's policies mean."""
+    link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["*"]),))
+    assert ask(link, "payments", "john", users=frozenset({"john"})).user == "system:serviceaccount:payments:john"
+    assert ask(SHOP, "shop", "john", users=frozenset({"john"})).user == "system:serviceaccount:shop:john"
+
+
+def test_a_user_needs_a_grant_also_in_ones_own_namespace() -> None:
+    message = refusal(SHOP, "shop", "jane@example.com", users=frozenset({"jane@example.com"}))
+    assert "users of a SecretGrant in namespace shop" in message
+
+
+def test_an_account_of_another_namespace_is_a_user_like_any_other() -> None:
+    user = "system:serviceaccount:ops:reader"
+    link = a_link("shop/default", grants=(a_grant("payments", users=[user]),))
+    assert ask(link, "payments", user, users=frozenset({user})).user == user
+    assert "TRELLIS_SECRETS_USERS" in refusal(link, "payments", user)
+
+
+def test_the_account_by_default_is_never_taken_for_a_user() -> None:
+    name = "wasmcloud-secrets"
+    link = a_link("shop/default", grants=(a_grant("payments", users=[name], serviceAccounts=["*"]),))
+    assert ask(link, "payments", users=frozenset({name})).user == f"system:serviceaccount:payments:{name}"
+    assert ask(link, "payments", name, users=frozenset({name})).user == name
+
+
+def test_only_entities_of_the_issuers_that_a_grant_names_are_let_through() -> None:
+    link = a_link("shop/default", grants=(a_grant("payments", serviceAccounts=["*"], entityIssuers=[ISSUER]),))
+    assert ask(link, "payments").namespace == "payments"
+    stranger = Token(issuer=OTHER_ISSUER, subject=ENTITY.subject, name=None)
+    message = refusal(link, "payments", entity=stranger)
+    assert f"issuer {OTHER_ISSUER}, which is not in entityIssuers of SecretGrant payments/shop" in message
+
+
+def test_issuers_count_for_users_too() -> None:
+    link = a_link("shop/default", grants=(a_grant("payments", users=["jane"], entityIssuers=[ISSUER]),))
+    stranger = Token(issuer=OTHER_ISSUER, subject=ENTITY.subject, name=None)
+    assert ask(link, "payments", "jane", users=frozenset({"jane"})).user == "jane"
+    assert "entityIssuers" in refusal(link, "payments", "jane", users=frozenset({"jane"}), entity=stranger)
+
+
+def test_each_grant_has_issuers_of_its_own() -> None:
+    grants = (
+        a_grant("payments", "a", serviceAccounts=["one"], entityIssuers=[ISSUER]),
+        a_grant("payments", "b", serviceAccounts=["two"], entityIssuers=[OTHER_ISSUER]),
+    )
+    link = a_link("shop/default", grants=grants)
+    assert ask(link, "payments", "one").rule.startswith("SecretGrant payments/a")
+    assert "payments/two is not in SecretGrant payments/a" in refusal(link, "payments", "two")
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"from": "shop"}, {"from": [{"namespace": "shop"}], "users": [1]}])
+def test_a_grant_that_cannot_be_read_closes_its_namespace_rather_than_open_it(spec: Any) -> None:
+    unreadable = view_grant({"metadata": {"namespace": "shop", "name": "odd"}, "spec": spec})
+    link = a_link("shop/default", grants=(unreadable,))
+    assert refusal(link, "shop") == "SecretGrant shop/odd cannot be read, and so gives nothing: write it anew"
+    readable = a_link("shop/default", grants=(unreadable, a_grant("shop", serviceAccounts=["*"])))
+    assert ask(readable, "shop").rule == "SecretGrant shop/shop: serviceAccounts"
+
+
+def test_no_message_grows_with_the_number_of_grants() -> None:
+    grants = tuple(a_grant("payments", f"g{number}", serviceAccounts=["reader"]) for number in range(100))
+    assert refusal(a_link("shop/default", grants=grants), "payments", "x").count("SecretGrant") == 3
+    many = a_link(*(f"n{number}/default" for number in range(100)))
+    assert refusal(many, "payments").count("n") < 40
