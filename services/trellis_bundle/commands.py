@@ -18,6 +18,7 @@ from trellis_bundle.local_commands import register as register_local_commands
 from trellis_bundle.migrate import app as migrate
 from trellis_bundle.nodes import nodes
 from trellis_bundle.rollout import app as rollout
+from trellis_bundle.secrets_app import app as secrets
 from trellis_bundle.status import status
 
 
@@ -33,5 +34,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(breaker, name="breaker")
     app.add_typer(bus, name="bus")
     app.add_typer(crds, name="crds")
+    app.add_typer(secrets, name="secrets")
     app.add_typer(migrate, name="migrate")
     register_local_commands(app)

@@ -1,0 +1,167 @@
+"""``trellis secrets rotate`` and ``drop-previous`` on a real API server: no key is lost, and no seed is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import http
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from secrets_backend.key_secret import data_of, read_ring
+from secrets_backend.keys import CurveKey, KeyRing
+from support.kube_world import eventually
+from trellis import names
+from trellis.kube.resources import NAMESPACES, PODS, SECRETS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+class Installation:
+    """A namespace that secrets_backend is installed in, and the commands of a person there."""
+
+    def __init__(self, api: Api, info: ClusterInfo, namespace: str) -> None:
+        self.api = api
+        self.namespace = namespace
+        self.shown = ""
+        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
+        self._environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": namespace}
+
+    async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "trellis_bundle", "secrets", *arguments],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.shown += done.stdout + done.stderr
+        return done
+
+    def make(self, ring: KeyRing, **metadata: Any) -> None:
+        body = {"metadata": {"name": names.SECRETS_KEY, **metadata}, "type": "Opaque", "data": data_of(ring)}
+        status, answer = self.api.call("POST", SECRETS.path(self.namespace), body)
+        assert status == http.HTTPStatus.CREATED, answer
+
+    def secret(self) -> dict[str, Any]:
+        status, answer = self.api.call("GET", SECRETS.path(self.namespace, names.SECRETS_KEY))
+        assert status == http.HTTPStatus.OK
+        return answer
+
+    def ring(self) -> KeyRing:
+        return read_ring(self.secret())
+
+    def host_pod(self, started: str) -> None:
+        body = {
+            "metadata": {"name": "host", "labels": {names.LABEL_MANAGED_BY: names.WADM_OPERATOR}},
+            "spec": {"nodeName": "nowhere", "containers": [{"name": "host", "image": "example.com/host"}]},
+        }
+        assert self.api.call("POST", PODS.path(self.namespace), body)[0] == http.HTTPStatus.CREATED
+        status = {"containerStatuses": [_running(started)], "phase": "Running"}
+        path = PODS.path(self.namespace, "host", "status")
+        assert self.api.call("PATCH", path, {"status": status})[0] == http.HTTPStatus.OK
+
+
+def _running(started: str) -> dict[str, Any]:
+    return {
+        "name": "host",
+        "image": "example.com/host",
+        "imageID": "",
+        "ready": True,
+        "restartCount": 0,
+        "state": {"running": {"startedAt": started}},
+    }
+
+
+@pytest.fixture
+def installed(cluster: ClusterInfo, cluster_api: Api) -> Iterator[Installation]:
+    namespace = f"test-{secrets.token_hex(4)}"
+    assert cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": namespace}})[0] == http.HTTPStatus.CREATED
+    found = Installation(cluster_api, cluster, namespace)
+    yield found
+    cluster_api.call("DELETE", PODS.path(namespace, "host"), {"gracePeriodSeconds": 0})
+    cluster_api.call("DELETE", NAMESPACES.path(name=namespace))
+    assert "SX" not in found.shown.replace("(SX…)", ""), "a seed was shown"
+
+
+async def test_a_rotation_is_announced_before_the_new_key_is_given_out(installed: Installation) -> None:
+    old, older = CurveKey.make(), CurveKey.make()
+    installed.make(KeyRing(old, (older,)), labels={"mine": "stays"})
+    running = asyncio.create_task(installed.run("rotate", "--wait", "4s", "-o", "json"))
+
+    async def announced() -> bool:
+        return len(installed.ring().previous) == 2
+
+    await eventually(announced, "the new key opens", deadline=60)
+    between = installed.ring()
+    assert between.current == old, "hosts are still given a key that every replica knows"
+    new = between.previous[0]
+    done = await running
+    assert done.returncode == 0, done.stderr
+    assert installed.ring() == KeyRing(new, (old, older))
+    assert installed.secret()["metadata"]["labels"] == {"mine": "stays"}
+    found = json.loads(done.stdout)
+    assert (found["changed"], found["public_key"], found["previous"]) == (True, new.public, 2)
+
+
+async def test_former_keys_are_dropped_once_no_host_is_older_than_the_rotation(installed: Installation) -> None:
+    installed.make(KeyRing(CurveKey.make()))
+    installed.host_pod("2020-01-01T00:00:00Z")
+    assert (await installed.run("rotate", "--wait", "0")).returncode == 0
+    refused = await installed.run("drop-previous")
+    assert refused.returncode == 1
+    assert f"{installed.namespace}/host" in refused.stderr
+    assert len(installed.ring().previous) == 1
+    status = {"status": {"containerStatuses": [_running("2999-01-01T00:00:00Z")]}}
+    installed.api.call("PATCH", PODS.path(installed.namespace, "host", "status"), status)
+    done = await installed.run("drop-previous")
+    assert f"{installed.namespace}/host" not in done.stderr
+    if done.returncode:  # hosts of another test, which the command sees as well
+        assert (await installed.run("drop-previous", "--force")).returncode == 0
+    assert installed.ring().previous == ()
+    again = await installed.run("drop-previous", "-o", "json")
+    assert json.loads(again.stdout)["changed"] is False
+
+
+async def test_former_keys_are_dropped_at_once_when_a_person_says_so(installed: Installation) -> None:
+    installed.make(KeyRing(CurveKey.make(), (CurveKey.make(),)))
+    installed.host_pod("2020-01-01T00:00:00Z")
+    assert (await installed.run("drop-previous", "--force")).returncode == 0
+    assert installed.ring().previous == ()
+
+
+@pytest.mark.parametrize("command", ["rotate", "drop-previous"])
+async def test_without_a_key_it_is_said_who_makes_it(installed: Installation, command: str) -> None:
+    done = await installed.run(command)
+    assert done.returncode == 1
+    assert "secrets_backend makes it when it starts" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["rotate", "drop-previous"])
+async def test_a_secret_that_holds_something_else_is_left_alone(installed: Installation, command: str) -> None:
+    key = CurveKey.make()
+    data = {"seed": base64.b64encode(key.seed()[:-1].encode()).decode()}
+    body = {"metadata": {"name": names.SECRETS_KEY}, "data": data}
+    assert installed.api.call("POST", SECRETS.path(installed.namespace), body)[0] == http.HTTPStatus.CREATED
+    done = await installed.run(command)
+    assert done.returncode == 1
+    assert "holds no seed of a curve key" in done.stderr
+    assert installed.secret()["data"] == data
+
+
+async def test_a_wait_that_is_none_is_refused(installed: Installation) -> None:
+    done = await installed.run("rotate", "--wait", "soon")
+    assert done.returncode == 2
+    assert "--wait: has 'soon'" in done.stderr
