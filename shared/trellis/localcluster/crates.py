@@ -1,8 +1,9 @@
 """Builds programs from crates: exact versions with checksums, and no address of a registry in this repository.
 
-In: a Cargo project of this package, its ``crates.lock`` (a Cargo.lock without the lines that name a registry). Out:
-programs. Called by what builds shims, wadm and wasmCloud hosts. Invariant: the crates built are those of
-``crates.lock``; where a registry's address belongs in Cargo.lock, the one this machine's cargo uses is filled in.
+In: a Cargo project, its ``crates.lock`` (a Cargo.lock without the lines that name a registry). Out: programs. Called by
+what builds shims, wadm and wasmCloud hosts, and by tests with programs of their own. Invariant: the crates built are
+those of ``crates.lock``; where a registry's address belongs in Cargo.lock, the one that this machine's cargo uses is
+filled in.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ def source_file(*names: str) -> Path:
     return Path(str(resources.files("trellis.localcluster").joinpath(*names)))
 
 
-def sources_digest(project: str, files: Sequence[str]) -> str:
+def sources_digest(project: Path, files: Sequence[str]) -> str:
     """Return 12 characters that change with these files of a project."""
     digest = hashlib.sha256()
     for path in files:
-        digest.update(source_file(project, *path.split("/")).read_bytes())
+        digest.update((project / path).read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -43,9 +44,9 @@ def lacking(programs: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class CrateBuild:
-    """One build: a project of this package, in a directory that is removed afterwards."""
+    """One build: a project, copied into a directory that is removed afterwards."""
 
-    project: str
+    project: Path
     work: Path
     log: Path
     step: str
@@ -59,7 +60,7 @@ class CrateBuild:
             ToolError: if it fails, with the end of its log. AbortedError: if asked to stop.
         """
         shutil.rmtree(self.work, ignore_errors=True)
-        shutil.copytree(source_file(self.project), self.work)
+        shutil.copytree(self.project, self.work)
         target = self.work / "target"
         environment = {**os.environ, **(variables or {}), "CARGO_TARGET_DIR": str(target)}
         build = LoggedBuild(self.work, self.log, self.how.abort, environment, self.hint)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from trellis.localcluster.building import How, make_once
-from trellis.localcluster.crates import CrateBuild, lacking, sources_digest
+from trellis.localcluster.crates import CrateBuild, lacking, source_file, sources_digest
 from trellis.localcluster.errors import ToolError
 from trellis.localcluster.paths import cache_root
 
@@ -45,7 +45,7 @@ def lattice_servers(how: How) -> dict[str, Path]:
 
 
 def _build(target: Path, log: Path, step: str, how: How) -> None:
-    build = CrateBuild(_PROJECT, cache_root() / "build" / f"{_path().name}.work", log, step, _HINT, how)
+    build = CrateBuild(source_file(_PROJECT), cache_root() / "build" / f"{_path().name}.work", log, step, _HINT, how)
     try:
         built = build.run(["--bins"])
         target.mkdir()
@@ -57,4 +57,4 @@ def _build(target: Path, log: Path, step: str, how: How) -> None:
 
 def _path() -> Path:
     """Return where the cache keeps both: a directory whose name changes with their sources."""
-    return cache_root() / "bin" / f"wasmcloud-{sources_digest(_PROJECT, _SOURCES)}"
+    return cache_root() / "bin" / f"wasmcloud-{sources_digest(source_file(_PROJECT), _SOURCES)}"

@@ -76,7 +76,7 @@ def _build_shim(target: Path, log: Path, step: str, how: How) -> None:
         "LIBSECCOMP_LIB_PATH": str(libraries),
         f"CARGO_TARGET_{triple.upper().replace('-', '_')}_RUSTFLAGS": "-C target-feature=+crt-static",
     }
-    build = CrateBuild("shim", target.with_name(f".{SHIM}.build"), log, step, _HINT, how)
+    build = CrateBuild(source_file("shim"), target.with_name(f".{SHIM}.build"), log, step, _HINT, how)
     try:
         # A target of its own, so that what runs during the build (macros) is linked as usual.
         built = build.run(["--release", "--target", triple], variables)
@@ -87,5 +87,5 @@ def _build_shim(target: Path, log: Path, step: str, how: How) -> None:
 
 def _shim_path() -> Path:
     """Return where the cache keeps the shim: under a name that changes with its sources."""
-    digest = sources_digest("shim", ("Cargo.toml", "crates.lock", "src/main.rs"))
+    digest = sources_digest(source_file("shim"), ("Cargo.toml", "crates.lock", "src/main.rs"))
     return cache_root() / "bin" / f"{SHIM}-{digest}"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from support import secrets_client
 from trellis.localcluster import cgroups, requirements, supervisor, tools, wasmshim
 from trellis.localcluster.certs import SERVICE_RANGE, read_token, write_pki
 from trellis.localcluster.commands import command
@@ -27,6 +28,7 @@ from trellis.localcluster.state import NODE_NAMES
 from trellis_bundle import dev, dev_local
 
 PACKAGE = Path(supervisor.__file__).parent
+PROJECTS = (PACKAGE / "shim", PACKAGE / "wasmcloud", Path(secrets_client.__file__).with_suffix(""))
 
 
 def test_addresses_of_nodes_and_pods_are_apart_and_in_the_range() -> None:
@@ -219,10 +221,10 @@ def test_without_rust_the_shim_says_what_is_missing(monkeypatch: pytest.MonkeyPa
         wasmshim.shim(None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("project", ["shim", "wasmcloud"])
-def test_the_crates_are_pinned_by_checksum_and_name_no_address(project: str) -> None:
-    lock = tomllib.loads((PACKAGE / project / "crates.lock").read_text())
-    manifest = tomllib.loads((PACKAGE / project / "Cargo.toml").read_text())
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.name)
+def test_the_crates_are_pinned_by_checksum_and_name_no_address(project: Path) -> None:
+    lock = tomllib.loads((project / "crates.lock").read_text())
+    manifest = tomllib.loads((project / "Cargo.toml").read_text())
     ours = [package for package in lock["package"] if "checksum" not in package]
     assert [package["name"] for package in ours] == [manifest["package"]["name"]]
     assert not any("source" in package for package in lock["package"])
