@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import typer
 
+from trellis_bundle.secrets_check import check
 from trellis_bundle.secrets_keys import drop_previous, rotate
 from trellis_bundle.secrets_roles import roles
 
 app = typer.Typer(
     help="Secrets for components: who is given which, by which rights, and the key.", no_args_is_help=True
 )
+app.command()(check)
 app.command()(roles)
 app.command()(rotate)
 app.command("drop-previous")(drop_previous)

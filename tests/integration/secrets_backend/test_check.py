@@ -1,0 +1,226 @@
+"""``trellis secrets check`` on a real API server: rules are given one by one, and what stops next is named."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.applications_kind import ApplicationsKind, until
+from support.grants import Granted, granted
+from trellis.crds.kinds import KINDS, make_definition
+from trellis.kube.resources import (
+    APPLICATIONS,
+    DEFINITIONS,
+    HOST_CONFIGS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRET_GRANTS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Resource,
+)
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+
+RECORDED = json.loads((Path(__file__).parents[2] / "data/secrets/vectors.json").read_text())
+TOKEN: str = next(one["jwt"] for one in RECORDED["jwts"] if (one["kind"], one["variant"]) == ("component", "good"))
+ISSUER: str = RECORDED["keys"]["account"]["public"]
+VALUE = "a value that nobody may see"
+
+
+class World:
+    """A namespace with hosts and an application that asks for a Secret of another, and the command."""
+
+    def __init__(self, api: Api, info: ClusterInfo, account: Granted, mark: str) -> None:
+        self.api, self.info, self.account = api, info, account
+        self.shop, self.payments = f"test-{mark}-shop", f"test-{mark}-payments"
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
+        self.environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": "trellis-system"}
+        self.shown = ""
+
+    def make(self, res: Resource, namespace: str | None, name: str, **fields: Any) -> None:
+        body = {"apiVersion": res.api_version, "kind": res.kind, "metadata": {"name": name}, **fields}
+        status, answer = self.api.call("POST", res.path(namespace), body)
+        assert status == http.HTTPStatus.CREATED, answer
+
+    def application(self) -> None:
+        policy = {
+            "name": "vault",
+            "type": "policy.secret.wasmcloud.dev/v1alpha1",
+            "properties": {"backend": "kube", "namespace": self.payments, "impersonate": "reader"},
+        }
+        secret = {"name": "password", "properties": {"policy": "vault", "key": "db", "field": "password"}}
+        properties = {"image": "example.com/cart", "secrets": [secret]}
+        component = {"name": "cart", "type": "component", "properties": properties}
+        self.make(APPLICATIONS, self.shop, "cart", spec={"policies": [policy], "components": [component]})
+
+    def come_as(self, token: str, kubeconfig: Path) -> None:
+        """Run the command from now on as somebody else."""
+        whole = yaml.safe_load(Path(self.info.kubeconfig).read_text())
+        whole["users"][0]["user"] = {"token": token}
+        kubeconfig.write_text(yaml.safe_dump(whole))
+        self.environment["TRELLIS_KUBECONFIG"] = str(kubeconfig)
+
+    async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "trellis_bundle", "secrets", *arguments],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.shown += done.stdout + done.stderr
+        return done
+
+    async def steps(self, *arguments: str, code: int) -> dict[str, tuple[bool | None, str]]:
+        """Return by rule what is told of the one secret."""
+        done = await self.run("check", "--app", "cart", "-n", self.shop, *arguments, "-o", "json")
+        assert done.returncode == code, done.stderr or done.stdout
+        found = json.loads(done.stdout)
+        assert found["ok"] == (code == 0)
+        [row] = found["secrets"]
+        told = {step["what"]: (step["ok"], step["text"]) for step in [found["token"], *row["steps"]]}
+        return told | {"user": (None, row["user"] or "")}
+
+    async def roles(self, *arguments: str) -> None:
+        done = await self.run("roles", "-n", self.payments, "-a", "reader", *arguments)
+        new = [one for one in yaml.safe_load_all(done.stdout) if not self.api.ok(_place(one))]
+        self.account.apply(new)
+
+
+def _place(manifest: dict[str, Any]) -> str:
+    res = {"Role": ROLES, "RoleBinding": ROLE_BINDINGS}[manifest["kind"]]
+    return res.path(manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+
+
+@pytest.fixture
+def world(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[World]:
+    kind = ApplicationsKind(cluster_api)
+    kind.clear()
+    kind.define()
+    for one in KINDS:
+        cluster_api.call("POST", DEFINITIONS.path(), make_definition(one))
+    until(lambda: cluster_api.ok(HOST_CONFIGS.path()), "groups of hosts are served")
+    until(lambda: cluster_api.ok(SECRET_GRANTS.path()), "grants are served")
+    with granted(cluster, cluster_api, "trellis-secrets-backend", tmp_path) as account:
+        made = World(cluster_api, cluster, account, secrets.token_hex(4))
+        for namespace in (made.shop, made.payments):
+            made.make(NAMESPACES, None, namespace)
+        spec = {"lattice": "default", "version": "1.4.0"}
+        made.make(HOST_CONFIGS, made.shop, "hosts", spec=spec)
+        made.application()
+        yield made
+        for namespace in (made.shop, made.payments):
+            cluster_api.call("DELETE", NAMESPACES.path(name=namespace))
+    kind.clear()
+    assert VALUE not in made.shown
+
+
+async def test_each_rule_that_is_missing_is_named_with_what_gives_it(world: World, tmp_path: Path) -> None:
+    token = tmp_path / "cart.jwt"
+    token.write_text(TOKEN + "\n")
+    flags = ("--entity-jwt", str(token))
+    told = await world.steps(*flags, code=1)
+    assert told["token"][0] is True
+    assert ISSUER in told["token"][1]
+    assert told["grant"][0] is False
+    assert f"make a SecretGrant in it, from namespace {world.shop}" in told["grant"][1]
+    assert "secret" not in told, "nothing is asked about what is not granted"
+
+    grant = {"from": [{"namespace": world.shop}], "serviceAccounts": ["reader"], "entityIssuers": [ISSUER]}
+    world.make(SECRET_GRANTS, world.payments, "shop", spec=grant)
+    told = await world.steps(*flags, code=1)
+    assert told["grant"][0] is True
+    assert f"SecretGrant {world.payments}/shop" in told["grant"][1]
+    assert told["user"][1] == f"system:serviceaccount:{world.payments}:reader"
+    assert told["impersonation"][0] is False
+    assert f"`trellis secrets roles -n {world.payments} -a reader | kubectl apply -f -`" in told["impersonation"][1]
+    assert told["right to read"][0] is False
+    assert "-a reader -s db |" in told["right to read"][1]
+    assert told["secret"] == (False, f"Secret {world.payments}/db does not exist")
+
+    await world.roles()
+    told = await world.steps(*flags, code=1)
+    assert told["impersonation"][0] is True
+    assert told["right to read"][0] is False
+
+    await world.roles("-s", "db")
+    world.make(SECRETS, world.payments, "db", stringData={"user": VALUE})
+    told = await world.steps(*flags, code=1)
+    assert told["right to read"][0] is True
+    assert told["secret"][1] == f"Secret {world.payments}/db has no entry password; it has: user"
+
+    world.api.call("PATCH", SECRETS.path(world.payments, "db"), {"stringData": {"password": VALUE}})
+    told = await world.steps(*flags, code=0)
+    assert told["secret"] == (True, f"Secret {world.payments}/db has the entry password, {len(VALUE)} bytes")
+    table = await world.run("check", "--app", "cart", "-n", world.shop, *flags)
+    assert table.returncode == 0
+    assert "password of cart" in table.stdout
+
+
+async def test_a_token_that_is_not_taken_is_told_with_why(world: World, tmp_path: Path) -> None:
+    forged = tmp_path / "forged.jwt"
+    head, claims, signature = TOKEN.split(".")
+    forged.write_text(f"{head}.{claims}.{signature[:-8]}AAAAAAAA")
+    told = await world.steps("--entity-jwt", str(forged), code=1)
+    assert told["token"] == (False, "it is not taken, InvalidEntityJWT: its signature is not its issuer's")
+    missing = await world.run("check", "--app", "cart", "-n", world.shop, "--entity-jwt", str(tmp_path / "none"))
+    assert missing.returncode == 1
+    assert "No such file" in missing.stderr
+
+
+async def test_whoever_may_not_read_a_secret_is_not_told_whether_it_is_there(world: World, tmp_path: Path) -> None:
+    world.make(
+        SECRET_GRANTS, world.payments, "shop", spec={"from": [{"namespace": world.shop}], "serviceAccounts": ["*"]}
+    )
+    world.make(SECRETS, world.payments, "db", stringData={"password": VALUE})
+    rules = [
+        {
+            "apiGroups": [APPLICATIONS.group, HOST_CONFIGS.group, SECRET_GRANTS.group],
+            "resources": ["*"],
+            "verbs": ["list"],
+        }
+    ]
+    kind = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": f"person-{world.shop}"}
+    subject = {"kind": "ServiceAccount", "name": "person", "namespace": world.shop}
+    base = "/apis/rbac.authorization.k8s.io/v1"
+    for path, body in (
+        (SERVICE_ACCOUNTS.path(world.shop), {"metadata": {"name": "person"}}),
+        (f"{base}/clusterroles", {"metadata": {"name": kind["name"]}, "rules": rules}),
+        (f"{base}/clusterrolebindings", {"metadata": {"name": kind["name"]}, "roleRef": kind, "subjects": [subject]}),
+    ):
+        assert world.api.call("POST", path, body)[0] == http.HTTPStatus.CREATED
+    try:
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        token = world.api.call("POST", SERVICE_ACCOUNTS.path(world.shop, "person", "token"), asked)[1]["status"][
+            "token"
+        ]
+        world.come_as(token, tmp_path / "person")
+        before = await world.steps(code=0)
+        world.api.call("DELETE", SECRETS.path(world.payments, "db"))
+        after = await world.steps(code=0)
+    finally:
+        for plural in ("clusterroles", "clusterrolebindings"):
+            world.api.call("DELETE", f"{base}/{plural}/{kind['name']}")
+    assert before == after
+    assert before["secret"][0] is None
+    assert "is told only to who may read it" in before["secret"][1]
+    assert before["impersonation"][0] is None
+    assert "is not known" in before["right to read"][1]

@@ -1,0 +1,200 @@
+"""Which rule stops a secret of a manifest before the API server is asked at all, and what it is asked then."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from secrets_backend.decide import Grant, Identity, LinkGrant, view_grant
+from secrets_backend.tokens import Token
+from trellis.lattice.group_views import GroupView, view_group
+from trellis_bundle.secrets_check_model import (
+    Around,
+    Row,
+    Use,
+    impersonation_review,
+    judge,
+    link_of,
+    reading_review,
+    roles_hint,
+    uses_of,
+)
+
+ISSUER = "A" + "B2" * 27 + "C"
+TOKEN = Token(ISSUER, "M" + "B2" * 27 + "C", "cart")
+SECRET = {"name": "password", "properties": {"policy": "vault", "key": "db", "field": "pw"}}
+POLICY = {
+    "name": "vault",
+    "type": "policy.secret.wasmcloud.dev/v1alpha1",
+    "properties": {"backend": "kube", "namespace": "shop", "impersonate": "reader"},
+}
+APP: dict[str, Any] = {
+    "metadata": {"name": "cart", "namespace": "shop"},
+    "spec": {
+        "policies": [POLICY],
+        "components": [
+            {
+                "name": "cart",
+                "type": "component",
+                "properties": {"image": "x", "secrets": [SECRET]},
+                "traits": [
+                    {
+                        "type": "link",
+                        "properties": {
+                            "namespace": "wasi",
+                            "package": "keyvalue",
+                            "interfaces": ["store"],
+                            "source": {"secrets": [SECRET | {"name": "out"}]},
+                            "target": {"name": "redis", "secrets": [SECRET | {"name": "in"}]},
+                        },
+                    },
+                    {"type": "link", "properties": {"namespace": "wasi", "package": "http", "target": "redis"}},
+                    {"type": "spreadscaler", "properties": {"instances": 1}},
+                ],
+            },
+            {"name": "redis", "type": "capability", "properties": {"image": "y"}},
+        ],
+    },
+}
+[USE, OUT, IN] = uses_of(APP)
+HOME = LinkGrant(frozenset({"shop"}), frozenset({("shop", "default")}))
+
+
+def around(link: LinkGrant = HOME, token: Token | None = TOKEN, users: tuple[str, ...] = ()) -> Around:
+    return Around(link, token, frozenset(users), "kube")
+
+
+def app(**policy: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(APP)
+    changed["spec"]["policies"] = [{**POLICY, **policy}]
+    return changed
+
+
+def told(row: Row) -> str:
+    return row.steps[-1].text
+
+
+def test_every_place_that_hands_over_secrets_is_looked_at() -> None:
+    assert [(one.name, one.place) for one in (USE, OUT, IN)] == [
+        ("password", "cart"),
+        ("out", "cart (its end of the link wasi:keyvalue)"),
+        ("in", "redis (its end of the link wasi:keyvalue from cart)"),
+    ]
+    assert (USE.policy, USE.secret, USE.entry) == ("vault", "db", "pw")
+    assert uses_of({"metadata": {}, "spec": {}}) == []
+
+
+def test_a_secret_that_is_granted_says_by_which_rule_and_as_whom() -> None:
+    row = judge(APP, USE, around())
+    assert row.well
+    assert row.identity == Identity(
+        "system:serviceaccount:shop:reader", "shop", "namespace shop has hosts of this lattice"
+    )
+    assert [(step.what, step.well) for step in row.steps] == [("policy", True), ("grant", True)]
+    assert row.document()["rule"] == row.identity.rule
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ({"name": "other"}, "no policy 'vault'"),
+        ({"type": "policy.wasmcloud.dev/v1"}, "is of type 'policy.wasmcloud.dev/v1'"),
+        ({"properties": {"namespace": "shop"}}, "names no backend: add backend: kube"),
+        ({"properties": {"backend": "kube", "namespace": "Shop"}}, "is no name of a namespace"),
+        ({"properties": {"backend": "kube", "namespace": "payments"}}, "not granted namespace payments"),
+        ({"properties": {"backend": "kube"}}, "not granted namespace default"),
+        (
+            {"properties": {"backend": "kube", "namespace": "shop", "impersonate": "Jane"}},
+            "no name of a ServiceAccount",
+        ),
+    ],
+)
+def test_a_policy_that_stops_it_says_why(policy: dict[str, Any], words: str) -> None:
+    row = judge(app(**policy), USE, around())
+    assert not row.well
+    assert row.identity is None
+    assert words in told(row)
+
+
+def test_a_policy_of_another_backend_is_none_of_ours() -> None:
+    row = judge(app(properties={"backend": "vault"}), USE, around())
+    assert row.well
+    assert row.steps[-1].well is None
+    assert "asks the backend 'vault'" in told(row)
+
+
+@pytest.mark.parametrize("use", [Use("cart", "x", "vault", "", "pw"), Use("cart", "x", "vault", "db", "")])
+def test_a_secret_without_key_or_field_is_stopped(use: Use) -> None:
+    assert "needs both" in told(judge(APP, use, around()))
+
+
+def a_grant(**spec: Any) -> Grant:
+    return view_grant(
+        {"metadata": {"namespace": "shop", "name": "g"}, "spec": {"from": [{"namespace": "shop"}], **spec}}
+    )
+
+
+def test_without_a_token_it_is_said_that_the_issuer_counts() -> None:
+    limited = LinkGrant(
+        HOME.home, HOME.groups, (a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"]),)
+    )
+    row = judge(APP, USE, around(limited, None))
+    assert row.well
+    assert row.steps[-1].well is None
+    assert "give --entity-jwt" in told(row)
+    assert "entityIssuers" in told(judge(APP, USE, around(limited)))
+    assert judge(APP, USE, around(token=None)).steps[-1].well is True, "where no grant names issuers, none counts"
+
+
+def group(namespace: str, lattice: str = "default", **spec: Any) -> GroupView:
+    about = {"namespace": namespace, "name": "g", "uid": f"{namespace}-{lattice}"}
+    return view_group({"metadata": about, "spec": {"lattice": lattice, "version": "1", **spec}})
+
+
+def test_groups_share_a_link_by_nats_and_credentials_whatever_their_lattice() -> None:
+    mine = group("shop")
+    others = [mine, group("till", "other"), group("far", natsAddress="nats://far"), group("own", secretName="creds")]
+    link = link_of(mine, others, [])
+    assert link.home == {"shop", "till"}
+    assert link.groups == {("shop", "default"), ("till", "other")}
+    keyed = group("shop", secretName="creds")
+    assert link_of(keyed, [*others, keyed], []).home == {"shop"}, (
+        "a Secret of that name elsewhere may hold another user"
+    )
+
+
+def test_the_api_server_is_asked_as_whom_it_would_see() -> None:
+    identity = Identity("system:serviceaccount:shop:reader", "shop", "")
+    be, read = impersonation_review(identity, "trellis-system")["spec"], reading_review(identity, "db")["spec"]
+    assert be["user"] == "system:serviceaccount:trellis-system:trellis-secrets-backend"
+    assert be["resourceAttributes"] == {
+        "verb": "impersonate",
+        "resource": "serviceaccounts",
+        "namespace": "shop",
+        "name": "reader",
+    }
+    assert read["user"] == identity.user
+    assert read["groups"] == ["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"]
+    assert read["resourceAttributes"] == {"verb": "get", "resource": "secrets", "namespace": "shop", "name": "db"}
+    jane = Identity("jane", "shop", "")
+    assert impersonation_review(jane, "x")["spec"]["resourceAttributes"] == {
+        "verb": "impersonate",
+        "resource": "users",
+        "name": "jane",
+    }
+    assert reading_review(jane, "db")["spec"]["groups"] == ["system:authenticated"]
+
+
+@pytest.mark.parametrize(
+    ("user", "who"),
+    [
+        ("system:serviceaccount:shop:reader", "-a reader"),
+        ("system:serviceaccount:ops:reader", "--user system:serviceaccount:ops:reader"),
+        ("jane", "--user jane"),
+    ],
+)
+def test_what_is_missing_is_given_by_one_command(user: str, who: str) -> None:
+    hint = roles_hint(Identity(user, "shop", ""), "db")
+    assert hint == f"`trellis secrets roles -n shop {who} -s db | kubectl apply -f -`"
