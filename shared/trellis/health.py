@@ -48,6 +48,7 @@ class Health:
         self._known: set[str] = set()
         self._probes: dict[str, Probe] = {}
         self._not_ready_since: float | None = None
+        self._notes: dict[str, str] = {}
 
     def expect(self, *whats: str) -> None:
         """Be not ready until each of these was ready once; what is ready already stays so."""
@@ -74,6 +75,17 @@ class Health:
         self.ready(what)
         self._known.discard(what)
         self._probes.pop(what, None)
+
+    def note(self, what: str, text: str) -> None:
+        """Say something about a part that makes nothing less ready: one tenant's affair, say; "" takes it back."""
+        if text:
+            self._notes[what] = redact_url(text)
+        else:
+            self._notes.pop(what, None)
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what is to be known besides."""
+        return tuple(f"{what}: {text}" for what, text in sorted(self._notes.items()))
 
     def add_liveness(self, what: str, probe: Probe) -> None:
         """Ask the probe at each liveness check: None is alive, text is why the process must be restarted."""
@@ -171,18 +183,17 @@ class HealthServer:
     async def _readyz(self, _: web.Request) -> web.Response:
         verdicts = {name: health.readiness() for name, health in self._healths.items()}
         # With no service there is nobody who could be ready: the process is still starting.
-        return _answer(
-            ok=bool(verdicts) and all(verdict.ok for verdict in verdicts.values()), services=_bodies(verdicts)
-        )
+        services = self._bodies(verdicts)
+        return _answer(ok=bool(verdicts) and all(verdict.ok for verdict in verdicts.values()), services=services)
 
     async def _livez(self, _: web.Request) -> web.Response:
         verdicts = {name: health.liveness() for name, health in self._healths.items()}
-        return _answer(ok=all(verdict.ok for verdict in verdicts.values()), services=_bodies(verdicts))
+        return _answer(ok=all(verdict.ok for verdict in verdicts.values()), services=self._bodies(verdicts))
 
     async def _healthz(self, _: web.Request) -> web.Response:
         """As /livez, with the details of readiness."""
         verdicts = {name: health.liveness() for name, health in self._healths.items()}
-        services = _bodies(verdicts)
+        services = self._bodies(verdicts)
         for name, health in self._healths.items():
             ready = health.readiness()
             services[name] |= {
@@ -192,13 +203,17 @@ class HealthServer:
             }
         return _answer(ok=all(verdict.ok for verdict in verdicts.values()), services=services)
 
+    def _bodies(self, verdicts: dict[str, Verdict]) -> dict[str, dict[str, object]]:
+        bodies: dict[str, dict[str, object]] = {}
+        for name, verdict in verdicts.items():
+            bodies[name] = {"ok": verdict.ok, "reasons": list(verdict.reasons)}
+            if notes := self._healths[name].notes():
+                bodies[name]["notes"] = list(notes)
+        return bodies
+
     async def _metrics_text(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._metrics.registry), headers={"Content-Type": content_type})
-
-
-def _bodies(verdicts: dict[str, Verdict]) -> dict[str, dict[str, object]]:
-    return {name: {"ok": verdict.ok, "reasons": list(verdict.reasons)} for name, verdict in verdicts.items()}
 
 
 def _answer(*, ok: bool, services: dict[str, dict[str, object]]) -> web.Response:

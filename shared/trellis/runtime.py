@@ -1,141 +1,59 @@
-"""How a service lives: connect, campaign, work while leading, hand over, stop.
+"""How services live: connect, campaign if one replica is to work, work, hand over, stop.
 
-In: settings and ``compose``, which wires a service's parts for one term of leadership. Out: a process that outlives
-outages and stops within its grace period. Called by each ``app`` and by the bundle.
-Invariants: everything a term built is gone before the lease is released; the bus may be lost without stopping the
-work; a part that ends unasked ends the term, never the process.
+In: settings and ``compose``, which wires a service's parts. Out: a process that outlives outages and stops within its
+grace period. Called by each ``app`` and by the bundle.
+Invariants: everything a term built is gone before the lease is released; a part that ends unasked ends the term, never
+the process.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
-
-import structlog
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from trellis import heap, names
-from trellis.bus import cancellation
-from trellis.bus.bus import Bus, Timing
-from trellis.bus.queue import KeyedQueue
-from trellis.health import Health, HealthServer
-from trellis.kube.access import Access
-from trellis.kube.backoff import Backoff
+from trellis.health import HealthServer
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, KubeError, NotLeading
-from trellis.kube.informer import Informer
-from trellis.kube.leader import Leader, StillRunning, readiness_of
-from trellis.kube.resources import NAMESPACES
+from trellis.kube.errors import NotLeading
+from trellis.kube.leader import Leader, readiness_of
+from trellis.service import Base, Cluster, Compose, Service, Work
 from trellis.settings import ServiceSettings, SettingsError, exit_on_settings_error, load
-from trellis.stopping import CLOSED, DRAINED, RELEASED, TOLD, Ending, Grace, ends_within, unless
-from trellis.telemetry import Telemetry, get_logger, process_metrics, setup_logging
-from trellis.telemetry.service import SHUTDOWN_SECONDS
+from trellis.stopping import RELEASED, Ending
+from trellis.telemetry import get_logger, process_metrics, setup_logging
 
-RESYNC_SECONDS: Final = 600.0
+__all__ = [
+    "INSTALLER_NAMESPACE_LABELS",
+    "Base",
+    "Compose",
+    "EqualService",
+    "LedService",
+    "Service",
+    "Work",
+    "run_alone",
+    "run_services",
+]
+
 INSTALLER_NAMESPACE_LABELS: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
 """Pod Security admission: the installer Job mounts the node's root, so its namespace must allow privileged pods."""
-BUS_HEAD_START_SECONDS: Final = 3.0
-"""How long the first decisions wait for the bus: without it they could only say again what was said before."""
-PREPARE_SECONDS: Final = 15.0
-"""How long reading back what was said may take, before it is said again instead."""
-CLOSE_SECONDS: Final = 3.0
-"""How long a connection may take to close: a frozen far side may keep what is still to be sent."""
-PUBLISH_SECONDS: Final = 3.0
-"""How long a run may wait for the bus when an outage begins: writes to Kubernetes come after it in the same run."""
+_AGAIN_SECONDS: Final = 1.0
 
 _log = get_logger(__name__)
 S = TypeVar("S", bound=ServiceSettings)
 
 
-class Cluster(NamedTuple):
-    """Its name on the bus, and the uid of kube-system, which no other cluster has."""
-
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What a service's parts stand on during one term: ``kube`` refuses writes once leadership is in doubt."""
-
-    telemetry: Telemetry
-    health: Health
-    kube: Kube
-    bus: Bus
-    cluster: str
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A service's parts for one term.
-
-    ``prepare`` runs once the bus is there (or has had its time) and before the first decision; ``list_all`` puts every
-    key of the service's concern into its queues: at the start, on a new stream, every 10 minutes; ``forget_said``
-    comes before it on a new stream, which has heard nothing yet.
-    """
-
-    informers: Sequence[Informer[Any]]
-    queues: Sequence[KeyedQueue[Any]]
-    list_all: Callable[[], None]
-    forget_said: Callable[[], None]
-    prepare: Callable[[], Awaitable[None]] | None = None
-    background: Sequence[Callable[[], Coroutine[Any, Any, None]]] = field(default=())
-    apart: bool = False
-    """What an informer is refused stops only what depends on it, and runs see to that: nobody waits for it."""
-
-
-Compose = Callable[[Base], Work]
-
-
 @dataclass(eq=False)
-class LedService:
+class LedService(Service):
     """A service of which one replica works at a time."""
 
-    name: str
-    settings: ServiceSettings
-    telemetry: Telemetry
-    compose: Compose
-    namespaces: dict[str, dict[str, str]]
-    """Namespaces that must exist, with the labels they get if this service has to make them."""
-    kube: Kube | None = None
-    bus: Bus | None = None
-    confined: bool = False
-    """It may look at nothing but namespaces that it was given: its own has to exist, and tells which cluster it is."""
-    words: Callable[[KubeError], str] = str
-    """Says for people what an error of the API server means, and what is to be done about it."""
-
     def __post_init__(self) -> None:
-        self.health = Health(self.name)
+        super().__post_init__()
         self._lease = names.LEASE_PREFIX + self.name.replace("_", "-")
         # Ready is who leads and works, or knows that another does.
         self.health.expect("kubernetes", readiness_of(self._lease))
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set; returns within the grace period."""
-        structlog.contextvars.bind_contextvars(service=self.name)
-        self._grace = Grace(self.settings.grace_seconds)
-        kube = self.kube or await Kube.connect(
-            Access(self.settings.kubeconfig, self.settings.context),
-            telemetry=self.telemetry,
-            health=self.health,
-            identity=self.settings.identity,
-        )
-        kube.words = self.words
-        timing = asyncio.create_task(self._grace.begin_at(stop), name="grace")
-        try:
-            cluster = await unless(stop, self._cluster(kube))
-            if cluster is None:
-                return
-            self.telemetry.cluster = cluster.name
-            await self._campaign(kube, cluster, stop)
-        finally:
-            timing.cancel()
-            if self.kube is None:
-                await ends_within(self._grace.left(TOLD, most=CLOSE_SECONDS), kube.close(), "connection to Kubernetes")
-            await self.telemetry.shutdown(self._grace.left(TOLD, most=SHUTDOWN_SECONDS))
-
-    async def _campaign(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
+    async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
         """Lead whenever the lease can be had, until ``stop``; what hangs then is left behind, with the lease."""
         leader = Leader(
             kube,
@@ -171,105 +89,29 @@ class LedService:
             leading.cancel()
             await asyncio.wait({leading}, timeout=self._grace.left(RELEASED))
 
-    async def _cluster(self, kube: Kube) -> Cluster:
-        """Return which cluster this is once the API server is there and lets us in, however long that takes."""
-        backoff = Backoff()
-        warned = False
-        while True:
-            await kube.wait_available()
+
+@dataclass(eq=False)
+class EqualService(Service):
+    """A service of which every replica works: it has to write nothing that two could write differently."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.health.expect("kubernetes")
+
+    async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
+        """Work until ``stop``; what a part's failure ended begins anew."""
+        while not stop.is_set():
             try:
-                return await self._arrive(kube)
-            except KubeError as error:
-                words = kube.words(error)
-                self.health.not_ready("kubernetes", words)
-                if not warned:
-                    _log.warning("Kubernetes does not let this service begin, trying on", error=words)
-                warned = True
-                await asyncio.sleep(backoff.next())
-
-    async def _arrive(self, kube: Kube) -> Cluster:
-        """See to the namespaces and return which cluster this is: to a confined service its own namespace is that."""
-        if self.confined:
-            uid = str((await kube.get(NAMESPACES, self.settings.namespace))["metadata"]["uid"])
-            return Cluster(self.settings.cluster or uid[:8], uid)
-        for name, labels in self.namespaces.items():
-            try:
-                await kube.ensure_namespace(name, labels)
-            except Forbidden as error:
-                # An account that may not look at namespaces can work in one that is there.
-                _log.info("namespace is taken to exist", namespace=name, error=str(error))
-        uid = str((await kube.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
-        return Cluster(self.settings.cluster or uid[:8], uid)
-
-    async def _term(self, kube: Kube, cluster: Cluster, leading: Callable[[], bool], stopping: asyncio.Event) -> None:
-        """Work as the leader until ``stopping``; everything built here ends here."""
-        bus = self.bus or Bus(
-            self.settings.nats_url,
-            cluster=cluster.name,
-            cluster_uid=cluster.uid,
-            service=self.name,
-            telemetry=self.telemetry,
-            health=self.health,
-            credentials=self.settings.nats_credentials,
-            timing=Timing(publish_budget=PUBLISH_SECONDS),
-        )
-        base = Base(self.telemetry, self.health, kube, bus, cluster.name)
-        work = self.compose(base)
-        bus.on_new_stream += [work.forget_said, work.list_all]
-        consuming = asyncio.Event()
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(_consume(bus, consuming), name="bus"),
-                    *(group.create_task(informer.run(), name="watch") for informer in work.informers),
-                    *(group.create_task(start(), name="background") for start in work.background),
-                    group.create_task(_decide(work, consuming, leading), name="decide"),
-                ]
-                await stopping.wait()
-                for_runs = self._grace.left(DRAINED)
-                await asyncio.gather(
-                    ends_within(for_runs, bus.stop(), "consuming"), *(queue.drain(for_runs) for queue in work.queues)
-                )
-                for task in tasks:
-                    task.cancel()
-        finally:
-            bus.on_new_stream.clear()
-            if self.bus is None:
-                await ends_within(self._grace.left(CLOSED, most=CLOSE_SECONDS), bus.close(), "connection to the bus")
-            if unended := [str(key) for queue in work.queues for key in queue.unended]:
-                raise StillRunning(f"still working on {', '.join(unended)}")
-
-
-async def _consume(bus: Bus, consuming: asyncio.Event) -> None:
-    """Bring the bus up however long it takes; then it looks after itself."""
-    await bus.connect()
-    await bus.start()
-    consuming.set()
-
-
-async def _decide(work: Work, consuming: asyncio.Event, leading: Callable[[], bool]) -> None:
-    """Decide only on complete caches, and only while leading: what a cache does not show yet must not look deleted."""
-    for informer in work.informers:
-        await (informer.answered if work.apart else informer.synced).wait()
-    try:
-        async with asyncio.timeout(BUS_HEAD_START_SECONDS):
-            await consuming.wait()
-        if work.prepare is not None:
-            async with asyncio.timeout(PREPARE_SECONDS):
-                await work.prepare()
-    except TimeoutError:
-        _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
-    cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
-    async with asyncio.TaskGroup() as group:
-        for queue in work.queues:
-            group.create_task(queue.work(leading), name="queue")
-        while True:
-            work.list_all()
-            await asyncio.sleep(RESYNC_SECONDS)
+                await self._term(kube, cluster, lambda: not stop.is_set(), stop)
+            except* Exception as errors:  # noqa: BLE001 - as a term of leadership: never the process
+                for error in errors.exceptions:
+                    _log.error("a part failed; everything begins anew", error=repr(error), exc_info=error)
+            if not stop.is_set():
+                await asyncio.sleep(_AGAIN_SECONDS)
 
 
 @exit_on_settings_error()
-def run_alone(settings_of: type[S], create_app: Callable[[S], LedService]) -> None:
+def run_alone(settings_of: type[S], create_app: Callable[[S], Service]) -> None:
     """Be the ``main`` of one service: read the settings, set up logging, run until SIGTERM."""
     settings = load(settings_of)
     setup_logging(log_format=settings.log_format, level=settings.log_level)
@@ -278,7 +120,7 @@ def run_alone(settings_of: type[S], create_app: Callable[[S], LedService]) -> No
     asyncio.run(run_services([service], health_port=settings.health_port))
 
 
-async def run_services(services: Sequence[LedService], *, health_port: int) -> None:
+async def run_services(services: Sequence[Service], *, health_port: int) -> None:
     """Run services in this process until SIGTERM or SIGINT; each as if it were alone. A second signal ends it at once.
 
     Raises:

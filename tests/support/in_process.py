@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 
-from trellis.runtime import LedService
+from trellis.runtime import Service
 from trellis.settings import ServiceSettings
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -15,8 +15,8 @@ S = TypeVar("S", bound=ServiceSettings)
 
 @contextlib.asynccontextmanager
 async def serving(
-    create: Callable[[S], LedService], model: type[S], settings: Mapping[str, Any]
-) -> AsyncIterator[LedService]:
+    create: Callable[[S], Service], model: type[S], settings: Mapping[str, Any]
+) -> AsyncIterator[Service]:
     """Run the service that ``create`` makes of those of the settings that its model has; it must not end by itself."""
     known = {name: value for name, value in settings.items() if name in model.model_fields}
     service = create(model(**known))

@@ -5,7 +5,8 @@ Invariant: whatever stands in a stream is handed over as a message: garbage is f
 
 Three kinds of stored messages deafen nats-py 2.16 for as long as they are in the stream: a subject that is no UTF-8
 ends its reading loop; a vertical tab or form feed in a subject does not fit its expression for a line of the protocol;
-a header ``Status`` is taken for the server's own word. The server takes all three from any publisher.
+a header ``Status`` is taken for the server's own word. A fourth, stored or not, ends its reading loop: headers whose
+first line has something behind the version that is no UTF-8, or is cut short. The server takes all from any publisher.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+" + _WORD + _WORD + rb"(" + _WORD + r
 
 class SturdyClient(Client):
     """The library's client; only how it makes messages of what it receives is another."""
+
+    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
+        try:
+            found: dict[str, str] | None = await super()._process_headers(headers)
+        except (UnicodeDecodeError, IndexError):
+            return None
+        return found
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None

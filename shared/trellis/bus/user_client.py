@@ -10,6 +10,7 @@ it is about; nats-py hands it over in lower case.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from typing import Any, Final
 
@@ -83,6 +84,18 @@ class UserClient(SturdyClient):
                     writer.transport.abort()
         elif transport is not None:
             transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
+
+    async def say_goodbye(self, seconds: float) -> None:
+        """Close the connection, and hang up after so many seconds; raises nothing of the library's."""
+        # The library asserts that it got as far as having something to close, which an address that is none does not.
+        # And it waits for ever for the end of a connection on which TLS failed: nobody tells that to its half that
+        # knew no TLS.
+        try:
+            with contextlib.suppress(nats.errors.Error, OSError, TimeoutError, AssertionError):
+                async with asyncio.timeout(seconds):
+                    await self.close()
+        finally:  # also of a task that is cancelled meanwhile
+            self.hang_up()
 
     def _check_hearing(self) -> None:
         if self._deaf is not None:

@@ -27,6 +27,8 @@ TIMEOUT: Final = 15.0
 PAGE: Final = 500
 """Objects per page of a list."""
 _LIST_STARTS: Final = 3
+_IMPERSONATE: Final = "Impersonate-User"
+_METADATA_ALONE: Final = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,25 @@ class Reader:
         """Return one object; raises NotFound or another KubeError."""
         call = Call("GET", res.kind, res.plural, namespace or "", name)
         return _manifest(await self._caller.call(call, HttpRequest("GET", res.path(namespace, name)), timeout=timeout))
+
+    async def get_as(
+        self, user: str, res: Resource, place: tuple[str, str], *, metadata: bool = False, timeout: float = TIMEOUT
+    ) -> Manifest:
+        """Return one object as another user may read it; ``place`` is namespace and name.
+
+        Of a ServiceAccount (``system:serviceaccount:<namespace>:<name>``) the server itself knows the groups; any other
+        user is in ``system:authenticated`` alone. With ``metadata`` nothing but that leaves the server.
+
+        Raises:
+            NotFound: there is no such object, and the user may know that.
+            Forbidden: the user may not read it, or we may not be that user (``rights.missing_right``).
+            KubeError: any other.
+        """
+        namespace, name = place
+        headers = {_IMPERSONATE: user} | (_METADATA_ALONE if metadata else {})
+        request = HttpRequest("GET", res.path(namespace, name), headers=headers)
+        call = Call("GET", res.kind, res.plural, namespace, name)
+        return _manifest(await self._caller.call(call, request, timeout=timeout))
 
     async def list(
         self,

@@ -44,7 +44,8 @@ class ConnectionFailed(Exception):  # noqa: N818 - says what happened, as the er
 class HttpRequest:
     """One request; ``path`` is already escaped, ``body`` already encoded.
 
-    ``check`` is asked when the first byte is about to leave; what it raises is raised by the call.
+    ``headers`` come on top of our own, or in place of them. ``check`` is asked when the first byte is about to leave;
+    what it raises is raised by the call.
     """
 
     method: str
@@ -52,6 +53,7 @@ class HttpRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
     check: Callable[[], None] | None = None
 
 
@@ -197,6 +199,7 @@ class HttpTransport:
         headers = {"Accept": "application/json", "User-Agent": self._user_agent}
         if authorization := await self._credentials.authorization():
             headers["Authorization"] = authorization
+        headers.update(request.headers)
         query = f"?{urlencode(request.query)}" if request.query else ""
         url = URL(f"{self.server}{request.path}{query}", encoded=True)
         body = None if request.body is None else Body(request.body, request.content_type, request.check)

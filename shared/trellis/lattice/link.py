@@ -24,10 +24,14 @@ from trellis.bus.backoff import Backoff
 from trellis.bus.connection import REFUSED, describe
 from trellis.bus.user_client import UserClient
 from trellis.lattice.address import LinkAddress
+from trellis.lattice.errors import LinkAwayError, NobodyAnswersError, TooLargeError, require_room
 from trellis.lattice.outage import Outage
+from trellis.lattice.questions import Asked, Counter
 from trellis.lattice.tls import NOT_LET_IN, CertificateError, advised, client_context
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
+
+__all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "TooLargeError"]
 
 Heard = Callable[[str, bytes], None]
 """What is done with a message: subject, payload. It is called in the event loop and must not raise or wait."""
@@ -49,20 +53,6 @@ _TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
 _log = get_logger(__name__)
 
 
-class LinkAwayError(Exception):
-    """The lattice's NATS cannot be asked now; the text says why, for people."""
-
-
-class TooLargeError(Exception):
-    """A message is larger than the lattice's NATS takes, so it was not sent; the text has both sizes, for people."""
-
-    def __init__(self, subject: str, size: int, limit: int) -> None:
-        super().__init__(
-            f"a message of {size:,} bytes on {subject}, of which the lattice's NATS takes {limit:,}: make it smaller, "
-            "or raise max_payload of its servers"
-        )
-
-
 class Link:
     """``changed`` is called, in the event loop, whenever the connection is lost or there (again)."""
 
@@ -73,6 +63,7 @@ class Link:
         self._client: UserClient | None = None
         self._listeners: dict[str, list[Heard]] = {}
         self._subscriptions: dict[str, Subscription] = {}
+        self._counters: dict[str, Counter] = {}
         self._outage = Outage("not connected yet")
         self._warned = False
         self._complaints: list[Exception] = []
@@ -141,14 +132,11 @@ class Link:
             TooLargeError: the message is larger than the server takes.
         """
         client = self._there()
-        # The library does not count headers, and the server hangs up on what is larger with them.
-        size = len(payload) + _headers_size(headers or {})
-        if size > client.max_payload:
-            raise TooLargeError(subject, size, client.max_payload)
+        require_room(client.max_payload, subject, payload, headers)
         try:
             answer = await client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
-            raise LinkAwayError(f"nobody answers on {subject}") from None
+            raise NobodyAnswersError(f"nobody answers on {subject}") from None
         except _TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
         return answer.data
@@ -175,6 +163,17 @@ class Link:
         except _TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
         return answers
+
+    async def serve(self, subject: str, queue: str, asked: Asked) -> None:
+        """Have what is asked on a subject from now on, also after every outage; one member of ``queue`` gets each."""
+        self._counters[subject] = Counter(subject, queue, asked)
+        if (client := self._client) is not None:
+            await self._counters[subject].open(client)
+
+    async def close(self, subject: str, seconds: float) -> None:
+        """Take no more questions on a subject; those that the server sent before are still handed over."""
+        if (counter := self._counters.pop(subject, None)) is not None:
+            await counter.close(seconds)
 
     async def run(self) -> None:
         """Keep the connection until cancelled."""
@@ -212,6 +211,8 @@ class Link:
                 await self._connect(client, attempt, closed)
                 for subject in list(self._listeners):
                     await self._subscribe(client, subject)
+                for counter in list(self._counters.values()):
+                    await counter.open(client)
                 await client.flush(_CONNECT_SECONDS)
             self._found()
             while not (closed.is_set() or client.is_closed):
@@ -223,7 +224,7 @@ class Link:
         finally:
             self._client = None
             self._subscriptions.clear()
-            await _hang_up(client)
+            await client.say_goodbye(_GOODBYE_SECONDS)
 
     async def _connect(self, client: UserClient, attempt: int, closed: asyncio.Event) -> None:
         connected = False
@@ -298,21 +299,3 @@ class Link:
             )
         if news:
             self._changed()
-
-
-def _headers_size(headers: dict[str, str]) -> int:
-    """Return how many bytes headers are in a message. Source: ADR-4 of NATS: a line of its own each, in HTTP's form."""
-    if not headers:
-        return 0
-    return len("NATS/1.0\r\n\r\n") + sum(len(f"{key}: {value}\r\n".encode()) for key, value in headers.items())
-
-
-async def _hang_up(client: UserClient) -> None:
-    # The library asserts that it got as far as having something to close, which an address that is none does not. And
-    # it waits for ever for the end of a connection on which TLS failed: nobody tells that to its half that knew no TLS.
-    try:
-        with contextlib.suppress(*_TROUBLE, AssertionError):
-            async with asyncio.timeout(_GOODBYE_SECONDS):
-                await client.close()
-    finally:  # also of a task that is cancelled meanwhile
-        client.hang_up()

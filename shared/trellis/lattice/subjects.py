@@ -2,7 +2,8 @@
 
 Pure. In: a lattice's name, a host's id. Out: NATS subjects and back. Called by the rest of ``trellis.lattice``.
 Source: wasmCloud's control interface v1 (``<prefix>.v1.<lattice>.<noun>.<verb>``), its events
-(``wasmbus.evt.<lattice>.<event>``), wadm 0.21 (``wadm.api.<lattice>.model.<verb>``, ``wadm.evt.<lattice>.<event>``).
+(``wasmbus.evt.<lattice>.<event>``), wadm 0.21 (``wadm.api.<lattice>.model.<verb>``, ``wadm.evt.<lattice>.<event>``),
+the secrets protocol (``wasmcloud.secrets.v1alpha1.<backend>.<operation>``, queue ``wasmcloud.secrets.<backend>``).
 Invariant: a name that is not one token never becomes part of a subject: it would be somebody else's.
 """
 
@@ -47,6 +48,10 @@ _WADM_STATUS: Final = "wadm.status"
 _STATUS_TOKENS: Final = 4
 """``wadm.status.<lattice>.<application>``."""
 _COPIED: Final = ("manifest_", "provider_", "component_", "host_started", "host_stopped", "linkdef_", "health_")
+
+
+_SECRETS: Final = "wasmcloud.secrets"
+_SECRETS_VERSION: Final = "v1alpha1"
 
 
 class SubjectError(ValueError):
@@ -176,6 +181,24 @@ def configuration_get_subject(lattice: str) -> str:
         SubjectError: the lattice's name cannot stand in a subject.
     """
     return f"$JS.API.STREAM.MSG.GET.KV_{_CONFIGURATIONS}_{_token('lattice', lattice)}"
+
+
+def secrets_subject(backend: str, operation: str) -> str:
+    """Return where hosts ask a backend for secrets: ``get``, ``server_xkey``, or ``>`` for every operation.
+
+    Raises:
+        SubjectError: the backend's name cannot stand in a subject.
+    """
+    return f"{_SECRETS}.{_SECRETS_VERSION}.{_token('backend', backend)}.{operation}"
+
+
+def secrets_queue(backend: str) -> str:
+    """Return the queue group of a backend's servers; secrets-kubernetes is in the same.
+
+    Raises:
+        SubjectError: the backend's name cannot stand in a subject.
+    """
+    return f"{_SECRETS}.{_token('backend', backend)}"
 
 
 def event_of(subject: str) -> str | None:

@@ -104,6 +104,26 @@ class Metrics:
         self.lattice_services: Final = self._gauge(
             "lattice_services", "Services that mirror applications of a lattice", *_OF_LATTICE
         )
+        self.secrets_requests_total: Final = self._counter(
+            "secrets_requests", "Requests for secrets that were answered; outcome is granted or the error", "outcome"
+        )
+        self.secrets_dropped_total: Final = self._counter(
+            "secrets_dropped", "Requests for secrets that got no answer", "reason"
+        )
+        self.secrets_request_seconds: Final = Histogram(
+            "trellis_secrets_request_seconds",
+            "From the arrival of a request for a secret to its answer",
+            ("service",),
+            buckets=_HANDLER_BUCKETS,
+            registry=self.registry,
+        )
+        self.secrets_in_work: Final = self._gauge("secrets_in_work", "Requests for secrets that wait or are in work")
+        self.secrets_links: Final = self._gauge(
+            "secrets_links", "Connections to the NATS of lattices over which secrets are asked for", "state"
+        )
+        self.secrets_audit_dropped_total: Final = self._counter(
+            "secrets_audit_dropped", "Facts about secrets that could not be said; the log has them"
+        )
         self.event_loop_lag_seconds: Final = Gauge(
             "trellis_event_loop_lag_seconds",
             "Longest time since the last scrape that the event loop was late",

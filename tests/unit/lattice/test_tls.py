@@ -15,7 +15,6 @@ import pytest
 
 from trellis.bus.user_client import UserClient
 from trellis.lattice.address import LinkAddress
-from trellis.lattice.link import _hang_up
 from trellis.lattice.tls import CertificateError, client_context
 from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
 
@@ -82,7 +81,7 @@ async def test_a_goodbye_that_is_cut_short_lets_go_of_the_socket_all_the_same() 
         def hang_up(self) -> None:
             gone.append(True)
 
-    ending = asyncio.create_task(_hang_up(cast("UserClient", Client())))
+    ending = asyncio.create_task(UserClient.say_goodbye(cast("UserClient", Client()), 1.0))
     await begun.wait()
     ending.cancel()
     await asyncio.wait({ending})

@@ -1,0 +1,40 @@
+"""Why a link did not do what was asked of it.
+
+Called by ``link`` and ``questions``, caught by whoever asks. Invariant: the texts are for people, and show no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class LinkAwayError(Exception):
+    """The lattice's NATS cannot be asked now; the text says why, for people."""
+
+
+class NobodyAnswersError(LinkAwayError):
+    """The lattice's NATS is there, and nobody listens on the subject."""
+
+
+class TooLargeError(Exception):
+    """A message is larger than the lattice's NATS takes, so it was not sent; the text has both sizes, for people."""
+
+    def __init__(self, subject: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"a message of {size:,} bytes on {subject}, of which the lattice's NATS takes {limit:,}: make it smaller, "
+            "or raise max_payload of its servers"
+        )
+
+
+def require_room(limit: int, subject: str, payload: bytes, headers: Mapping[str, str] | None) -> None:
+    """Raise TooLargeError for a message that is larger than the server takes.
+
+    The library does not count headers, and the server hangs up on what is larger with them. Source: ADR-4 of NATS: a
+    line of its own each, in HTTP's form.
+    """
+    size = len(payload)
+    if headers:
+        size += len("NATS/1.0\r\n\r\n")
+        size += sum(len(f"{key}: {value}\r\n".encode()) for key, value in headers.items())
+    if size > limit:
+        raise TooLargeError(subject, size, limit)

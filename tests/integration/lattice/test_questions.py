@@ -1,0 +1,124 @@
+"""Questions over a link to a real nats-server: queue groups, outages, the end, and what no client library sends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats
+import pytest
+
+from support.buses import eventually
+from support.raw_nats import raw_publish
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.errors import TooLargeError
+from trellis.lattice.link import Link
+from trellis.lattice.questions import Question
+from trellis.localcluster.nats import NatsServer
+
+
+class Asked:
+    """A link at which questions are taken; each is answered with ``name``."""
+
+    def __init__(self, url: str, subject: str, name: str) -> None:
+        self.questions: list[Question] = []
+        self.subject, self.name = subject, name
+        self.link = Link(LinkAddress(url), "trellis-test", lambda: None)
+        self._answers: set[asyncio.Task[None]] = set()
+
+    def take(self, question: Question) -> None:
+        self.questions.append(question)
+        task = asyncio.create_task(question.answer(self.name.encode()))
+        self._answers.add(task)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Asked]:
+        await self.link.serve(f"{self.subject}.>", "group", self.take)
+        task = asyncio.create_task(self.link.run())
+        try:
+            await self.link.there()
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+@pytest.fixture
+def subject() -> str:
+    return f"asked-{secrets.token_hex(4)}"
+
+
+async def test_one_of_a_queue_group_is_asked_with_headers_and_its_answer_arrives(
+    nats_server: NatsServer, subject: str
+) -> None:
+    client = await nats.connect(nats_server.url)
+    async with Asked(nats_server.url, subject, "a").running() as a, Asked(nats_server.url, subject, "b").running() as b:
+        answers = {
+            (await client.request(f"{subject}.x", b"?", timeout=5, headers={"Who": "me"})).data for _ in range(50)
+        }
+        assert answers == {b"a", b"b"}
+        assert len(a.questions) + len(b.questions) == 50
+        assert (a.questions[0].payload, a.questions[0].headers) == (b"?", {"Who": "me"})
+    await client.close()
+
+
+async def test_questions_are_taken_again_after_an_outage(tmp_path: Path, subject: str) -> None:
+    with NatsServer(tmp_path / "own") as server:
+        async with Asked(server.url, subject, "a").running() as asked:
+            server.stop()
+            await eventually(lambda: asked.link.since is None)
+            server.start()
+            await eventually(lambda: asked.link.since is not None)
+            client = await nats.connect(server.url)
+            assert (await client.request(f"{subject}.x", timeout=5)).data == b"a"
+            await client.close()
+
+
+async def test_after_the_end_no_question_is_taken_and_those_before_were(nats_server: NatsServer, subject: str) -> None:
+    client = await nats.connect(nats_server.url)
+    async with Asked(nats_server.url, subject, "a").running() as asked:
+        inbox = await client.subscribe(inbox_name := client.new_inbox())
+        for _ in range(20):
+            await client.publish(f"{subject}.x", reply=inbox_name)
+        await client.flush()
+        await asked.link.close(f"{subject}.>", 5)
+        assert len(asked.questions) == 20
+        for _ in range(20):
+            assert (await inbox.next_msg(5)).data == b"a"
+        with pytest.raises(nats.errors.NoRespondersError):
+            await client.request(f"{subject}.x", timeout=5)
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    {
+        "a status that is no UTF-8": b" \xff\xfe\r\nA: b\r\n",
+        "a description that is no UTF-8": b" 503 \xff\xfe\r\n",
+        "nothing behind the version": b"\r\n",
+        "a name that is no ASCII": b"\r\n\xc3\xa9: b\r\n",
+        "a value that is no UTF-8": b"\r\nA: \xff\r\n",
+        "no colon": b"\r\nA\r\n",
+    }.items(),
+    ids=lambda pair: pair[0],
+)
+async def test_no_headers_end_the_hearing(nats_server: NatsServer, subject: str, headers: tuple[str, bytes]) -> None:
+    client = await nats.connect(nats_server.url)
+    async with Asked(nats_server.url, subject, "a").running() as asked:
+        await asyncio.to_thread(raw_publish, nats_server.port, f"{subject}.odd".encode(), b"?", headers[1])
+        assert (await client.request(f"{subject}.x", timeout=5)).data == b"a"
+        assert [question.payload for question in asked.questions] == [b"?", b""]
+    await client.close()
+
+
+async def test_an_answer_that_nats_does_not_take_is_told(nats_server: NatsServer, subject: str) -> None:
+    client = await nats.connect(nats_server.url)
+    async with Asked(nats_server.url, subject, "a").running() as asked:
+        await client.request(f"{subject}.x", timeout=5)
+        with pytest.raises(TooLargeError, match="1,048,576"):
+            await asked.questions[0].answer(b"x" * (2**20 - 5), {"with": "headers"})
+        assert asked.link.since is not None
+    await client.close()

@@ -1,0 +1,92 @@
+"""A service of which every replica works: no lease, a failed part begins anew, the end comes in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from trellis.bus.bus import Bus
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import LEASES
+from trellis.runtime import Base, EqualService, Work
+from trellis.settings import ServiceSettings
+from trellis.telemetry import Metrics, setup
+
+
+class QuietBus:
+    """A bus that is there and says nothing."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.on_new_stream: list[Any] = []
+        self._told = told
+
+    async def connect(self) -> None:
+        return None
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        self._told.append("bus stopped")
+
+
+class World:
+    """One service whose part fails ``failures`` times, and what happened to it."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.told: list[str] = []
+        self.failures = failures
+        self.working = asyncio.Event()
+        telemetry = setup("tested", metrics=Metrics())
+        self.kube = FakeKube(telemetry=telemetry)
+        self.service = EqualService(
+            name="tested",
+            settings=ServiceSettings(grace_seconds=5.0),
+            telemetry=telemetry,
+            compose=self.compose,
+            namespaces={},
+            kube=self.kube,
+            bus=cast("Bus", QuietBus(self.told)),
+        )
+        self.kube.health = self.service.health
+
+    def compose(self, _: Base) -> Work:
+        async def part() -> None:
+            self.told.append("begun")
+            if self.failures:
+                self.failures -= 1
+                raise ValueError("broken")
+            self.working.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.told.append("part ended")
+
+        async def close(seconds: float) -> None:
+            assert 0 < seconds < 5
+            self.told.append("closed")
+
+        return Work([], [], lambda: None, lambda: None, background=[part], closing=[close])
+
+
+async def test_every_replica_works_without_a_lease_and_closes_before_its_parts_end() -> None:
+    world, stop = World(), asyncio.Event()
+    running = asyncio.create_task(world.service.run(stop))
+    await world.working.wait()
+    assert world.service.health.readiness().ok
+    stop.set()
+    await running
+    assert world.told[0] == "begun"
+    assert world.told[-1] == "part ended"
+    assert sorted(world.told[1:-1]) == ["bus stopped", "closed"]
+    assert (await world.kube.list(LEASES)).items == []
+
+
+async def test_a_part_that_fails_ends_no_process_and_everything_begins_anew() -> None:
+    world, stop = World(failures=1), asyncio.Event()
+    running = asyncio.create_task(world.service.run(stop))
+    async with asyncio.timeout(20):
+        await world.working.wait()
+    assert world.told == ["begun", "begun"]
+    stop.set()
+    await running
