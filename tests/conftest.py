@@ -22,5 +22,6 @@ pytest_plugins = [
     "support.host_world",
     "support.kept",
     "support.reflected",
+    "support.secrets_world",
     "support.shims",
 ]

@@ -16,9 +16,10 @@ import application_manager.settings
 import host_manager.settings
 import node_watcher.settings
 import provisioner.settings
+import secrets_backend.settings
 import service_reflector.settings
 from trellis import heap
-from trellis.runtime import LedService, run_services
+from trellis.runtime import Service, run_services
 from trellis.settings import ServiceSettings, SettingsError, load, unknown_variables
 from trellis.telemetry import get_logger, setup_logging
 
@@ -32,9 +33,9 @@ class Runnable:
     package: str
     settings: type[ServiceSettings]
 
-    def create(self, settings: ServiceSettings) -> LedService:
+    def create(self, settings: ServiceSettings) -> Service:
         """Return the service; it connects when it is run."""
-        service: LedService = importlib.import_module(f"{self.package}.app").create_app(settings)
+        service: Service = importlib.import_module(f"{self.package}.app").create_app(settings)
         return service
 
 
@@ -44,6 +45,7 @@ SERVICES: Final[dict[str, Runnable]] = {
     "host-manager": Runnable("host_manager", host_manager.settings.Settings),
     "service-reflector": Runnable("service_reflector", service_reflector.settings.Settings),
     "application-manager": Runnable("application_manager", application_manager.settings.Settings),
+    "secrets-backend": Runnable("secrets_backend", secrets_backend.settings.Settings),
 }
 
 

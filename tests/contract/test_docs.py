@@ -14,6 +14,7 @@ import application_manager.settings
 import host_manager.settings
 import node_watcher.settings
 import provisioner.settings
+import secrets_backend.settings
 import service_reflector.settings
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.installing import ShimWish
@@ -31,6 +32,7 @@ MODELS: list[type[ServiceSettings]] = [
     host_manager.settings.Settings,
     node_watcher.settings.Settings,
     provisioner.settings.Settings,
+    secrets_backend.settings.Settings,
     service_reflector.settings.Settings,
 ]
 

@@ -1,0 +1,181 @@
+"""Answers one request for a secret: open it, decide who it is, read the Secret as that one, seal the answer.
+
+In: a question, the grant of the link it came over. Out: the answer, and word of it to audit and metrics. Called by
+``serving``. Invariants: every question is answered or counted as dropped; nothing that went wrong ends anything but its
+own answer; no value, token or key is in a log line, a metric or an exception that leaves here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from secrets_backend.audit import Audit
+from secrets_backend.changes import Changes
+from secrets_backend.decide import Identity, LinkGrant, identify
+from secrets_backend.key import Key
+from secrets_backend.limits import Limits
+from secrets_backend.lookup import Lookup
+from secrets_backend.measures import Measures
+from secrets_backend.protocol import Request, open_request, seal_reply, success
+from secrets_backend.refusals import ErrorName, Refusal
+from trellis.events.secrets import SecretDenied, SecretGranted
+from trellis.kube.resources import Manifest
+from trellis.lattice.errors import TooLargeError
+from trellis.lattice.questions import AnswerLost, Question
+from trellis.telemetry import get_logger
+
+GRANTED: Final = "granted"
+_MESSAGE_MOST: Final = 1024
+_REPORT_SECONDS: Final = 10.0
+
+_log = get_logger(__name__)
+GrantOf = Callable[[], LinkGrant]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an answer is made with. ``users``: those that may be impersonated by their names; ``seconds``: for all."""
+
+    key: Key
+    lookup: Lookup
+    limits: Limits
+    audit: Audit
+    changes: Changes
+    measures: Measures
+    backend: str
+    users: frozenset[str]
+    seconds: float
+
+
+class Answering:
+    """Answers the requests of all links."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._told = -_REPORT_SECONDS
+        self._untold = 0
+
+    async def answer(self, question: Question, grant_of: GrantOf) -> None:
+        """Answer a request; raises nothing but the cancellation of its task."""
+        began = time.monotonic()
+        left = self._parts.seconds - (began - question.at)
+        if left <= 0:
+            self._parts.measures.dropped("expired")  # its host does not wait any more
+            return
+        try:
+            async with asyncio.timeout(left):
+                outcome = await self._answer(question, grant_of, question.at + self._parts.seconds)
+        except TimeoutError:
+            self._parts.measures.dropped("timeout")
+        except AnswerLost as error:
+            self._parts.measures.dropped("lost")
+            _log.debug("an answer did not leave", reason=str(error))
+        else:
+            self._parts.measures.answered(outcome, time.monotonic() - question.at)
+
+    async def _answer(self, question: Question, grant_of: GrantOf, until: float) -> str:
+        request: Request | None = None
+        identity: Identity | None = None
+        try:
+            request = await self._open(question)
+            identity = self._decide(request, grant := grant_of())
+            # A little before the end, so that there is time to say that the API server does not answer.
+            secret = await self._parts.lookup.read(identity, request.secret, (until - time.monotonic()) * 0.9)
+            await self._give(question, request, secret)
+        except Refusal as refused:
+            why = refused
+        except TooLargeError as error:
+            words = f"the answer is too large: {error} (bytes that are no text take up to four times their size)"
+            why = Refusal(ErrorName.OTHER, words)
+        except (AnswerLost, TimeoutError):
+            raise
+        except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
+            _log.error("a request failed inside", error=type(error).__name__, where=_where(error))
+            why = Refusal(ErrorName.OTHER, "secrets_backend failed at this request: its log says where")
+        else:
+            self._granted(request, identity, secret, grant)
+            return GRANTED
+        return await self._refuse(question, request, identity, why)
+
+    async def _open(self, question: Question) -> Request:
+        key = self._parts.key
+        try:
+            return open_request(question.headers, question.payload, key.ring, time.time())
+        except Refusal as refusal:
+            # Another replica may have given a key that is newer than ours.
+            if refusal.error is not ErrorName.DECRYPTION or not await key.doubt():
+                raise
+        return open_request(question.headers, question.payload, key.ring, time.time())
+
+    def _decide(self, request: Request, grant: LinkGrant) -> Identity:
+        if not self._parts.limits.allows(request.entity.subject, time.monotonic()):
+            raise Refusal(
+                ErrorName.OTHER,
+                f"{request.entity.subject} asks too often: more than {self._parts.limits.rate:g} times a second "
+                "(TRELLIS_SECRETS_ENTITY_RATE)",
+            )
+        return identify(request.policy, request.entity, grant, self._parts.users)
+
+    async def _give(self, question: Question, request: Request, secret: Manifest) -> None:
+        payload, headers = seal_reply(request, success(secret, request.field))
+        await question.answer(payload, headers)
+
+    async def _refuse(
+        self, question: Question, request: Request | None, identity: Identity | None, refusal: Refusal
+    ) -> str:
+        await question.answer(refusal.body())
+        if request is None:
+            self._unreadable(refusal)
+        else:
+            self._parts.audit.say(
+                SecretDenied(
+                    **_about(request, identity, self._parts.backend),
+                    error=refusal.error.value,
+                    message=refusal.message[:_MESSAGE_MOST],
+                )
+            )
+        return refusal.error.value
+
+    def _granted(self, request: Request, identity: Identity, secret: Manifest, grant: LinkGrant) -> None:
+        metadata = secret["metadata"]
+        fact = SecretGranted(
+            **_about(request, identity, self._parts.backend),
+            uid=str(metadata["uid"]),
+            resource_version=str(metadata["resourceVersion"]),
+            rule=identity.rule,
+        )
+        self._parts.audit.say(fact)
+        self._parts.changes.remember(fact, grant.groups)
+
+    def _unreadable(self, refusal: Refusal) -> None:
+        """Log what is about nobody, once in a while: whoever may publish may send as much of it as they like."""
+        now = time.monotonic()
+        self._untold += 1
+        if now - self._told >= _REPORT_SECONDS:
+            _log.warning("requests are refused before it is known whose they are", last=str(refusal), of=self._untold)
+            self._told, self._untold = now, 0
+
+
+def _about(request: Request, identity: Identity | None, backend: str) -> dict[str, str | None]:
+    return {
+        "namespace": request.policy.namespace,
+        "name": request.secret,
+        "field": request.field,
+        "application": request.application,
+        "entity": request.entity.subject,
+        "issuer": request.entity.issuer,
+        "host": request.host.subject,
+        "backend": backend,
+        "user": identity.user if identity is not None else "",
+    }
+
+
+def _where(error: BaseException) -> list[str]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames[-4:]]

@@ -1,0 +1,140 @@
+"""Wires secrets_backend: the only place that builds its clients and joins its parts.
+
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from secrets_backend.answering import Answering, Parts
+from secrets_backend.audit import Audit
+from secrets_backend.changes import Changes
+from secrets_backend.decide import Grant
+from secrets_backend.gather import Known
+from secrets_backend.key import Key
+from secrets_backend.limits import Limits
+from secrets_backend.links import Links
+from secrets_backend.lookup import Lookup
+from secrets_backend.measures import Measures
+from secrets_backend.rights import remedy, words
+from secrets_backend.serving import Around
+from secrets_backend.settings import Settings, Timings
+from secrets_backend.watch import FollowGroups, Watches
+from trellis.bus.bus import Bus
+from trellis.bus.queue import KeyedQueue
+from trellis.events.subjects import SECRETS_BACKEND
+from trellis.kube.client import Kube
+from trellis.kube.informer import Change
+from trellis.kube.rights import Refusals
+from trellis.lattice.group_views import GroupView
+from trellis.runtime import Base, EqualService, Service, Work
+from trellis.telemetry import TraceContext, setup
+
+GROUP_WORKERS: Final = 8
+_SWEEP_SECONDS: Final = 5.0
+
+
+def create_app(
+    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings | None = None
+) -> Service:
+    """Return the service; it connects when it is run."""
+    return EqualService(
+        name=SECRETS_BACKEND,
+        settings=settings,
+        telemetry=setup(SECRETS_BACKEND, otlp_endpoint=settings.otlp_endpoint),
+        compose=partial(compose, settings, timings=timings or Timings()),
+        namespaces={settings.namespace: {}},
+        kube=kube,
+        bus=bus,
+        words=words,
+    )
+
+
+def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
+    """Join the parts."""
+    watches = Watches(base.kube)
+    known = Known(watches.groups.objects, watches.grants.objects)
+    parts = _parts(settings, base, timings)
+    links = Links(known, _around(settings, base, known, parts, timings))
+    follow = FollowGroups(base.kube, known, links, settings.sources_seconds)
+    guarded = Guarded(follow, Refusals(base.health, remedy))
+    groups = KeyedQueue(guarded.run, workers=GROUP_WORKERS, name="groups", telemetry=base.telemetry)
+
+    def on_group(change: Change[GroupView]) -> None:
+        known.changed()
+        groups.add(change.key)
+        if change.new is None:
+            known.seen.discard(change.key)
+
+    def on_grant(_: Change[Grant]) -> None:
+        known.changed()
+
+    def list_all() -> None:
+        for key in {*known.groups, *known.addresses}:
+            groups.add(key)
+
+    async def close(seconds: float) -> None:
+        # Who asks no more is told nothing new: first the questions end, then what is to be said of them is said.
+        await links.close(seconds * 0.7)
+        await parts.audit.close(seconds * 0.3)
+
+    watches.on_group, watches.on_grant = on_group, on_grant
+    background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run]
+    if settings.secrets_cache_seconds:
+        background.append(partial(_sweep, parts.lookup))
+    return Work([*watches], [groups], list_all, lambda: None, background=background, closing=[close])
+
+
+def _parts(settings: Settings, base: Base, timings: Timings) -> Parts:
+    metrics = base.telemetry.metrics
+    return Parts(
+        key=Key(base.kube, settings.namespace, base.health, timings.key),
+        lookup=Lookup(base.kube, settings.secrets_cache_seconds),
+        limits=Limits(settings.secrets_entity_rate),
+        audit=Audit(base.bus, metrics, settings.identity, SECRETS_BACKEND),
+        changes=Changes(base.kube, base.bus, timings.changes),
+        measures=Measures(metrics, SECRETS_BACKEND),
+        backend=settings.secrets_backend,
+        users=frozenset(settings.secrets_users),
+        seconds=timings.answer,
+    )
+
+
+def _around(settings: Settings, base: Base, known: Known, parts: Parts, timings: Timings) -> Around:
+    return Around(
+        known=known,
+        key=parts.key,
+        answering=Answering(parts),
+        measures=parts.measures,
+        health=base.health,
+        backend=settings.secrets_backend,
+        timings=timings,
+    )
+
+
+async def _sweep(lookup: Lookup) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_SECONDS)
+        lookup.sweep()
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A run of a group's key that tells of a right that is missing."""
+
+    follow: FollowGroups
+    refusals: Refusals
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Run, and note how it ended."""
+        try:
+            after = await self.follow.run(key, trace)
+        except Exception as error:
+            self.refusals.failed(key, error)
+            raise
+        self.refusals.worked(key)
+        return after

@@ -1,0 +1,108 @@
+"""Who was given what, and who was not: a log line at once, and a fact as soon as the bus takes it.
+
+In: facts of answers. Out: log lines, and facts on the bus. Called by ``answering``. Invariants: nobody waits for the
+bus; equal facts that wait become one with a count; beyond ``MOST`` they are dropped, which is counted and said; no
+value of a Secret comes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections import OrderedDict
+from typing import Final
+
+from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
+from trellis.events.secrets import SecretAnswered, SecretDenied, SecretGranted
+from trellis.telemetry import get_logger
+from trellis.telemetry.metrics import Metrics
+
+MOST: Final = 10_000
+"""Facts that may wait, some 10 MB."""
+_GAP_SECONDS: Final = 0.005
+"""Between two facts: answers come first, and meanwhile equal facts become one."""
+_REPORT_SECONDS: Final = 10.0
+
+_log = get_logger(__name__)
+
+
+class Audit:
+    """``identity`` tells this process from other replicas."""
+
+    def __init__(self, bus: Bus, metrics: Metrics, identity: str, service: str) -> None:
+        self._bus = bus
+        self._identity = identity
+        self._dropped_total = metrics.secrets_audit_dropped_total.labels(service)
+        self._dropped = 0
+        self._waiting: OrderedDict[SecretAnswered, int] = OrderedDict()
+        self._numbers = itertools.count(1)
+        self._news = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def __len__(self) -> int:
+        """Return how many facts wait."""
+        return len(self._waiting)
+
+    def say(self, fact: SecretGranted | SecretDenied) -> None:
+        """Log an answer, and have its fact said."""
+        what = fact.model_dump(exclude={"count"}, exclude_defaults=True)
+        _log.info(f"secret {fact.fact}", **what)
+        if fact not in self._waiting and len(self._waiting) >= MOST:
+            self._drop(1)
+            return
+        self._waiting[fact] = self._waiting.get(fact, 0) + 1
+        self._empty.clear()
+        self._news.set()
+
+    async def run(self) -> None:
+        """Say facts until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._send(), name="audit")
+            tasks.create_task(self._report(), name="audit report")
+
+    async def close(self, seconds: float) -> None:
+        """Wait until everything is said, for so many seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        if self._waiting:
+            _log.error("facts about secrets were not said before the end", facts=sum(self._waiting.values()))
+
+    async def _send(self) -> None:
+        while True:
+            await self._news.wait()
+            while self._waiting:
+                fact, count = self._waiting.popitem(last=False)
+                if not await self._published(fact, count):
+                    self._waiting[fact] = self._waiting.get(fact, 0) + count
+                    self._waiting.move_to_end(fact, last=False)
+                    await asyncio.sleep(BUS_RETRY_SECONDS)
+                await asyncio.sleep(_GAP_SECONDS)
+            self._news.clear()
+            self._empty.set()
+
+    async def _published(self, fact: SecretAnswered, count: int) -> bool:
+        try:
+            await self._bus.publish(
+                fact.model_copy(update={"count": count}), dedup=f"{self._identity}.{next(self._numbers)}"
+            )
+        except BusUnavailable:
+            return False
+        except FactRefused as error:
+            _log.error("a fact about a secret was refused", namespace=fact.namespace, name=fact.name, error=str(error))
+            self._drop(count)
+        return True
+
+    def _drop(self, count: int) -> None:
+        self._dropped += count
+        self._dropped_total.inc(count)
+
+    async def _report(self) -> None:
+        told = 0
+        while True:
+            await asyncio.sleep(_REPORT_SECONDS)
+            if self._dropped > told:
+                _log.error("facts about secrets were dropped; the log has them", facts=self._dropped - told)
+                told = self._dropped

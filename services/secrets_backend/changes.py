@@ -1,0 +1,147 @@
+"""Which Secrets were given to whom, and that one of them is another now.
+
+In: grants. Out: ``secret.changed`` on the bus. Called by ``answering``; runs beside it. Invariants: only metadata is
+read, as the same user; silence, a refusal and a deleted Secret are no change; what is remembered is bounded; a change
+that the bus did not take is said again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.events.secrets import SecretChanged, SecretGranted, SecretUsers
+from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
+from trellis.kube.resources import SECRETS
+from trellis.telemetry import get_logger
+
+MOST_SECRETS: Final = 4096
+MOST_HOLDERS: Final = 256
+"""Hosts, groups and applications of one version of a Secret: the newest count."""
+_AT_ONCE: Final = 4
+_READ_SECONDS: Final = 10.0
+
+_log = get_logger(__name__)
+T = TypeVar("T")
+Version = tuple[str, str]
+"""Uid and resourceVersion."""
+
+
+@dataclass(slots=True)
+class Holders:
+    """Who was given one version of a Secret; dicts are sets that keep their order."""
+
+    hosts: dict[str, None] = field(default_factory=dict)
+    groups: dict[tuple[str, str], None] = field(default_factory=dict)
+    applications: dict[str, None] = field(default_factory=dict)
+
+    def add(self, fact: SecretGranted, groups: Iterable[tuple[str, str]]) -> None:
+        """Note who was given it."""
+        _note(self.hosts, fact.host)
+        for group in groups:
+            _note(self.groups, group)
+        if fact.application:
+            _note(self.applications, fact.application)
+
+
+@dataclass(slots=True)
+class Given:
+    """What was given of one Secret; ``user`` read it the last time."""
+
+    user: str = ""
+    versions: dict[Version, Holders] = field(default_factory=dict)
+
+
+class Changes:
+    """Looks at what was given every ``seconds``."""
+
+    def __init__(self, kube: Kube, bus: Bus, seconds: float) -> None:
+        self._kube = kube
+        self._bus = bus
+        self._seconds = seconds
+        self._given: OrderedDict[tuple[str, str], Given] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Return how many Secrets are remembered."""
+        return len(self._given)
+
+    def remember(self, fact: SecretGranted, groups: Iterable[tuple[str, str]]) -> None:
+        """Note that a Secret was given, over a link with these groups (namespace, lattice)."""
+        key = (fact.namespace, fact.name)
+        given = self._given.setdefault(key, Given())
+        self._given.move_to_end(key)
+        given.user = fact.user
+        given.versions.setdefault((fact.uid, fact.resource_version), Holders()).add(fact, groups)
+        if len(given.versions) > MOST_HOLDERS:
+            del given.versions[next(iter(given.versions))]
+        if len(self._given) > MOST_SECRETS:
+            self._given.popitem(last=False)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(self._seconds)
+            todo = list(self._given.items())
+            async with asyncio.TaskGroup() as tasks:
+                for start in range(_AT_ONCE):
+                    tasks.create_task(self._look_at(todo[start::_AT_ONCE]), name="changes")
+
+    async def _look_at(self, todo: list[tuple[tuple[str, str], Given]]) -> None:
+        for place, given in todo:
+            await self._look(place, given)
+
+    async def _look(self, place: tuple[str, str], given: Given) -> None:
+        try:
+            found = await self._kube.get_as(given.user, SECRETS, place, metadata=True, timeout=_READ_SECONDS)
+        except KubeError:
+            return
+        now = (str(found["metadata"]["uid"]), str(found["metadata"]["resourceVersion"]))
+        former = {version: holders for version, holders in given.versions.items() if version != now}
+        if not former:
+            return
+        fact = changed(place, now, former.values())
+        try:
+            await self._bus.publish(fact, dedup=f"{fact.uid}.{fact.resource_version}.changed.{_digest(fact)}")
+        except BusUnavailable:
+            return
+        except FactRefused as error:
+            _log.error("a changed Secret could not be told", namespace=fact.namespace, name=fact.name, error=str(error))
+        else:
+            _log.info("a Secret that was given is another", namespace=fact.namespace, name=fact.name)
+        for version in former:
+            given.versions.pop(version, None)
+
+
+def changed(place: tuple[str, str], now: Version, former: Iterable[Holders]) -> SecretChanged:
+    """Return the fact that those who were given former versions of a Secret have an old one."""
+    holders = list(former)
+    return SecretChanged(
+        namespace=place[0],
+        name=place[1],
+        uid=now[0],
+        resource_version=now[1],
+        hosts=sorted({host for one in holders for host in one.hosts}),
+        groups=[
+            SecretUsers(namespace=namespace, lattice=lattice)
+            for namespace, lattice in sorted({group for one in holders for group in one.groups})
+        ],
+        applications=sorted({name for one in holders for name in one.applications}),
+    )
+
+
+def _digest(fact: SecretChanged) -> str:
+    """Return what tells apart what replicas know: each says who it gave the Secret to."""
+    return hashlib.sha256(fact.model_dump_json().encode()).hexdigest()[:16]
+
+
+def _note(found: dict[T, None], what: T) -> None:
+    found.pop(what, None)
+    found[what] = None
+    if len(found) > MOST_HOLDERS:
+        del found[next(iter(found))]

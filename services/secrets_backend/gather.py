@@ -1,0 +1,68 @@
+"""What secrets_backend knows: the groups of hosts, which link each is on, whose account a link is, the SecretGrants.
+
+In: objects of the informers, addresses, accounts. Out: the grant of a link. Called by ``watch``, ``links`` and
+``serving``. Invariants: links of one account have one grant, as any of them may get a request of the others; a link
+whose account is not known stands for itself; what is unknown gives nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from secrets_backend.decide import Grant, LinkGrant
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.group_views import GroupView
+
+
+@dataclass(slots=True)
+class Known:
+    """``groups`` and ``grants`` are the informers' objects; the rest is found out. ``changed`` after each change."""
+
+    groups: Mapping[str, GroupView]
+    grants: Mapping[str, Grant]
+    addresses: dict[str, LinkAddress] = field(default_factory=dict)
+    """By ``namespace/name`` of a group: the link that it is on."""
+    accounts: dict[LinkAddress, str] = field(default_factory=dict)
+    """Which account of which server a link leads into, where it is known."""
+    seen: set[str] = field(default_factory=set)
+    """Groups whose link was looked for, found or not."""
+    tried: set[LinkAddress] = field(default_factory=set)
+    """Links of which it is known whose account they are, or that it cannot be known now."""
+    _found: dict[LinkAddress, LinkGrant] = field(default_factory=dict)
+
+    def changed(self) -> None:
+        """Forget what was made of what is known."""
+        self._found.clear()
+
+    def account_found(self, address: LinkAddress, account: str | None) -> None:
+        """Note whose account a link leads into; what was known is kept while it is not told."""
+        self.tried.add(address)
+        if account is not None and self.accounts.get(address) != account:
+            self.accounts[address] = account
+            self.changed()
+
+    def link_gone(self, address: LinkAddress) -> None:
+        """Forget a link that no group needs."""
+        self.tried.discard(address)
+        if self.accounts.pop(address, None) is not None:
+            self.changed()
+
+    def settled(self) -> bool:
+        """Say whether every group's link was looked for, and every link tried: from then on grants are whole."""
+        return self.groups.keys() <= self.seen and self.tried.issuperset(self.addresses.values())
+
+    def link_grant(self, address: LinkAddress) -> LinkGrant:
+        """Return what the requests that come over a link may name."""
+        found = self._found.get(address)
+        if found is None:
+            found = self._found[address] = self._link_grant(address)
+        return found
+
+    def _link_grant(self, address: LinkAddress) -> LinkGrant:
+        account = self.accounts.get(address)
+        same = {address} if account is None else {one for one, its in self.accounts.items() if its == account}
+        on = [group for key, group in self.groups.items() if self.addresses.get(key) in same]
+        groups = frozenset((group.namespace, group.spec.lattice) for group in on if group.spec is not None)
+        grants = tuple(grant for grant in self.grants.values() if grant.is_for(groups))
+        return LinkGrant(frozenset(namespace for namespace, _ in groups), groups, grants)

@@ -1,0 +1,116 @@
+"""The curve key of the backend: one Secret for all replicas.
+
+In: the Secret, read now and again. Out: the keys that open requests. Called by ``app`` and ``answering``. Invariants:
+what stands in the Secret is never overwritten; what was read once counts until something usable stands there again, so
+neither a deleted nor a spoilt Secret ends the work; no seed is in any message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from secrets_backend.key_secret import KeySecretError, data_of, read_ring
+from secrets_backend.keys import CurveKey, KeyRing
+from trellis import names
+from trellis.health import Health
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, KubeError, NotFound
+from trellis.kube.resources import SECRETS, Manifest
+from trellis.telemetry import get_logger
+
+HEALTH: Final = "key"
+_SOON_SECONDS: Final = 1.0
+
+_log = get_logger(__name__)
+
+
+class Key:
+    """Reads the key every ``seconds``; ``there`` is set once there is one."""
+
+    def __init__(self, kube: Kube, namespace: str, health: Health, seconds: float) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._health = health
+        self._seconds = seconds
+        self._ring: KeyRing | None = None
+        self._looked = -_SOON_SECONDS
+        self._looking = asyncio.Lock()
+        self._told = ""
+        self.there = asyncio.Event()
+        health.expect(HEALTH)
+
+    @property
+    def ring(self) -> KeyRing:
+        """The keys of now; not before ``there``."""
+        assert self._ring is not None
+        return self._ring
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(self._seconds)
+
+    async def look(self) -> None:
+        """Read the key, or make it if there is none."""
+        async with self._looking:
+            await self._look()
+
+    async def doubt(self) -> bool:
+        """Read the key unless that was just done, and return whether it is another: a rotation is seen at once."""
+        before = self._ring
+        async with self._looking:
+            if time.monotonic() - self._looked >= _SOON_SECONDS:
+                await self._look()
+        return self._ring != before
+
+    async def _look(self) -> None:
+        try:
+            ring = read_ring(await self._read_or_make())
+        except KeySecretError as error:
+            self._trouble(f"Secret {self._namespace}/{names.SECRETS_KEY}: {error}: put back what stood there")
+        except KubeError as error:
+            self._trouble(self._kube.words(error), counts=self._ring is None)
+        else:
+            if self._ring is not None and ring != self._ring:
+                _log.info("the key is another", key=ring.current.public, previous=len(ring.previous))
+            self._ring, self._told = ring, ""
+            self._health.ready(HEALTH)
+            self.there.set()
+        finally:
+            self._looked = time.monotonic()
+
+    async def _read_or_make(self) -> Manifest:
+        try:
+            return await self._kube.get(SECRETS, names.SECRETS_KEY, self._namespace)
+        except NotFound:
+            # Who deleted it gets the same again: hosts keep the public key for as long as they live.
+            ring = self._ring or KeyRing(CurveKey.make(), ())
+            try:
+                made = await self._kube.create(SECRETS, make_secret(self._namespace, ring))
+            except AlreadyExists:  # another replica was faster
+                return await self._kube.get(SECRETS, names.SECRETS_KEY, self._namespace)
+            _log.info("the key was made" if self._ring is None else "the key was gone, and was made again")
+            return made
+
+    def _trouble(self, why: str, *, counts: bool = True) -> None:
+        if counts:
+            self._health.not_ready(HEALTH, why)
+        if why != self._told:
+            goes_on = "what was read before counts on" if self._ring is not None else "nothing is answered"
+            _log.warning(f"the key cannot be read: {goes_on}", reason=why)
+        self._told = why
+
+
+def make_secret(namespace: str, ring: KeyRing) -> Manifest:
+    """Return the Secret that keeps the keys."""
+    labels = {names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    return {
+        "apiVersion": SECRETS.api_version,
+        "kind": SECRETS.kind,
+        "metadata": {"name": names.SECRETS_KEY, "namespace": namespace, "labels": labels},
+        "type": "Opaque",
+        "data": data_of(ring),
+    }

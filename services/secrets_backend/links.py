@@ -1,0 +1,113 @@
+"""All links that groups of hosts need: one for each address and credentials.
+
+In: which group is on which link. Out: a :class:`Serving` for each, and how many are in which state. Called by ``watch``
+and ``app``. Invariants: a link ends when no group needs it, after what it had taken was answered; a link that fails in
+a way nobody thought of is made anew, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from secrets_backend.gather import Known
+from secrets_backend.serving import Around, Serving, State
+from trellis.lattice.address import LinkAddress
+from trellis.redaction import redact_url
+from trellis.telemetry import get_logger
+
+_END_SECONDS: Final = 10.0
+_AGAIN_SECONDS: Final = 5.0
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    serving: list[Serving]
+    task: asyncio.Task[None]
+
+
+class Links:
+    """``run`` has to run for anything to be served."""
+
+    def __init__(self, known: Known, around: Around) -> None:
+        self._known = known
+        self._around = around
+        self._kept: dict[LinkAddress, _Kept] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._running = False
+        for state in State:
+            around.measures.links(state.value, partial(self._count, state))
+        around.measures.in_work(lambda: sum(one.in_work for one in self.serving))
+
+    @property
+    def serving(self) -> list[Serving]:
+        """The links that are served, or tried."""
+        return [one for kept in self._kept.values() for one in kept.serving]
+
+    def need(self, group: str, address: LinkAddress | None) -> None:
+        """Say which link a group is on from now on, None for none."""
+        if self._known.addresses.get(group) == address:
+            return
+        if address is None:
+            self._known.addresses.pop(group, None)
+        else:
+            self._known.addresses[group] = address
+        self._known.changed()
+        self._settle()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        self._running = True
+        try:
+            self._settle()
+            await asyncio.Event().wait()
+        finally:
+            self._running = False
+            tasks = [*(kept.task for kept in self._kept.values()), *self._ending]
+            self._kept.clear()
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def close(self, seconds: float) -> None:
+        """Take no more questions on any link, and answer what was taken, within so many seconds."""
+        await asyncio.gather(*(one.end(seconds) for one in self.serving))
+
+    def _settle(self) -> None:
+        if not self._running:
+            return
+        needed = set(self._known.addresses.values())
+        for address in [one for one in self._kept if one not in needed]:
+            self._end(address, self._kept.pop(address))
+        for address in needed - self._kept.keys():
+            current: list[Serving] = []
+            self._kept[address] = _Kept(current, asyncio.create_task(self._keep(address, current), name="secrets link"))
+
+    async def _keep(self, address: LinkAddress, current: list[Serving]) -> None:
+        while True:
+            current[:] = [Serving(address, self._around)]
+            try:
+                await current[0].run()
+            except Exception as error:  # noqa: BLE001 - one link must not end the others
+                _log.error("a link failed; it is made anew", url=redact_url(address.url), error=repr(error))
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _end(self, address: LinkAddress, kept: _Kept) -> None:
+        async def end() -> None:
+            await asyncio.gather(*(one.end(_END_SECONDS) for one in kept.serving))
+            kept.task.cancel()
+            await asyncio.wait({kept.task})
+
+        self._known.link_gone(address)
+        task = asyncio.create_task(end(), name="end of a secrets link")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _count(self, state: State) -> float:
+        return Counter(one.state for one in self.serving)[state]

@@ -1,0 +1,99 @@
+"""Reads a Secret as whoever a request may be, and says in the protocol's words why not.
+
+In: an identity and a Secret's name. Out: the Secret as the API server gives it, or a ``Refusal``. Called by
+``answering``. Invariants: each read is the API server's decision for that user, at that moment unless a cache is asked
+for; a user without rights cannot tell a Secret that is missing from one that is forbidden; what is kept is bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from secrets_backend.decide import Identity
+from secrets_backend.refusals import ErrorName, Refusal
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, KubeError, NotFound, Unavailable
+from trellis.kube.resources import SECRETS, Manifest
+from trellis.kube.rights import missing_right
+
+MOST_KEPT: Final = 256
+_IMPERSONATE: Final = "impersonate"
+_ACCOUNTS: Final = "system:serviceaccount:"
+
+
+@dataclass(slots=True)
+class Lookup:
+    """``keep_seconds``: how long a Secret that was read is given out again; 0 is never."""
+
+    kube: Kube
+    keep_seconds: float = 0.0
+    _kept: OrderedDict[tuple[str, str, str], tuple[float, Manifest]] = field(default_factory=OrderedDict)
+
+    async def read(self, identity: Identity, name: str, seconds: float) -> Manifest:
+        """Return a Secret.
+
+        Raises:
+            Refusal: ``UpstreamError``, with the API server's words or what is missing.
+        """
+        key = (identity.user, identity.namespace, name)
+        kept = self._find(key)
+        if kept is not None:
+            return kept
+        try:
+            found = await self.kube.get_as(
+                identity.user, SECRETS, (identity.namespace, name), timeout=max(0.001, seconds)
+            )
+        except KubeError as error:
+            why = words(error, identity)
+        else:
+            self._keep(key, found)
+            return found
+        raise Refusal(ErrorName.UPSTREAM, why)
+
+    def sweep(self) -> None:
+        """Let go of what is kept for too long, whether or not somebody asks for it."""
+        before = time.monotonic() - self.keep_seconds
+        while self._kept and next(iter(self._kept.values()))[0] <= before:
+            self._kept.popitem(last=False)
+
+    def _find(self, key: tuple[str, str, str]) -> Manifest | None:
+        if not self.keep_seconds:
+            return None
+        self.sweep()
+        found = self._kept.get(key)
+        return None if found is None else found[1]
+
+    def _keep(self, key: tuple[str, str, str], secret: Manifest) -> None:
+        if not self.keep_seconds:
+            return
+        self._kept.pop(key, None)
+        self._kept[key] = (time.monotonic(), secret)
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+
+
+def words(error: KubeError, identity: Identity) -> str:
+    """Return what an error of the API server means for whoever asked."""
+    right = missing_right(error)
+    if right is not None and right.verb.startswith(_IMPERSONATE):
+        return f"secrets_backend may not impersonate {_who(identity.user)}: {_remedy(identity.user)}"
+    if isinstance(error, Forbidden | NotFound):
+        return error.message
+    if isinstance(error, Unavailable):
+        return "the API server of Kubernetes does not answer"
+    return f"{error.status} {error.reason}: {error.message}"
+
+
+def _who(user: str) -> str:
+    namespace, _, account = user.removeprefix(_ACCOUNTS).partition(":")
+    return f"ServiceAccount {namespace}/{account}" if user.startswith(_ACCOUNTS) else f"user {user}"
+
+
+def _remedy(user: str) -> str:
+    if not user.startswith(_ACCOUNTS):
+        return f"its account needs the verb impersonate on users, resourceNames [{user}], by a ClusterRole"
+    namespace, _, account = user.removeprefix(_ACCOUNTS).partition(":")
+    return f"`trellis secrets roles --namespace {namespace} --service-account {account}` prints what to apply"

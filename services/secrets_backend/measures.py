@@ -1,0 +1,35 @@
+"""What there is to see of secrets_backend in Prometheus.
+
+In: outcomes of answers, the links. Out: counters, a histogram, gauges that are read at each scrape. Called by
+``answering`` and ``links``. Invariant: no label has a value that whoever asks can choose.
+"""
+
+from __future__ import annotations
+
+from trellis.telemetry.metrics import Metrics, Read
+
+
+class Measures:
+    """The counters of one process."""
+
+    def __init__(self, metrics: Metrics, service: str) -> None:
+        self._metrics = metrics
+        self._service = service
+        self._seconds = metrics.secrets_request_seconds.labels(service)
+
+    def answered(self, outcome: str, seconds: float) -> None:
+        """Count an answer: ``granted``, ``server_xkey`` or the protocol's error; seconds from the question on."""
+        self._metrics.secrets_requests_total.labels(self._service, outcome).inc()
+        self._seconds.observe(seconds)
+
+    def dropped(self, why: str) -> None:
+        """Count a question that got no answer."""
+        self._metrics.secrets_dropped_total.labels(self._service, why).inc()
+
+    def links(self, state: str, read: Read) -> None:
+        """Read how many links are in a state at each scrape."""
+        self._metrics.secrets_links.labels(self._service, state).set_function(read)
+
+    def in_work(self, read: Read) -> None:
+        """Read how many questions are in work or wait at each scrape."""
+        self._metrics.secrets_in_work.labels(self._service).set_function(read)

@@ -1,0 +1,253 @@
+"""One link to the NATS of lattices: who answers there, and the questions that come over it.
+
+In: an address. Out: questions to ``answering``, and the link's state. Called by ``links``. Invariants: nothing is
+subscribed before it is known that no other backend answers there; so many questions are in work at once, so many wait,
+and the rest is told so or dropped and counted, so no flood of one link takes memory or another link's turn; what was
+taken is answered before the link ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from secrets_backend import others
+from secrets_backend.answering import Answering
+from secrets_backend.gather import Known
+from secrets_backend.key import Key
+from secrets_backend.measures import Measures
+from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.settings import Timings
+from trellis.events.subjects import SECRETS_BACKEND
+from trellis.health import Health
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.errors import TooLargeError
+from trellis.lattice.link import Link, LinkAwayError
+from trellis.lattice.questions import AnswerLost, Question
+from trellis.lattice.subjects import secrets_queue, secrets_subject
+from trellis.redaction import redact_url
+from trellis.telemetry import get_logger
+
+CONNECTION: Final = "trellis-secrets-backend"
+GET: Final = "get"
+SERVER_XKEY: Final = "server_xkey"
+AT_ONCE: Final = 32
+"""Questions of one link that are in work."""
+MOST_WAITING: Final = 256
+"""Questions of one link that wait."""
+_ASIDE: Final = 64
+"""Small answers of one link that are on their way."""
+_BUSY: Final = Refusal(ErrorName.OTHER, "secrets_backend has too many requests of this NATS account: ask again").body()
+_INVALID: Final = Refusal(ErrorName.INVALID_REQUEST, "no such operation").body()
+_CLOSE_SECONDS: Final = 2.0
+_SETTLE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.05
+_OTHER: Final = (
+    "another backend answers as {0!r} with a key of its own, so this one stays out: stop the other, or give one of "
+    "them another name (TRELLIS_SECRETS_BACKEND)"
+)
+
+_log = get_logger(__name__)
+
+
+class State(StrEnum):
+    """What a link is doing."""
+
+    AWAY = "away"
+    CHECKING = "checking"
+    SERVING = "serving"
+    DEAF = "deaf"
+    """NATS does not let this user subscribe."""
+    OTHER = "other_backend"
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What all links share."""
+
+    known: Known
+    key: Key
+    answering: Answering
+    measures: Measures
+    health: Health
+    backend: str
+    timings: Timings
+
+
+class Serving:
+    """Serves one link while it runs."""
+
+    def __init__(self, address: LinkAddress, around: Around) -> None:
+        self._address = address
+        self._around = around
+        self._subject = secrets_subject(around.backend, ">")
+        self._changed = asyncio.Event()
+        self._link = Link(address, CONNECTION, self._changed.set)
+        self._serving = self._other = False
+        self._ending = False
+        self._asked_about: float | None = None
+        self._waiting: deque[Question] = deque()
+        self._working: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
+        self._note = f"secrets over {redact_url(address.url)}"
+
+    @property
+    def state(self) -> State:
+        """What the link is doing."""
+        if self._link.since is None:
+            return State.AWAY
+        if self._other:
+            return State.OTHER
+        if not self._serving:
+            return State.CHECKING
+        return State.DEAF if self._link.deaf else State.SERVING
+
+    @property
+    def in_work(self) -> int:
+        """How many questions are in work, or wait."""
+        return len(self._working) + len(self._waiting)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._link.run(), name="link")
+                tasks.create_task(self._look_after(), name="serving")
+        finally:
+            for task in (*self._working, *self._aside):
+                task.cancel()
+            self._around.health.note(self._note, "")
+
+    async def end(self, seconds: float) -> None:
+        """Take no more questions, and answer those that were taken, within so many seconds."""
+        self._ending = True
+        until = time.monotonic() + seconds
+        await self._close(min(_CLOSE_SECONDS, seconds))
+        while (left := until - time.monotonic()) > 0 and (tasks := {*self._working, *self._aside}):
+            await asyncio.wait(tasks, timeout=left)
+        if self.in_work:
+            _log.warning("questions are left without an answer at the end", url=self._url, questions=self.in_work)
+
+    @property
+    def _url(self) -> str:
+        return redact_url(self._address.url)
+
+    async def _look_after(self) -> None:
+        await self._around.key.there.wait()
+        while True:
+            self._changed.clear()
+            if self._link.since is None:
+                await self._close(_CLOSE_SECONDS)
+                self._asked_about = None
+                if self._link.tried:
+                    self._around.known.account_found(self._address, None)
+                self._show()
+                await self._changed.wait()
+                continue
+            await self._know_account()
+            seconds = await self._check()
+            self._show()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    async def _know_account(self) -> None:
+        """Ask whose account this is, once for each connection."""
+        since = self._link.since
+        if self._asked_about != since:
+            self._around.known.account_found(self._address, await others.account(self._link))
+            self._asked_about = since
+
+    async def _check(self) -> float:
+        """Serve unless another backend does; return the seconds after which to look again."""
+        timings, subject = self._around.timings, secrets_subject(self._around.backend, SERVER_XKEY)
+        try:
+            other = await others.other_backend(self._link, subject, self._around.key)
+        except LinkAwayError:
+            return timings.probe
+        if other:
+            await self._stay_out()
+            return timings.other
+        if self._other:
+            _log.info("no other backend answers any more", url=self._url, backend=self._around.backend)
+        self._other = False
+        if not self._serving:
+            await self._settled()
+        if not self._serving and not self._ending and self._link.since is not None:
+            self._serving = True
+            await self._link.serve(self._subject, secrets_queue(self._around.backend), self._take)
+            _log.info("secrets are served", url=self._url, backend=self._around.backend)
+        return timings.probe
+
+    async def _settled(self) -> None:
+        """Wait a while until grants are whole: a request is refused for good by what is just not known yet."""
+        until = time.monotonic() + _SETTLE_SECONDS
+        while not self._around.known.settled() and time.monotonic() < until:  # noqa: ASYNC110 - of many parts
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _stay_out(self) -> None:
+        await self._close(_CLOSE_SECONDS)
+        if not self._other:
+            _log.warning(_OTHER.format(self._around.backend), url=self._url)
+        self._other = True
+
+    async def _close(self, seconds: float) -> None:
+        if self._serving:
+            self._serving = False
+            await self._link.close(self._subject, seconds)
+
+    def _show(self) -> None:
+        words = {
+            State.OTHER: _OTHER.format(self._around.backend),
+            State.AWAY: self._link.why,
+            State.DEAF: self._link.why,
+        }
+        self._around.health.note(self._note, words.get(self.state, ""))
+
+    def _take(self, question: Question) -> None:
+        """Take a question: one that is answered at once, one that is worked on, or one too many."""
+        operation = question.subject.removeprefix(self._subject.removesuffix(">"))
+        if operation == SERVER_XKEY:
+            self._answer_aside(question, self._around.key.ring.current.public.encode(), SERVER_XKEY)
+        elif operation != GET:
+            self._answer_aside(question, _INVALID, ErrorName.INVALID_REQUEST.value)
+        elif len(self._waiting) >= MOST_WAITING:
+            self._answer_aside(question, _BUSY, "busy")
+        else:
+            self._waiting.append(question)
+            if len(self._working) < AT_ONCE:
+                self._begin(self._working, self._work())
+
+    async def _work(self) -> None:
+        """Answer questions until none waits."""
+        while self._waiting:
+            question = self._waiting.popleft()
+            await self._around.answering.answer(question, lambda: self._around.known.link_grant(self._address))
+            await asyncio.sleep(0)  # other links' turn, also if nothing of this answer had to wait
+
+    def _answer_aside(self, question: Question, body: bytes, outcome: str) -> None:
+        if len(self._aside) >= _ASIDE:
+            self._around.measures.dropped("flood")
+            return
+        self._begin(self._aside, self._answer_small(question, body, outcome))
+
+    async def _answer_small(self, question: Question, body: bytes, outcome: str) -> None:
+        try:
+            async with asyncio.timeout(self._around.timings.answer):
+                await question.answer(body)
+        except (AnswerLost, TooLargeError, TimeoutError):
+            self._around.measures.dropped("lost")
+        else:
+            self._around.measures.answered(outcome, time.monotonic() - question.at)
+
+    def _begin(self, among: set[asyncio.Task[None]], work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work, name=SECRETS_BACKEND)
+        among.add(task)
+        task.add_done_callback(among.discard)
