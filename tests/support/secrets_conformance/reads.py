@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from support.secrets_conformance.cases import Case, granted, granted_bytes, granted_or_refused, refused
-from support.secrets_conformance.world import MUTE, NOT_TEXT, READER, TOO_LONG, VALUES, Ask, World, policy_of
+from support.secrets_conformance.world import MUTE, NOT_TEXT, READER, TOO_LONG, USER, VALUES, Ask, World, policy_of
 
 _BAD: Final = refused("PolicyError")
 _ACCOUNTS: Final = "`impersonate` names a ServiceAccount, unless users are listed; to the peer it names any user"
@@ -89,8 +89,11 @@ def _accounts() -> list[Case]:
         Case(f"it is read as {who}", Ask(policy=lambda world, who=name: policy_of(world.namespace, who)), refused())
         for who, name in strange.items()
     ]
-    full = Ask(policy=lambda world: policy_of(world.namespace, f"system:serviceaccount:{world.namespace}:{READER}"))
-    found.append(Case("it is read as a user that an account is", full, _BAD, _ACCOUNTS))
+    found += [
+        Case("it is read as an account by its full name", Ask(policy=_as_account_of("namespace")), granted()),
+        Case("it is read as another namespace's account", Ask(policy=_as_account_of("outside")), refused()),
+        Case("it is read as a user who is no account", Ask(policy=_as_user), refused(), _ACCOUNTS),
+    ]
     nobody = Ask(policy=lambda world: policy_of(world.outside, MUTE))
     found.append(Case("it is read where nobody was let in", nobody, refused("PolicyError"), _GRANTS))
     own = Ask(policy=lambda world: policy_of(world.outside, None))
@@ -110,6 +113,17 @@ def _accounts() -> list[Case]:
         for where, of in places.items()
     ]
     return found
+
+
+def _as_user(world: World) -> str:
+    return policy_of(world.namespace, USER)
+
+
+def _as_account_of(where: str) -> Callable[[World], str]:
+    def policy(world: World) -> str:
+        return policy_of(world.namespace, f"system:serviceaccount:{getattr(world, where)}:{READER}")
+
+    return policy
 
 
 def _names() -> list[Case]:
@@ -136,7 +150,6 @@ def _names() -> list[Case]:
         "in capitals": "TEXT",
         "of many letters": "x" * 5_000,
         "with foreign letters": "密码",
-        "with half a letter": "\ud800",
         "with nothing in it": "text\x00",
     }
     found = [Case(f"a name {how}", Ask(name=name), refused()) for how, name in names.items()]
@@ -144,6 +157,7 @@ def _names() -> list[Case]:
     found += [Case(f"an entry {how}", Ask(field=name), missing) for how, name in fields.items()]
     return [
         *found,
+        Case("an entry with half a letter", Ask(field="\ud800"), refused()),
         Case("an entry that is not there", Ask(field="none"), missing),
         Case("a Secret that is not there", Ask(name=lambda _: "none"), refused("UpstreamError")),
         Case(

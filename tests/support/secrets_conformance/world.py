@@ -23,6 +23,8 @@ VERSION: Final = "v1alpha1"
 HOST_XKEY: Final = "WasmCloud-Host-Xkey"
 RESPONSE_XKEY: Final = "Server-Response-Xkey"
 READER, MUTE, DEFAULT_ACCOUNT = "reader", "mute", "wasmcloud-secrets"
+USER: Final = "somebody"
+"""Who may read, and is no ServiceAccount."""
 TEXT: Final = "p4ss-w0rd"
 TOKEN_HEADER: Final = '{"typ":"jwt","alg":"Ed25519"}'
 NOT_TEXT: Final[Mapping[str, bytes]] = {
@@ -102,13 +104,14 @@ class World:
         for namespace in (self.namespace, "default"):
             for account in (READER, MUTE, DEFAULT_ACCOUNT):
                 self._create(namespace, "/api/v1", "serviceaccounts", {"metadata": {"name": account}}, exists=True)
-            self._may_read(namespace, READER)
-            self._may_read(namespace, DEFAULT_ACCOUNT)
+            for account in (READER, DEFAULT_ACCOUNT, USER):
+                self._may_read(namespace, account)
 
     def remove(self) -> None:
         """Remove what is in the default namespace; the others are the caller's."""
-        self.api.call("DELETE", f"/api/v1/namespaces/default/secrets/{self.name}")
-        for account in (READER, DEFAULT_ACCOUNT):
+        for name in (self.name, f"{self.name}-long"):
+            self.api.call("DELETE", f"/api/v1/namespaces/default/secrets/{name}")
+        for account in (READER, DEFAULT_ACCOUNT, USER):
             for resource in ("roles", "rolebindings"):
                 path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/default/{resource}/{self.name}-{account}"
                 self.api.call("DELETE", path)
@@ -125,14 +128,11 @@ class World:
         rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
         path = f"/apis/{group}/v1"
         self._create(namespace, path, "roles", {"metadata": {"name": name}, "rules": [rule]})
-        binding = {
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-            "subjects": [
-                {"kind": "ServiceAccount", "name": account, "namespace": namespace},
-                {"kind": "User", "apiGroup": group, "name": account},
-            ],
-        }
+        subjects = [{"kind": "User", "apiGroup": group, "name": account}]
+        if account != USER:
+            subjects.append({"kind": "ServiceAccount", "name": account, "namespace": namespace})
+        reference = {"apiGroup": group, "kind": "Role", "name": name}
+        binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
         self._create(namespace, path, "rolebindings", binding)
 
     def _create(self, namespace: str, base: str, kind: str, body: dict[str, Any], *, exists: bool = False) -> None:

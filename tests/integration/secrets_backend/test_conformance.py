@@ -1,0 +1,158 @@
+"""secrets_backend answers every case as the protocol has it: `trellis run`, a real nats-server, a real API server.
+
+It is asked by the crates that a wasmCloud host is made of. The same table is what its peer is measured by
+(``bench/secrets.py``).
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from support import secrets_client
+from support.secrets_client import SecretsClient
+from support.secrets_conformance.cases import Case, Outcome, read
+from support.secrets_conformance.judging import judge
+from support.secrets_conformance.table import CASES
+from support.secrets_conformance.world import NOT_TEXT, PREFIX, TEXT, VALUES, Ask, World, policy_of
+from support.secrets_server import Place, Server, define_kinds, groups, until_served
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("secrets-conformance")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A backend that answers, and the world it is asked in."""
+
+    world: World
+    server: Server
+
+
+@pytest.fixture(scope="module")
+def asked(cluster: ClusterInfo, cluster_api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    if (reason := secrets_client.missing()) is not None:
+        pytest.skip(f"NOT RUN: {reason}")
+    directory, name = tmp_path_factory.mktemp("secrets"), f"secrets-{secrets.token_hex(4)}"
+    own, outside, home = (f"{name}-{part}" for part in ("own", "outside", "home"))
+    for namespace in (own, outside, home):
+        cluster_api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    define_kinds(cluster_api)
+    with (
+        NatsServer(directory / "lattice") as lattice,
+        NatsServer(directory / "bus") as bus,
+        SecretsClient(lattice.url) as client,
+        groups(cluster_api, name, lattice, own, "default"),
+        Place(cluster, bus, home, directory).replica() as server,
+    ):
+        world = World(client, cluster_api, own, "kube", name, outside)
+        world.prepare()
+        world.server_xkey = until_served(client, world.subject("server_xkey"))
+        yield Asked(world, server)
+        world.remove()
+    for namespace in (own, outside, home):
+        cluster_api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_what_is_asked_is_answered_as_the_protocol_has_it(asked: Asked, case: Case) -> None:
+    verdict = judge(asked.world, case)
+    assert verdict.good, str(verdict)
+
+
+def test_a_hosts_own_client_reads_text_bytes_and_what_is_empty(asked: Asked) -> None:
+    world = asked.world
+    for field, text, binary in (
+        ("text", TEXT, None),
+        ("empty", "", None),
+        ("every-byte", None, list(NOT_TEXT["every-byte"])),
+    ):
+        answer = world.client.ask_as_host(PREFIX, world.backend, Ask(field=field).request(world))
+        assert (answer["string_secret"], answer["binary_secret"]) == (text, binary), field
+        assert answer["version"] == _version(world)
+
+
+def test_a_hosts_own_client_reads_why_it_is_refused(asked: Asked) -> None:
+    world = asked.world
+    for ask, words in (
+        (Ask(field="none"), "Secret not found"),
+        (Ask(policy=lambda _: ""), "Error processing policies"),
+        (Ask(name=lambda _: "none"), "Error fetching secret"),
+        (Ask(entity=lambda _: ""), "Invalid Entity JWT"),
+    ):
+        with pytest.raises(secrets_client.ClientError, match=words):
+            world.client.ask_as_host(PREFIX, world.backend, ask.request(world))
+
+
+def test_the_newest_value_comes_at_once(asked: Asked) -> None:
+    world, path = asked.world, f"/api/v1/namespaces/{asked.world.namespace}/secrets/changing"
+    body = {"metadata": {"name": "changing"}, "stringData": {"text": "0"}}
+    world.api.call("POST", path.rpartition("/")[0], body)
+    ask, before = Ask(name=lambda _: "changing"), ""
+    for number in range(10):
+        world.api.call("PATCH", path, {"stringData": {"text": str(number)}})
+        answer = world.client.ask_as_host(PREFIX, world.backend, ask.request(world))
+        assert answer["string_secret"] == str(number)
+        assert answer["version"] != before
+        before = answer["version"]
+
+
+def test_a_missing_secret_and_a_forbidden_one_look_alike_to_who_may_not_read(asked: Asked) -> None:
+    world = asked.world
+    there, missing = (
+        _outcome(world, Ask(policy=lambda it: policy_of(it.namespace, "mute"), name=lambda _, name=name: name))
+        for name in (world.name, "z" * len(world.name))
+    )
+    assert str(there).replace(f'"{world.name}"', "") == str(missing).replace(f'"{"z" * len(world.name)}"', "")
+    outside = [
+        _outcome(world, Ask(policy=lambda it: policy_of(it.outside, "reader"), name=lambda _, name=name: name))
+        for name in (world.name, "none")
+    ]
+    assert outside[0] == outside[1]
+
+
+def test_every_answer_is_sealed_with_a_key_of_its_own(asked: Asked) -> None:
+    keys = {_sealing_key(asked.world) for _ in range(20)}
+    assert len(keys) == 20
+
+
+def test_nothing_that_was_planted_is_in_its_log_or_its_metrics(asked: Asked) -> None:
+    for field in ("text", "letters", "every-byte", "json"):
+        judge(asked.world, Case("read it", Ask(field=field), CASES[0].expected))
+    said = asked.server.log.read_text() + asked.server.metrics()
+    assert "secret" in said
+    planted = [VALUES[name] for name in ("text", "other", "letters", "json", "long")]
+    planted += [base64.b64encode(value.encode()).decode() for value in planted]
+    planted += [asked.world.account.seed, _seed(asked.world)]
+    planted += [base64.b64encode(value).decode() for value in NOT_TEXT.values() if len(value) > 20]
+    assert not [value[:20] for value in planted if value in said]
+
+
+def _outcome(world: World, ask: Ask) -> Outcome:
+    reply, host = ask.send(world)
+    assert reply is not None
+    return read(world, reply, host)
+
+
+def _sealing_key(world: World) -> str:
+    reply, _ = Ask().send(world)
+    assert reply is not None
+    return dict(reply.headers)["Server-Response-Xkey"]
+
+
+def _version(world: World) -> str:
+    answer = world.api.call("GET", f"/api/v1/namespaces/{world.namespace}/secrets/{world.name}")[1]
+    return str(answer["metadata"]["resourceVersion"])
+
+
+def _seed(world: World) -> str:
+    """Return the seed of the backend's key."""
+    home = world.namespace.removesuffix("own") + "home"
+    answer = world.api.call("GET", f"/api/v1/namespaces/{home}/secrets/trellis-secrets-xkey")[1]
+    return base64.b64decode(answer["data"]["seed"]).decode()

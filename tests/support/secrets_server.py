@@ -1,0 +1,127 @@
+"""secrets_backend as whoever installs it has it: a process of its own, groups of hosts, a lattice's NATS.
+
+In: a cluster, the NATS of a lattice, namespaces. Out: a process that answers on that NATS. Called by tests and
+benchmarks that judge it from outside. Invariant: its log is on disk, and what was planted can be looked for in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from support.secrets_client import ClientError, SecretsClient
+from support.service_process import free_port, get
+from trellis.crds.kinds import KINDS, make_definition
+from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+
+READY_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 30.0
+_PAUSE: Final = 0.05
+
+
+@dataclass
+class Server:
+    """One running replica."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+    def metrics(self) -> str:
+        """Return its metrics, as Prometheus reads them."""
+        return get(self.port, "/metrics")[1]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where replicas run: ``home`` has the key's Secret, ``bus`` is where facts go."""
+
+    info: ClusterInfo
+    bus: NatsServer
+    home: str
+    directory: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def replica(self) -> Iterator[Server]:
+        """Run one, from when it says that it is ready."""
+        port = free_port()
+        environment = {
+            **os.environ,
+            "TRELLIS_KUBECONFIG": str(self.info.kubeconfig),
+            "TRELLIS_NATS_URL": self.bus.url,
+            "TRELLIS_NAMESPACE": self.home,
+            "TRELLIS_HEALTH_PORT": str(port),
+            "TRELLIS_LOG_FORMAT": "json",
+            **self.settings,
+        }
+        log = self.directory / f"secrets-backend-{port}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "trellis_bundle", "run", "secrets-backend"],
+                env=environment,
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            _wait_ready(process, port, log)
+            yield Server(process, port, log)
+            assert process.poll() is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
+        finally:
+            process.terminate()
+            process.wait(_STOP_SECONDS)
+
+
+def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while (found := get(port, "/readyz"))[0] != http.HTTPStatus.OK:
+        assert process.poll() is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
+        assert time.monotonic() < deadline, f"not ready: {found}\n{log.read_text()[-3000:]}"
+        time.sleep(_PAUSE)
+
+
+def define_kinds(api: Api) -> None:
+    """Have the API server know our kinds."""
+    for kind in KINDS:
+        status, answer = api.call("POST", DEFINITIONS.path(), make_definition(kind))
+        assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
+    deadline = time.monotonic() + READY_SECONDS
+    while not api.ok(HOST_CONFIGS.path("default")):
+        assert time.monotonic() < deadline, "groups of hosts are not defined"
+        time.sleep(_PAUSE)
+
+
+@contextlib.contextmanager
+def groups(api: Api, name: str, lattice: NatsServer, *namespaces: str) -> Iterator[None]:
+    """Have a group of hosts of this lattice in each namespace."""
+    spec = {"lattice": name, "version": "1.9.2", "natsAddress": "nats://127.0.0.1", "natsClientPort": lattice.port}
+    body = {"apiVersion": HOST_CONFIGS.api_version, "kind": HOST_CONFIGS.kind, "metadata": {"name": name}, "spec": spec}
+    for namespace in namespaces:
+        status, answer = api.call("POST", HOST_CONFIGS.path(namespace), body)
+        assert status == http.HTTPStatus.CREATED, answer
+    try:
+        yield
+    finally:
+        for namespace in namespaces:
+            api.call("DELETE", HOST_CONFIGS.path(namespace, name))
+
+
+def until_served(client: SecretsClient, subject: str) -> str:
+    """Wait until a backend gives its key; return it."""
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        with contextlib.suppress(ClientError):
+            return client.request(subject, b"", seconds=1.0).data.decode()
+        assert time.monotonic() < deadline, f"nobody answers on {subject}"
+        time.sleep(_PAUSE)
