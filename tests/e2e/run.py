@@ -13,6 +13,9 @@ from pathlib import Path
 
 from trellis.localcluster import lattice_servers, requirements, wasmshim
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from support import secrets_client
+
 NOT_RUN = 3
 
 
@@ -28,6 +31,10 @@ class Part:
 
 def _no_wasm_nodes() -> str | None:
     return requirements.missing() or wasmshim.missing()
+
+
+def _no_secrets() -> str | None:
+    return lattice_servers.missing() or secrets_client.missing()
 
 
 HERE = Path(__file__).parent
@@ -61,6 +68,7 @@ PARTS = (
     Part("both sides while every server is killed", LATTICE / "test_two_sides.py", lattice_servers.missing),
     Part("applications of a real lattice as Services", LATTICE / "test_reflected.py", lattice_servers.missing),
     Part("groups of hosts in a real lattice", LATTICE / "test_host_groups.py", lattice_servers.missing),
+    Part("secrets that a real host gives a component", LATTICE / "test_secrets.py", _no_secrets),
     Part("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),
 )
 

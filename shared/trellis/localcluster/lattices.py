@@ -31,6 +31,7 @@ from trellis.localcluster.readiness import wait_ready
 from trellis.localcluster.state import ClusterState, LatticeHost, save
 
 _READY_SECONDS: Final = 90.0
+_SECRETS_TOPIC: Final = "wasmcloud.secrets"  # as hosts of a group are started
 _SEED_BYTES: Final = 32
 # Part of subjects and of the names of KV buckets, and of processes and their files.
 _LATTICE: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -107,6 +108,7 @@ def start_host(place: Place, host: LatticeHost, started: Callable[[LatticeHost, 
     write_private(seed_file, bytes(seed))
     argv = [HOST, "--nats", f"nats://{LOOPBACK}:{place.port}", "--lattice", host.lattice, "--allow-file-load"]
     argv += ["--heartbeat", str(host.heartbeat), "--seed-file", str(seed_file)]
+    argv += ["--secrets-topic", _SECRETS_TOPIC]
     argv += [f"--label={key}={value}" for key, value in host.labels.items()]
     waiting = place.start(host.name, argv, lambda process: started(new, process))
     subject = f"wasmbus.ctl.v1.{host.lattice}.host.get.{new.id}"

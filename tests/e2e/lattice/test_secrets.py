@@ -1,0 +1,183 @@
+"""A real wasmCloud host gives a component what secrets_backend gives it, and starts none that is refused.
+
+The component (tests/data/secrets/reveal.wat) tells whoever sends it a message what the host reveals to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from support import secrets_client
+from support.host_behaviour import own_lattice
+from support.real_lattice import RealLattice, Wadm, application, wasm_component
+from support.secrets_client import SecretsClient
+from support.secrets_conformance.world import NOT_TEXT, READER, TEXT, World
+from support.secrets_server import Place, Server, define_kinds, groups, until_served
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+
+REVEAL = Path(__file__).parents[2] / "data" / "secrets" / "reveal.wat"
+POLICY = "policy.secret.wasmcloud.dev/v1alpha1"
+SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Backed:
+    """A lattice whose secrets a backend gives."""
+
+    world: World
+    server: Server
+    lattice: RealLattice
+    name: str
+    home: str
+    kubeconfig: str
+    component: Path
+
+    def manifest(self, name: str, **entries: str) -> dict[str, Any]:
+        """Return an application whose component has these secrets: their names, and the entries of the Secret."""
+        policy = {"backend": self.world.backend, "namespace": self.world.namespace, "impersonate": READER}
+        at = {"cluster_uris": self.lattice.url}
+        reveal = wasm_component("reveal", f"file://{self.component}")
+        reveal["properties"]["secrets"] = [
+            {"name": one, "properties": {"policy": "kube", "key": self.world.name, "field": entry}}
+            for one, entry in entries.items()
+        ]
+        reveal["traits"].append(_link("messaging", "consumer", target=[{"name": "at", "properties": at}]))
+        listens = [{"name": "listens", "properties": {**at, "subscriptions": f"{self.name}.{name}"}}]
+        messaging = {
+            "name": "messaging",
+            "type": "capability",
+            "properties": {"image": "wasmcloud+builtin://messaging-nats"},
+            "traits": [
+                {"type": "spreadscaler", "properties": {"instances": 1}},
+                _link("reveal", "handler", source=listens),
+            ],
+        }
+        found = application(name, reveal, messaging, version="v1")
+        found["spec"]["policies"] = [{"name": "kube", "type": POLICY, "properties": policy}]
+        return found
+
+    async def revealed(self, name: str, secret: str) -> bytes:
+        """Return what an application's component says of a secret, once it listens."""
+        client = await nats.connect(self.lattice.url)
+        try:
+            async with asyncio.timeout(SECONDS):
+                while True:
+                    try:
+                        return (await client.request(f"{self.name}.{name}", secret.encode(), timeout=5)).data
+                    except (nats.errors.NoRespondersError, nats.errors.TimeoutError):
+                        await asyncio.sleep(0.1)
+        finally:
+            await client.close()
+
+
+def _link(to: str, interface: str, **config: list[dict[str, Any]]) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "target": {"name": to},
+        "namespace": "wasmcloud",
+        "package": "messaging",
+        "interfaces": [interface],
+    }
+    for side, found in config.items():
+        properties.setdefault(side, {})["config"] = found
+    return {"type": "link", "properties": properties}
+
+
+@pytest.fixture
+def backed(cluster: ClusterInfo, cluster_api: Api, real_lattice: RealLattice, tmp_path: Path) -> Iterator[Backed]:
+    if (reason := secrets_client.missing()) is not None:
+        pytest.skip(f"NOT RUN: {reason}")
+    name, lattice = f"secrets-{secrets.token_hex(4)}", own_lattice()
+    own, outside, home = (f"{name}-{part}" for part in ("own", "outside", "home"))
+    for namespace in (own, outside, home):
+        cluster_api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    define_kinds(cluster_api)
+    # A backend of its own name: other tests' backends are on this NATS, too.
+    settings = {"TRELLIS_SECRETS_BACKEND": name}
+    with (
+        NatsServer(tmp_path / "bus") as bus,
+        SecretsClient(real_lattice.url) as client,
+        groups(cluster_api, lattice, real_lattice.nats, own),
+        Place(cluster, bus, home, tmp_path, settings).replica() as server,
+    ):
+        world = World(client, cluster_api, own, name, name, outside)
+        world.prepare()
+        world.server_xkey = until_served(client, world.subject("server_xkey"))
+        component = tmp_path / "reveal.wasm"
+        made = client.make_component(REVEAL.read_text(), world.account, world.subjects["component"].public)
+        component.write_bytes(made)
+        yield Backed(world, server, real_lattice, lattice, home, str(cluster.kubeconfig), component)
+        world.remove()
+    for namespace in (own, outside, home):
+        cluster_api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+
+
+@pytest.fixture
+async def wadm(backed: Backed) -> AsyncIterator[Wadm]:
+    async with Wadm.of(backed.lattice.url, backed.name) as client, backed.lattice.hosts(backed.name):
+        yield client
+
+
+async def test_a_component_is_given_text_bytes_and_what_is_empty(backed: Backed, wadm: Wadm) -> None:
+    await wadm.put(backed.manifest("shop", password="text", key="every-byte", nothing="empty"))
+    await wadm.deploy("shop")
+    await wadm.until("shop", "deployed")
+    assert await backed.revealed("shop", "password") == b"s" + TEXT.encode()
+    assert await backed.revealed("shop", "key") == b"b" + NOT_TEXT["every-byte"]
+    assert await backed.revealed("shop", "nothing") == b"s"
+    assert await backed.revealed("shop", "other") == b"e"
+    assert TEXT not in backed.server.log.read_text()
+
+
+async def test_a_component_whose_secret_is_refused_does_not_start_and_does_once_it_is_given(
+    backed: Backed, wadm: Wadm
+) -> None:
+    manifest = backed.manifest("shop", password="text")
+    manifest["spec"]["policies"][0]["properties"]["namespace"] = backed.world.outside
+    await wadm.put(manifest)
+    await wadm.deploy("shop")
+    failed = await wadm.until("shop", "failed")
+    assert "polic" in str(failed).lower(), failed
+
+    right = backed.manifest("shop", password="text")
+    right["metadata"]["annotations"]["version"] = "v2"
+    await wadm.put(right)
+    await wadm.deploy("shop", "v2")
+    await wadm.until("shop", "deployed")
+    assert await backed.revealed("shop", "password") == b"s" + TEXT.encode()
+
+
+async def test_a_host_older_than_the_key_goes_on_being_given_secrets(backed: Backed, wadm: Wadm) -> None:
+    await wadm.put(backed.manifest("before", password="text"))
+    await wadm.deploy("before")
+    await wadm.until("before", "deployed")
+
+    await asyncio.to_thread(_rotate, backed)
+    await wadm.put(backed.manifest("after", password="text"))
+    await wadm.deploy("after")
+    await wadm.until("after", "deployed")
+    assert await backed.revealed("after", "password") == b"s" + TEXT.encode()
+
+
+def _rotate(backed: Backed) -> None:
+    """Give the backend a new key, and wait until it hands it out."""
+    command = [sys.executable, "-m", "trellis_bundle", "secrets", "rotate", "--wait", "0s"]
+    environment = {"TRELLIS_NAMESPACE": backed.home, "TRELLIS_KUBECONFIG": backed.kubeconfig}
+    subprocess.run(command, env={**os.environ, **environment}, check=True)
+    deadline = time.monotonic() + SECONDS
+    while backed.world.ask_key() == backed.world.server_xkey:
+        assert time.monotonic() < deadline, "the new key is not given out"
+        time.sleep(0.1)
