@@ -55,7 +55,7 @@ def read_token(text: str, kind: TokenKind, now: float) -> Token:
     Raises:
         TokenError: it is not.
     """
-    segments = text.split(".") if text.isascii() else []
+    segments = text.split(".", _SEGMENTS) if text.isascii() else []
     if len(segments) != _SEGMENTS:
         raise TokenError("it is no JWT: a JWT is three parts with a dot between them")
     header, claims, signature = (_part(name, one) for name, one in zip(_PARTS, segments, strict=True))
