@@ -16,6 +16,7 @@ from application_manager.freshness import TellGroups
 from application_manager.gather import Key, Known
 from application_manager.keeping import Keep
 from application_manager.lattices import FollowLattices
+from application_manager.measures import Measures
 from application_manager.rights import remedy, words
 from application_manager.settings import Settings
 from application_manager.tombstones import Tombstones
@@ -69,7 +70,8 @@ def compose(settings: Settings, base: Base) -> Work:
     refusals = Refusals(base.health, remedy)
     keep = Keep(known, effects, base.bus, telemetry, said, refusals, settings.let_go)
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
-    follow = FollowLattices(kube, known.following, known.groups_of, news, refusals, settings.sources_seconds)
+    measures = Measures(telemetry.metrics, known)
+    follow = FollowLattices(kube, known.following, known.groups_of, news, refusals, measures, settings.sources_seconds)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
     groups = KeyedQueue(
         TellGroups(kube, known, refusals, settings.let_go).run,
@@ -103,7 +105,7 @@ def compose(settings: Settings, base: Base) -> Work:
         list_all,
         said.forget,
         prepare=partial(recall, said, base.bus),
-        background=[known.following.run],
+        background=[known.following.run, measures.run],
     )
 
 

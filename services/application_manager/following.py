@@ -85,6 +85,11 @@ class Following:
         found = self._of(mark)
         return None if found is None else found.store.wadm
 
+    def linked(self, mark: str) -> bool:
+        """Whether there is a connection to a lattice's NATS."""
+        view = self._lattices.view(mark) if mark in self._needs else None
+        return view is not None and view.linked_since is not None
+
     def owner(self, mark: str) -> str | None:
         """Return the cluster that owns a lattice's applications, None while that is not known."""
         found = self._of(mark)

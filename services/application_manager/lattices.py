@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from application_manager.following import Following, Wake
+from application_manager.measures import Measures
 from trellis.kube.client import Kube
 from trellis.kube.rights import Refusals
 from trellis.lattice.group_addresses import address_of
@@ -30,6 +31,7 @@ class FollowLattices:
     groups: Callable[[str], Iterable[GroupView]]
     wake: Wake
     refusals: Refusals
+    measures: Measures
     seconds: float
 
     async def run(self, mark: str, trace: TraceContext | None) -> float | None:
@@ -46,9 +48,11 @@ class FollowLattices:
         groups = sorted(self.groups(mark), key=lambda one: (one.created, one.key))
         if not groups:
             await self.following.follow(mark, None)
+            self.measures.follow(mark, None)
             self.wake(mark, None)
             return None
         address, secret = await address_of(self.kube, groups[0])
         await self.following.follow(mark, address)
+        self.measures.follow(mark, address)
         self.wake(mark, None)
         return self.seconds if secret else None

@@ -32,7 +32,7 @@ class ApplicationView:
     """An Application. ``application``: its name in wadm; ``lattice``: what it names; ``shown``: what its status does.
 
     ``problem``: why its manifest cannot be read, "" if it can; ``ignored``: what of it wadm would not take; ``status``:
-    as it stands in the object, as JSON.
+    as it stands in the object, as JSON; ``phase``: of that, "" if there is none.
     """
 
     namespace: str
@@ -49,6 +49,7 @@ class ApplicationView:
     ignored: tuple[str, ...] = ()
     problem: str = ""
     status: str = "{}"
+    phase: str = ""
 
     @property
     def key(self) -> str:
@@ -118,6 +119,7 @@ def view_application(item: Manifest) -> ApplicationView:
         object=found,
         ignored=ignored,
         problem=problem,
+        phase=str(status.get("phase") or ""),
         status=json.dumps(status, separators=(",", ":"), sort_keys=True),
     )
 

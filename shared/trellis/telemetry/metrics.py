@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -37,6 +38,19 @@ def trellis_version() -> str:
         return version("trellis-wasm")
     except PackageNotFoundError:
         return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReads:
+    """What is read of a lattice whose applications are kept. ``phases``: by phase how many; ``synced_age``: seconds.
+
+    ``owned`` and ``linked``: 1 or 0.
+    """
+
+    phases: Mapping[str, Read]
+    synced_age: Read
+    owned: Read
+    linked: Read
 
 
 class Metrics:
@@ -124,6 +138,20 @@ class Metrics:
         self.secrets_audit_dropped_total: Final = self._counter(
             "secrets_audit_dropped", "Facts about secrets that could not be said; the log has them"
         )
+        self.lattice_application_objects: Final = self._gauge(
+            "lattice_application_objects", "Applications in Kubernetes of a lattice, by phase", *_OF_LATTICE, "phase"
+        )
+        self.lattice_synced_age_seconds: Final = self._gauge(
+            "lattice_synced_age_seconds",
+            "Time since what wadm has of a lattice was last known to be complete",
+            *_OF_LATTICE,
+        )
+        self.lattice_owned: Final = self._gauge(
+            "lattice_owned", "1 while this cluster keeps a lattice's applications", *_OF_LATTICE
+        )
+        self.lattice_linked: Final = self._gauge(
+            "lattice_linked", "1 while there is a connection to a lattice's NATS", *_OF_LATTICE
+        )
         self.event_loop_lag_seconds: Final = Gauge(
             "trellis_event_loop_lag_seconds",
             "Longest time since the last scrape that the event loop was late",
@@ -176,6 +204,25 @@ class Metrics:
         """
         gauges = (self.lattice_silent_seconds, self.lattice_applications, self.lattice_services)
         return self._observe(gauges, (service, *of), (silent, applications, services))
+
+    def kept_lattice(self, service: str, of: tuple[str, str, str], reads: KeptReads) -> Forget:
+        """Read how a lattice's applications are, and whether they are kept, at each scrape; replaceable as a watch is.
+
+        Args:
+            service: who keeps them.
+            of: as in ``lattice``.
+            reads: what is read.
+        """
+        gauges = (self.lattice_synced_age_seconds, self.lattice_owned, self.lattice_linked)
+        forgets = [self._observe(gauges, (service, *of), (reads.synced_age, reads.owned, reads.linked))]
+        for phase, read in reads.phases.items():
+            forgets.append(self._observe((self.lattice_application_objects,), (service, *of, phase), (read,)))
+
+        def forget() -> None:
+            for one in forgets:
+                one()
+
+        return forget
 
     def _observe(self, gauges: tuple[Gauge, ...], labels: tuple[str, ...], reads: tuple[Read, ...]) -> Forget:
         key = (gauges[0]._name, *labels)  # noqa: SLF001 (the name has no public accessor)

@@ -1,0 +1,81 @@
+"""What there is to see of lattices whose applications are kept: a real API server, a real NATS, a stand-in for wadm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from support.fleet import eventually
+from support.host_behaviour import own_lattice
+from support.host_world import PATIENCE, HostWorld
+from support.kept import KeptWorld, kept_world, spec
+from support.wadm_stand_in import WadmStandIn
+from trellis.events.subjects import APPLICATION_MANAGER
+from trellis.localcluster.nats import NatsServer
+from trellis.runtime import LedService
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+OBJECTS, AGE = "trellis_lattice_application_objects", "trellis_lattice_synced_age_seconds"
+OWNED, LINKED = "trellis_lattice_owned", "trellis_lattice_linked"
+
+
+@pytest.fixture
+async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
+    async with WadmStandIn(nats_server.url, own_lattice()) as started:
+        yield started
+
+
+@pytest.fixture
+def kept(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
+        yield made
+
+
+def measured(service: LedService, name: str, lattice: str, **labels: str) -> float | None:
+    """Return a gauge of a lattice, None if there is none."""
+    wanted = {"service": APPLICATION_MANAGER, "lattice": lattice} | labels
+    for family in service.telemetry.metrics.registry.collect():
+        for sample in family.samples:
+            if sample.name == name and wanted.items() <= sample.labels.items():
+                return float(sample.value)
+    return None
+
+
+async def test_each_lattice_is_measured_while_its_applications_are_kept(
+    kept: KeptWorld, stand_in: WadmStandIn, nats_server: NatsServer
+) -> None:
+    kept.group()
+    async with kept.manager() as service:
+
+        def phases() -> dict[str, float | None]:
+            found = ("Deployed", "Failed", "Undeployed", "Reconciling", "Waiting", "Unhealthy", "Unknown")
+            counts = {phase: measured(service, OBJECTS, kept.lattice, phase=phase) for phase in found}
+            return {phase: count for phase, count in counts.items() if count != 0}
+
+        for name, word in (("one", "deployed"), ("two", "deployed"), ("three", "failed")):
+            kept.apply(name, spec())
+            await kept.synced(name)
+            await stand_in.say(name, word, "no host fits" if word == "failed" else "")
+        expected = {"Deployed": 2.0, "Failed": 1.0}
+        await eventually(lambda: phases() == expected, f"{expected}", seconds=PATIENCE)
+        assert measured(service, OWNED, kept.lattice) == 1
+        assert measured(service, LINKED, kept.lattice) == 1
+        await eventually(lambda: (measured(service, AGE, kept.lattice) or 60) < 8, "it is new", seconds=PATIENCE)
+        await asyncio.to_thread(nats_server.kill)
+        try:
+            await eventually(lambda: measured(service, LINKED, kept.lattice) == 0, "not linked", seconds=PATIENCE)
+            await eventually(lambda: (measured(service, AGE, kept.lattice) or 0) > 8, "it ages", seconds=PATIENCE)
+            assert phases() == expected
+            assert measured(service, OWNED, kept.lattice) == 1  # a claim outlasts an outage
+        finally:
+            await asyncio.to_thread(nats_server.start)
+        await eventually(lambda: measured(service, LINKED, kept.lattice) == 1, "linked again", seconds=PATIENCE)
+        await eventually(lambda: (measured(service, AGE, kept.lattice) or 60) < 8, "new again", seconds=PATIENCE)
+        kept.hosts.clean_up()
+        names = (OBJECTS, AGE, OWNED, LINKED)
+        await eventually(
+            lambda: [measured(service, name, kept.lattice) for name in names] == [None] * 4, "gone", seconds=PATIENCE
+        )
