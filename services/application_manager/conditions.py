@@ -17,7 +17,7 @@ from application_manager.actions import Decision, Lost, Reason, Record
 from application_manager.homes import name_of
 from application_manager.snapshot import Absence, Base, Side, Snapshot, Win
 from application_manager.views import ApplicationView
-from trellis.lattice.replies import VERSIONS_KEPT, Refusal, Status
+from trellis.lattice.replies import VERSIONS_KEPT, Refusal, Scaler, Status
 from trellis.lattice.store import StoredModel
 
 Json = dict[str, Any]
@@ -29,6 +29,9 @@ PHASES: Final = {
     "undeployed": "Undeployed",
     "waiting": "Waiting",
     "unhealthy": "Unhealthy",
+    # What wadm before 0.14 wrote to its stream, where it stays until something else is to be said.
+    "ready": "Deployed",
+    "compensating": "Reconciling",
 }
 NAMED: Final = 20
 """Fields that a message names; of more the number."""
@@ -127,26 +130,37 @@ def _from_wadm(seen: Seen) -> Json:
     versions = [
         {"version": version, "deployed": version == model.deployed} for version, _ in model.versions[-VERSIONS_KEPT:]
     ]
-    said = seen.said or Status("")
-    scalers = [
-        {"kind": one.kind, "name": one.name, "status": one.status} | ({"message": one.message} if one.message else {})
-        for one in said.scalers
-    ]
+    phase, message, scalers = _word(model, seen.said)
     return {
-        "phase": _phase(model, said),
-        "message": said.message or None,
+        "phase": phase,
+        "message": message or None,
         "deployedVersion": model.deployed or None,
         "versions": versions,
-        "scalers": scalers or None,
+        "scalers": [_scaler(one) for one in scalers] or None,
     }
 
 
-def _phase(model: StoredModel, said: Status) -> str:
-    """Return wadm's word; what it said of another state of the application is old."""
-    phase = PHASES.get(said.status, "Reconciling")
-    if (phase == "Undeployed") is bool(model.deployed):
-        return "Reconciling" if model.deployed else "Undeployed"
-    return phase
+def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scaler, ...]]:
+    """Return phase, message and scalers in wadm's words; what it said of another state of the application is old.
+
+    wadm 0.21 says ``undeployed`` of what it has not begun with, of what has nothing to scale, and of what it forgot.
+    """
+    if not model.deployed:
+        idle = said is not None and said.status == "undeployed"
+        return "Undeployed", said.message if idle and said is not None else "", ()
+    if said is None:
+        return "Reconciling", f"version {model.deployed} is deployed; wadm has not said yet how it is", ()
+    if said.status == "undeployed":
+        why = "it has not begun with it, for which the lattice needs a host, or has nothing to scale"
+        return "Waiting", f"version {model.deployed} is deployed, and wadm says of it that it is undeployed: {why}", ()
+    if said.status not in PHASES:
+        return "Reconciling", said.message or f"wadm says of it: {said.status}", said.scalers
+    return PHASES[said.status], said.message, said.scalers
+
+
+def _scaler(one: Scaler) -> Json:
+    found = {"kind": one.kind, "name": one.name, "status": one.status}
+    return found | ({"message": one.message} if one.message else {})
 
 
 def _record(seen: Seen, former: Mapping[str, Any]) -> Json:

@@ -43,6 +43,8 @@ def verdict_of(store: ModelStore | None, owner: str | None, *, ours: bool) -> Ve
         return Verdict("Unknown", "NotFollowed", "the lattice is not followed yet")
     if store.synced_at is None:
         return Verdict("Unknown", "WadmAway", f"applications are shown as they were: {store.why}")
+    if store.silent:
+        return Verdict("Unknown", "WadmAway", f"what wadm last said may be old: {store.silent}")
     if owner is None:
         return Verdict("Unknown", "OwnerUnknown", "it is not known yet which cluster keeps the lattice's applications")
     if not ours:

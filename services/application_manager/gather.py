@@ -185,7 +185,7 @@ class Known:
     def _wadm(
         self, key: Key, store: ModelStore | None, model: StoredModel | None, view: ApplicationView | None
     ) -> Model | Absence:
-        if store is None or store.synced_at is None or self.following.owner(key.mark) is None:
+        if store is None or store.synced_at is None or store.silent or self.following.owner(key.mark) is None:
             return Absence.AWAY
         if model is None:
             return _ABSENCES[store.absence(key.name)]
@@ -206,4 +206,6 @@ def _why_away(store: ModelStore | None) -> str:
         return "its lattice is not followed yet"
     if store.synced_at is None:
         return f"what wadm has is not known: {store.why}"
+    if store.silent:
+        return f"wadm does not answer, so what it last said may be old: {store.silent}"
     return "it is not known yet which cluster keeps its lattice's applications"

@@ -77,7 +77,7 @@ class Measures:
     def _synced_age(self, mark: str) -> float:
         """Return since when what is shown may be old; of what was never complete, since it is followed."""
         store = self._known.following.store(mark)
-        if store is not None and store.synced_at is not None:
+        if store is not None and store.synced_at is not None and not store.silent:
             self._synced[mark] = store.synced_at
         return max(0.0, time.time() - self._synced[mark])
 

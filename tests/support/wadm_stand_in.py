@@ -170,9 +170,10 @@ class WadmStandIn:
         return {"result": "success", "message": "", "versions": versions}
 
     async def _status(self, name: str, _: Any) -> Reply:
-        if name not in self.statuses:
-            return {"result": "notfound", "message": "", "status": None}
-        return {"result": "ok", "message": "", "status": self.statuses[name]}
+        # wadm answers so, too, about what it does not have.
+        empty = {"status": {"type": "undeployed"}, "version": "", "components": []}
+        message = f"Successfully fetched status for application {name}"
+        return {"result": "ok", "message": message, "status": self.statuses.get(name, empty)}
 
     async def _stored(self, name: str) -> Reply | None:
         try:

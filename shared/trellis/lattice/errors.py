@@ -12,7 +12,11 @@ class LinkAwayError(Exception):
     """The lattice's NATS cannot be asked now; the text says why, for people."""
 
 
-class NobodyAnswersError(LinkAwayError):
+class SilenceError(LinkAwayError):
+    """The lattice's NATS is there, and nobody answered: nobody listens there, or who does said nothing in time."""
+
+
+class NobodyAnswersError(SilenceError):
     """The lattice's NATS is there, and nobody listens on the subject."""
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from trellis.lattice.answering import Answering
 from trellis.lattice.bucket import Bucket
 from trellis.lattice.link import Link
 from trellis.lattice.listing import Listing
@@ -33,7 +34,8 @@ class LatticeStore:
         self._changed = changed
         self._bucket = Bucket(lattice, link, reader, self._on_models)
         self._listing = Listing(self.wadm, link)
-        self._statuses = Statuses(self.wadm, link, self.names, changed)
+        self._statuses = Statuses(self.wadm, link, self, changed)
+        self._answering = Answering(self.wadm, link, lambda: changed(None))
         self._there = False
 
     @property
@@ -62,6 +64,11 @@ class LatticeStore:
             return f"deletions cannot be proved: {self._bucket.why}"
         return self._bucket.why
 
+    @property
+    def silent(self) -> str:
+        """Why nobody answers for wadm, for people, "" if somebody does."""
+        return self._answering.why
+
     def find(self, name: str) -> StoredModel | None:
         """Return an application, None if there is none of this name."""
         return self._listing.find(name) if self._listed else self._bucket.stored.find(name)
@@ -75,7 +82,7 @@ class LatticeStore:
         return self._listing.names() if self._listed else self._bucket.stored.names()
 
     def status(self, name: str) -> Status | None:
-        """Return what wadm last said of an application, None if nothing was heard."""
+        """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""
         return self._statuses.find(name)
 
     def link_changed(self) -> None:
@@ -93,6 +100,7 @@ class LatticeStore:
             tasks.create_task(self._bucket.run())
             tasks.create_task(self._list())
             tasks.create_task(self._statuses.run(self._lattice))
+            tasks.create_task(self._answering.run())
 
     @property
     def _listed(self) -> bool:
@@ -105,5 +113,5 @@ class LatticeStore:
             await self._listing.run(lambda: not self._bucket.unreadable.is_set(), self._on_models)
 
     def _on_models(self, names: Iterable[str] | None) -> None:
-        self._statuses.want()
+        self._statuses.models_changed(names)
         self._changed(names)

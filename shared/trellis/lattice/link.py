@@ -24,14 +24,14 @@ from trellis.bus.backoff import Backoff
 from trellis.bus.connection import REFUSED, describe
 from trellis.bus.user_client import UserClient
 from trellis.lattice.address import LinkAddress
-from trellis.lattice.errors import LinkAwayError, NobodyAnswersError, TooLargeError, require_room
+from trellis.lattice.errors import LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError, require_room
 from trellis.lattice.outage import Outage
 from trellis.lattice.questions import Asked, Counter
 from trellis.lattice.tls import NOT_LET_IN, CertificateError, advised, client_context
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
 
-__all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "TooLargeError"]
+__all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "SilenceError", "TooLargeError"]
 
 Heard = Callable[[str, bytes], None]
 """What is done with a message: subject, payload. It is called in the event loop and must not raise or wait."""
@@ -128,7 +128,8 @@ class Link:
         """Return the first answer.
 
         Raises:
-            LinkAwayError: the link is away, nobody listens there, or no answer came in time.
+            NobodyAnswersError: nobody listens there. SilenceError: no answer came in time.
+            LinkAwayError: the link is away.
             TooLargeError: the message is larger than the server takes.
         """
         client = self._there()
@@ -137,6 +138,8 @@ class Link:
             answer = await client.request(subject, payload, timeout=seconds, headers=headers)
         except nats.errors.NoRespondersError:
             raise NobodyAnswersError(f"nobody answers on {subject}") from None
+        except TimeoutError as error:
+            raise SilenceError(f"{subject}: {describe(error)}") from None
         except _TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
         return answer.data

@@ -1,7 +1,8 @@
 """What wadm last said of each application of a lattice: heard when it says it, asked for when that may be missed.
 
 In: a link, a client of wadm. Out: statuses, word of every change. Called by ``lattice_store``. Invariants: an answer
-never replaces what was heard after it was asked for; at most 16 questions at once; garbage changes nothing.
+never replaces what was heard after it was asked for; what was said of one deployed version is never told of another
+(ADR 0049); at most 16 questions at once; garbage changes nothing.
 Source: wadm 0.21 says a status on ``wadm.status.<lattice>.<application>`` when it is another than the one before.
 """
 
@@ -11,18 +12,21 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from trellis.bus import cancellation
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import Status, WadmRefusedError, read_status_said
+from trellis.lattice.store import StoredModel
 from trellis.lattice.subjects import SubjectError, status_of, status_subject
 from trellis.lattice.wadm import Wadm
 from trellis.telemetry import get_logger
 
 EVERY_SECONDS: Final = 300.0
 """Between two comparisons of all statuses when nothing goes wrong."""
+DOUBT_SECONDS: Final = 20.0
+"""After which wadm is taken to have nothing new to say of another version: it says nothing twice."""
 _TRY_AGAIN_SECONDS: Final = 10.0
 _SETTLE_SECONDS: Final = 0.1
 _ASKED_AT_ONCE: Final = 16
@@ -33,18 +37,29 @@ _TROUBLE: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, SubjectErr
 _log = get_logger(__name__)
 
 
-class Statuses:
-    """``names`` returns the applications there are; ``changed`` is told those of which wadm says something else."""
+class Models(Protocol):
+    """The applications there are."""
 
-    def __init__(
-        self, wadm: Wadm, link: Link, names: Callable[[], Collection[str]], changed: Callable[[Iterable[str]], None]
-    ) -> None:
+    def names(self) -> Collection[str]:
+        """Return their names."""
+
+    def find(self, name: str) -> StoredModel | None:
+        """Return one, None if there is none of this name."""
+
+
+class Statuses:
+    """``changed`` is told the applications of which wadm says something else."""
+
+    def __init__(self, wadm: Wadm, link: Link, models: Models, changed: Callable[[Iterable[str]], None]) -> None:
         self._wadm = wadm
         self._link = link
-        self._names = names
+        self._models = models
         self._changed = changed
         self._said: dict[str, Status] = {}
         self._heard: dict[str, int] = {}
+        self._deployed: dict[str, object] = {}  # spec, None of what is not to run
+        self._begun = False
+        self._doubted: dict[str, float] = {}  # until when, monotonic seconds
         self._count = 0
         self._wanted = asyncio.Event()
         self._asked_on: float | None = None
@@ -52,8 +67,24 @@ class Statuses:
         self._garbage_told = -_REPORT_SECONDS
 
     def find(self, name: str) -> Status | None:
-        """Return what wadm last said of an application, None if nothing was heard."""
-        return self._said.get(name)
+        """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""
+        return None if name in self._doubted else self._said.get(name)
+
+    def models_changed(self, names: Iterable[str] | None) -> None:
+        """Something may be new of these applications, None for all: what was said of another version is doubted."""
+        for name in list({*self._models.names(), *self._deployed} if names is None else names):
+            model = self._models.find(name)
+            if model is None:
+                self._forget(name)
+                self._deployed.pop(name, None)
+                continue
+            specs = {version: manifest.get("spec") for version, manifest in model.versions}
+            now, former = specs.get(model.deployed), self._deployed.get(name)
+            self._deployed[name] = now
+            if now is not None and now != former and self._begun:
+                self._doubted[name] = time.monotonic() + DOUBT_SECONDS
+        self._begun = self._begun or names is None
+        self.want()
 
     def want(self) -> None:
         """There may be applications of which nothing was heard, or another link: it is asked soon."""
@@ -69,38 +100,58 @@ class Statuses:
                 await self._link.there()
                 complete = await self._compare()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(EVERY_SECONDS if complete else _TRY_AGAIN_SECONDS):
+                    async with asyncio.timeout(self._pause(complete)):
                         await self._wanted.wait()
                 await asyncio.sleep(_SETTLE_SECONDS)  # several changes, one comparison
         finally:
             await self._link.ignore(subject, self._on_status)
 
+    def _pause(self, complete: bool) -> float:
+        """Return after how many seconds it is asked again, should nothing be wanted."""
+        pause = EVERY_SECONDS if complete else _TRY_AGAIN_SECONDS
+        doubts = min(self._doubted.values(), default=None) if complete else None
+        return pause if doubts is None else max(0.0, min(pause, doubts - time.monotonic()))
+
     async def _compare(self) -> bool:
         """Ask for the statuses that may have been missed; return whether all were answered."""
         self._wanted.clear()
-        names, since = set(self._names()), self._link.since
-        anew = since != self._asked_on or time.monotonic() - self._asked_at >= EVERY_SECONDS
+        names, since, now = set(self._models.names()), self._link.since, time.monotonic()
+        anew = since != self._asked_on or now - self._asked_at >= EVERY_SECONDS
         for name in self._said.keys() - names if anew else ():
             self._forget(name)
+        due = {name for name, until in self._doubted.items() if until <= now}
         gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
         async def one(name: str) -> bool:
             async with gate:
-                heard = self._heard.get(name)
-                try:
-                    status = await self._wadm.status(name)
-                except _TROUBLE:
-                    return False
-                if self._heard.get(name) == heard and self._said.get(name) != status:
-                    self._said[name] = status
-                    self._changed([name])
-                return True
+                return await self._ask(name)
 
-        asked = names if anew else names - self._said.keys()
+        asked = names if anew else (names - self._said.keys()) | (due & names)
         complete = all(await asyncio.gather(*map(one, asked)))
         if anew and complete and since is not None:
             self._asked_on, self._asked_at = since, time.monotonic()
         return complete
+
+    async def _ask(self, name: str) -> bool:
+        """Ask for a status; return whether it was answered."""
+        heard, doubt = self._heard.get(name), self._doubted.get(name)
+        settled = doubt is not None and doubt <= time.monotonic()
+        try:
+            status = await self._wadm.status(name)
+        except _TROUBLE:
+            return False
+        if self._heard.get(name) == heard:
+            settled = settled and self._doubted.get(name) == doubt  # else yet another version is deployed
+            if settled:
+                del self._doubted[name]
+            self._take(name, status, news=settled)
+        return True
+
+    def _take(self, name: str, status: Status, *, news: bool) -> None:
+        if self._said.get(name) != status:
+            self._said[name], news = status, True
+        if news:
+            self._changed([name])
 
     def _on_status(self, subject: str, payload: bytes) -> None:
         name = status_of(subject)
@@ -113,15 +164,13 @@ class Statuses:
             return
         self._count += 1
         self._heard[name] = self._count
-        if self._said.get(name) != status:
-            self._said[name] = status
-            self._changed([name])
+        self._take(name, status, news=self._doubted.pop(name, None) is not None)
         if len(self._said) > _KEPT:
             self._forget(next(iter(self._said)))
 
     def _forget(self, name: str) -> None:
-        self._said.pop(name, None)
-        self._heard.pop(name, None)
+        for held in (self._said, self._heard, self._doubted):
+            held.pop(name, None)
 
     def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:
         now = time.monotonic()

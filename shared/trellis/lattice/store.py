@@ -60,6 +60,10 @@ class ModelStore(Protocol):
     def why(self) -> str:
         """Why it is not complete, or why deletions cannot be proved, for people; "" if neither is so."""
 
+    @property
+    def silent(self) -> str:
+        """Why nobody answers for wadm, for people, "" if somebody does: what it said last may be old by now."""
+
     def find(self, name: str) -> StoredModel | None:
         """Return an application, None if there is none of this name."""
 
@@ -70,4 +74,4 @@ class ModelStore(Protocol):
         """Return the names of all applications."""
 
     def status(self, name: str) -> Status | None:
-        """Return what wadm last said of an application, None if nothing was heard."""
+        """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""

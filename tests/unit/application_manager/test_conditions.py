@@ -88,8 +88,33 @@ def test_each_word_of_wadms_about_what_is_deployed_has_its_conditions(
     status = status_of(seen(said=Status(word, "because")))
     found = said(status)
     assert (found["Ready"][0], found["Reconciling"][0], found["Stalled"][0]) == (ready, reconciling, stalled)
-    assert status["phase"] == (PHASES.get(word, "Reconciling") if word != "undeployed" else "Reconciling")
-    assert status["message"] == "because"
+    assert status["phase"] == (PHASES.get(word, "Reconciling") if word != "undeployed" else "Waiting")
+    assert status["message"] == "because" or word == "undeployed"
+
+
+@pytest.mark.parametrize(
+    ("word", "phase", "words"),
+    [
+        (None, "Reconciling", "version v1 is deployed; wadm has not said yet how it is"),
+        (Status("undeployed"), "Waiting", "version v1 is deployed, and wadm says of it that it is undeployed: "),
+        (Status("resting"), "Reconciling", "wadm says of it: resting"),
+        (Status("ready"), "Deployed", "wadm says of it: Deployed"),
+        (Status("compensating"), "Reconciling", "wadm says of it: Reconciling"),
+    ],
+)
+def test_what_wadm_did_not_say_is_not_put_into_its_mouth(word: Status | None, phase: str, words: str) -> None:
+    status = status_of(seen(said=word))
+    assert status["phase"] == phase
+    assert message(status, "Ready").startswith(words)
+
+
+def test_what_is_not_to_run_has_no_scalers_of_the_time_when_it_did() -> None:
+    idle = replace(BASE, deployed=False)
+    view = replace(VIEW, object=replace(VIEW.object, base=idle))
+    failed = Status("failed", "no host", (Scaler("SpreadScaler", "echo", "failed", "no host"),))
+    status = status_of(seen(view=view, model=replace(STORED, deployed=""), said=failed))
+    assert "scalers" not in status
+    assert "message" not in status
 
 
 def test_what_is_not_to_run_and_does_not_is_ready() -> None:

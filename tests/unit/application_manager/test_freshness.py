@@ -26,9 +26,10 @@ READY = {"type": "Ready", "status": "True", "reason": "AllUp", "message": ""}
 class Store:
     lattice, bucket = "default", "1"
 
-    def __init__(self, synced_at: float | None, why: str = "") -> None:
+    def __init__(self, synced_at: float | None, why: str = "", silent: str = "") -> None:
         self.synced_at = synced_at
         self.why = why
+        self.silent = silent
 
     def find(self, name: str) -> StoredModel | None:
         raise AssertionError(name)
@@ -44,6 +45,7 @@ class Store:
 
 
 AWAY, THERE, POOR = Store(None, "connection lost"), Store(1.0), Store(1.0, "the user may not read the storage")
+SILENT = Store(1.0, silent="nobody answers")
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,7 @@ AWAY, THERE, POOR = Store(None, "connection lost"), Store(1.0), Store(1.0, "the 
         (None, None, False, ("Unknown", "NotFollowed")),
         (AWAY, "here", True, ("Unknown", "WadmAway")),
         (AWAY, None, False, ("Unknown", "WadmAway")),
+        (SILENT, "here", True, ("Unknown", "WadmAway")),
         (THERE, None, False, ("Unknown", "OwnerUnknown")),
         (THERE, "there", False, ("True", "ReadOnly")),
         (POOR, "here", True, ("True", "DeletionsNotProved")),
@@ -61,7 +64,7 @@ AWAY, THERE, POOR = Store(None, "connection lost"), Store(1.0), Store(1.0, "the 
 def test_what_holds_of_a_lattice(store: ModelStore | None, owner: str, ours: bool, said: tuple[str, str]) -> None:
     found = verdict_of(store, owner, ours=ours)
     assert (found.status, found.reason) == said
-    for part in (store.why if store is not None else "", owner if said[1] == "ReadOnly" else ""):
+    for part in (store.why or store.silent if store is not None else "", owner if said[1] == "ReadOnly" else ""):
         assert part in found.message
 
 

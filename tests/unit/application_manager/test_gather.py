@@ -34,6 +34,7 @@ class Store:
     proof: Proof = Proof.UNKNOWN
     lattice: str = "red"
     why: str = "because"
+    silent: str = ""
 
     def find(self, name: str) -> StoredModel | None:
         return self.models.get(name)
@@ -84,6 +85,7 @@ def deleted() -> ApplicationView:
 UNKNOWN: dict[str, Lattice] = {
     "not followed yet": Lattice(None),
     "not read yet": Lattice(Store(synced_at=None)),
+    "silent": Lattice(Store(silent="nobody answers")),
     "not known whose it is": Lattice(Store(), own=None),
 }
 

@@ -1,0 +1,215 @@
+"""What wadm last said of each application, and whether it still counts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import Any, cast
+
+import pytest
+
+from support.buses import eventually
+from trellis.lattice import answering, statuses
+from trellis.lattice.answering import Answering
+from trellis.lattice.link import Heard, Link, LinkAwayError, SilenceError
+from trellis.lattice.replies import Refusal, Status, WadmRefusedError
+from trellis.lattice.statuses import Statuses
+from trellis.lattice.store import StoredModel
+from trellis.lattice.wadm import Wadm
+
+ONE, OTHER = {"components": [{"name": "one"}]}, {"components": [{"name": "other"}]}
+DEPLOYED, RECONCILING = Status("deployed"), Status("reconciling", "Scaling component on 1 host(s)")
+
+
+class Lattice:
+    """Models, a wadm that answers with ``answers``, and a link that is there."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, StoredModel] = {}
+        self.answers: dict[str, Status] = {}
+        self.error: Exception | None = None
+        self.asked: list[str] = []
+        self.told: list[str] = []
+        self.since: float | None = 1.0
+        self._heard: Heard | None = None
+        self.statuses = Statuses(cast("Wadm", self), cast("Link", self), self, self._tell)
+
+    # What Statuses sees of the models, of wadm and of the link.
+
+    def names(self) -> Collection[str]:
+        return list(self.models)
+
+    def find(self, name: str) -> StoredModel | None:
+        return self.models.get(name)
+
+    async def status(self, name: str) -> Status:
+        self.asked.append(name)
+        if self.error is not None:
+            raise self.error
+        return self.answers.get(name, Status("undeployed"))
+
+    async def there(self) -> None:
+        return
+
+    async def listen(self, _subject: str, heard: Heard) -> None:
+        self._heard = heard
+
+    async def ignore(self, _subject: str, _heard: Heard) -> None:
+        return
+
+    def _tell(self, names: Iterable[str]) -> None:
+        self.told += names
+
+    # What happens in it.
+
+    def stores(self, name: str, deployed: str, **versions: dict[str, Any]) -> None:
+        manifests = tuple((version, {"metadata": {"name": name}, "spec": one}) for version, one in versions.items())
+        self.models[name] = StoredModel(name, manifests, deployed, 1)
+        self.statuses.models_changed([name])
+
+    def deletes(self, name: str) -> None:
+        del self.models[name]
+        self.statuses.models_changed([name])
+
+    def says(self, name: str, status: Status) -> None:
+        assert self._heard is not None
+        self.answers[name] = status
+        said = {"status": {"type": status.status, "message": status.message}, "version": "", "components": []}
+        self._heard(f"wadm.status.red.{name}", json.dumps(said).encode())
+
+
+@pytest.fixture
+async def lattice() -> AsyncIterator[Lattice]:
+    """A lattice with ``web`` in version v1, which runs, and is known to."""
+    made = Lattice()
+    made.stores("web", "v1", v1=ONE)
+    made.answers["web"] = DEPLOYED
+    running = asyncio.create_task(made.statuses.run("red"))
+    made.statuses.models_changed(None)
+    await eventually(lambda: made.statuses.find("web") == DEPLOYED)
+    made.told.clear()
+    yield made
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_what_was_said_of_one_version_is_not_told_of_another(lattice: Lattice) -> None:
+    lattice.stores("web", "v2", v1=ONE, v2=OTHER)
+    assert lattice.statuses.find("web") is None
+    lattice.says("web", RECONCILING)
+    assert lattice.statuses.find("web") == RECONCILING
+    lattice.says("web", DEPLOYED)
+    assert lattice.statuses.find("web") == DEPLOYED
+    assert lattice.told == ["web", "web"]
+
+
+async def test_a_version_that_is_the_same_to_wadm_keeps_what_was_said(lattice: Lattice) -> None:
+    lattice.stores("web", "v2", v1=ONE, v2=ONE)
+    assert lattice.statuses.find("web") == DEPLOYED
+
+
+async def test_the_same_words_heard_again_count_for_the_new_version(lattice: Lattice) -> None:
+    lattice.stores("web", "v2", v1=ONE, v2=OTHER)
+    lattice.says("web", DEPLOYED)
+    assert lattice.statuses.find("web") == DEPLOYED
+    assert lattice.told == ["web"]
+
+
+async def test_what_wadm_does_not_say_again_is_asked_for_after_a_while(
+    lattice: Lattice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statuses, "DOUBT_SECONDS", 0.5)
+    lattice.asked.clear()
+    lattice.stores("web", "v2", v1=ONE, v2=OTHER)
+    assert lattice.statuses.find("web") is None
+    await eventually(lambda: lattice.statuses.find("web") == DEPLOYED)
+    assert lattice.asked == ["web"]
+    assert lattice.told == ["web"]
+
+
+async def test_what_wadm_says_of_an_application_that_was_deleted_is_not_told_of_the_next_of_its_name(
+    lattice: Lattice,
+) -> None:
+    lattice.deletes("web")
+    lattice.stores("web", "", v1=OTHER)
+    await eventually(lambda: lattice.statuses.find("web") == DEPLOYED)  # wadm's own stream has it still
+    lattice.stores("web", "v1", v1=OTHER)
+    assert lattice.statuses.find("web") is None
+    lattice.says("web", Status("undeployed", "Manifest has been undeployed"))  # of the former one, late
+    lattice.says("web", RECONCILING)
+    assert lattice.statuses.find("web") == RECONCILING
+
+
+async def test_an_answer_never_replaces_what_was_heard_after_it_was_asked_for(lattice: Lattice) -> None:
+    release = asyncio.Event()
+
+    async def slowly(name: str) -> Status:
+        answer = lattice.answers.get(name, Status("undeployed"))
+        lattice.asked.append(name)
+        await release.wait()
+        return answer
+
+    lattice.status = slowly  # type: ignore[method-assign]
+    lattice.asked.clear()
+    lattice.stores("new", "", v1=ONE)
+    await eventually(lambda: lattice.asked == ["new"])
+    lattice.says("new", RECONCILING)
+    release.set()
+    lattice.stores("later", "", v1=ONE)
+    await eventually(lambda: lattice.statuses.find("later") is not None)
+    assert lattice.statuses.find("new") == RECONCILING
+
+
+class TestAnswering:
+    """Whether anybody answers for wadm."""
+
+    @pytest.fixture(autouse=True)
+    def _hurried(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(answering, "EVERY_SECONDS", 0.01)
+        monkeypatch.setattr(answering, "_AGAIN_SECONDS", 0.01)
+
+    @contextlib.asynccontextmanager
+    async def asking(self, lattice: Lattice) -> AsyncIterator[tuple[Answering, list[str]]]:
+        told: list[str] = []
+        made = Answering(cast("Wadm", lattice), cast("Link", lattice), lambda: told.append(made.why))
+        running = asyncio.create_task(made.run())
+        yield made, told
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    async def test_who_does_not_answer_several_times_is_silent_until_somebody_does(self) -> None:
+        lattice = Lattice()
+        lattice.error = SilenceError("nobody answers")
+        async with self.asking(lattice) as (made, told):
+            await eventually(lambda: made.why == "nobody answers")
+            lattice.error = None
+            await eventually(lambda: not made.why)
+        assert told == ["nobody answers", ""]
+
+    async def test_one_answer_that_is_missed_is_no_silence(self) -> None:
+        lattice = Lattice()
+
+        async def by_turns(name: str) -> Status:
+            lattice.asked.append(name)
+            if len(lattice.asked) % 3:
+                raise SilenceError("nobody answers")
+            return DEPLOYED
+
+        lattice.status = by_turns  # type: ignore[method-assign]
+        async with self.asking(lattice) as (_, told):
+            await eventually(lambda: len(lattice.asked) > 12)
+        assert told == []
+
+    @pytest.mark.parametrize(
+        "error", [LinkAwayError("this user may not publish"), WadmRefusedError(Refusal.FAILED, "no storage")]
+    )
+    async def test_what_is_no_silence_is_not_taken_for_it(self, error: Exception) -> None:
+        lattice = Lattice()
+        lattice.error = error
+        async with self.asking(lattice) as (_, told):
+            await eventually(lambda: len(lattice.asked) > 6)
+        assert told == []
