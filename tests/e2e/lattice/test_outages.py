@@ -1,0 +1,32 @@
+"""Applications while servers are away: a real API server, a real NATS and a real wadm, which are killed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.outage_behaviour import OutageBehaviour, Servers
+from support.real_lattice import RealLattice
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture
+def servers(real_lattice: RealLattice) -> Servers:
+    async def start_nats() -> None:
+        await asyncio.to_thread(real_lattice.nats.start)
+        await asyncio.to_thread(real_lattice.kill_wadm)
+        await asyncio.to_thread(real_lattice.start_wadm)
+
+    return Servers(
+        real_lattice.url,
+        kill_wadm=lambda: asyncio.to_thread(real_lattice.kill_wadm),
+        start_wadm=lambda: asyncio.to_thread(real_lattice.start_wadm),
+        kill_nats=lambda: asyncio.to_thread(real_lattice.nats.kill),
+        start_nats=start_nats,
+    )
+
+
+class TestWadm(OutageBehaviour):
+    """With the real one; the stand-in is held to the same."""
