@@ -243,7 +243,8 @@ class Effects:
         match action:
             case Put(version=version):
                 item = await self._read(_view(world))
-                await wadm.put(read_manifest(item).under(version))
+                held = world.model.versions if world.model is not None else ()
+                await wadm.put(read_manifest(item).under(version), [manifest for _, manifest in held])
                 awaited = replace(awaited, version=version)
             case Deploy(version=version):
                 if await wadm.deploy(key.name, version) is None:

@@ -39,6 +39,8 @@ _MESSAGE_KEPT: Final = 4096
 """Characters of a message; names of fields, which are in some, have no limit, and Kubernetes takes 32,768."""
 _TOLD: Final = ("Rejected", "Overridden", "Contended", "FieldsIgnored")
 _WINS: Final = 4
+_PASSING: Final = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSING}
+"""What is tried again soon and may then be otherwise though nobody changes the manifest: wash was there first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def _stalled(seen: Seen, status: Json) -> tuple[str, str] | None:
     """Return why nothing goes on until somebody changes something, None if something does."""
     if seen.view.problem:
         return "InvalidManifest", seen.view.problem
-    if seen.refused is not None and seen.refused.refusal is not Refusal.FAILED:
+    if seen.refused is not None and seen.refused.refusal not in _PASSING:
         return seen.refused.refusal.value, seen.refused.words
     waits = seen.decision.waits
     if waits is not None and waits.reason is Reason.DUPLICATE:

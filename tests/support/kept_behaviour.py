@@ -184,6 +184,22 @@ class KeptBehaviour:
             await kept.synced("large")
             assert "Rejected" not in kept.said("large")
 
+    async def test_versions_that_do_not_fit_into_one_entry_of_wadms_storage_are_told(
+        self, kept: KeptWorld, wadm: Wadm
+    ) -> None:
+        kept.group()
+        async with kept.manager():
+            kept.apply("web", spec("file:///" + "x" * 600_000))
+            first = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
+            kept.patch("web", {"spec": spec("file:///" + "y" * 600_000)})
+            found = await kept.condition("web", "Rejected", "True", "TooLarge")
+            words = next(one["message"] for one in found["status"]["conditions"] if one["type"] == "Ready")
+            assert "an entry with 2 versions" in words
+            assert "wash app delete" in words
+            await wadm_has(wadm, "web", deployed_version=first)
+            kept.patch("web", {"spec": spec()})
+            await kept.synced("web")
+
     async def test_fifty_at_once_come_from_both_sides_and_go_from_the_other(self, kept: KeptWorld, wadm: Wadm) -> None:
         applied = [f"applied-{number}" for number in range(25)]
         put = [f"put-{number}" for number in range(25)]

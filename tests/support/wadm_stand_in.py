@@ -30,13 +30,17 @@ Answer = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 @dataclass
 class WadmStandIn:
-    """A context manager. ``asked``: the verbs it was asked for; ``options``: of its connection, such as a user."""
+    """A context manager. ``asked``: the verbs it was asked for; ``options``: of its connection, such as a user.
+
+    ``refusals``: what it answers instead, by verb and application, without doing anything.
+    """
 
     url: str
     lattice: str
     options: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     statuses: dict[str, Reply] = field(default_factory=dict)
+    refusals: dict[tuple[str, str], Reply] = field(default_factory=dict)
     _serving: asyncio.Lock = field(default_factory=asyncio.Lock)
     _lost: bool = False
 
@@ -94,7 +98,8 @@ class WadmStandIn:
                     body = json.loads(data) if data else {}
                     reply = {"result": "error", "message": "Internal storage error"}
                     if not self._lost:
-                        reply = await answer(tokens[-1], body)
+                        name = body["metadata"]["name"] if tokens[4] == "put" else tokens[-1]
+                        reply = self.refusals.get((tokens[4], name)) or await answer(tokens[-1], body)
                 except (nats.errors.Error, OSError, TimeoutError):
                     reply = {"result": "error", "message": "Internal storage error"}
             with contextlib.suppress(nats.errors.Error):

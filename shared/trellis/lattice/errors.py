@@ -21,12 +21,12 @@ class NobodyAnswersError(SilenceError):
 
 
 class TooLargeError(Exception):
-    """A message is larger than the lattice's NATS takes, so it was not sent; the text has both sizes, for people."""
+    """Something is larger than the lattice's NATS takes, so it was not sent; the text has both sizes, for people."""
 
-    def __init__(self, subject: str, size: int, limit: int) -> None:
+    def __init__(self, what: str, size: int, limit: int, remedy: str = "make it smaller") -> None:
         super().__init__(
-            f"a message of {size:,} bytes on {subject}, of which the lattice's NATS takes {limit:,}: make it smaller, "
-            "or raise max_payload of its servers"
+            f"{what} of {size:,} bytes, of which the lattice's NATS takes {limit:,}: {remedy}, or raise max_payload of "
+            "its servers"
         )
 
 
@@ -41,4 +41,4 @@ def require_room(limit: int, subject: str, payload: bytes, headers: Mapping[str,
         size += len("NATS/1.0\r\n\r\n")
         size += sum(len(f"{key}: {value}\r\n".encode()) for key, value in headers.items())
     if size > limit:
-        raise TooLargeError(subject, size, limit)
+        raise TooLargeError(f"a message on {subject}", size, limit)

@@ -90,6 +90,11 @@ class Link:
         """Since when everything that is to be heard can be, None while it cannot."""
         return None if self.deaf else self.since
 
+    @property
+    def limit(self) -> int:
+        """How many bytes the server takes as a message; raises LinkAwayError while the link is away."""
+        return self._there().max_payload
+
     async def there(self) -> None:
         """Wait until there is a connection."""
         await self._arrived.wait()

@@ -1,18 +1,18 @@
 """Asks wadm about the applications of one lattice, and tells it what to do with them.
 
 In: a link and a lattice's name. Out: what wadm answered. Called by services that keep applications. Invariants: a
-question waits for one answer, 5 s at most; what wadm refuses is told in its words, and nothing is tried again here.
+question waits for one answer, 5 s, to put 10 s at most; what wadm refuses is told in its words; nothing is tried again.
 Source: wadm 0.21, ``wadm.api.<lattice>.model.<verb>[.<application>]``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
 
-from trellis.lattice.link import Link
+from trellis.lattice.link import Link, TooLargeError
 from trellis.lattice.models import Model, read_models
 from trellis.lattice.replies import (
     Put,
@@ -28,6 +28,8 @@ from trellis.lattice.replies import (
 from trellis.lattice.subjects import model_list_subject, model_put_subject, model_subject
 
 ANSWER_SECONDS: Final = 5.0
+_STORED_SECONDS: Final = 10.0
+"""wadm answers after 5 s if it could not store a version."""
 _JSON: Final = {"Content-Type": "application/json"}
 """wadm reads what is not said to be JSON as YAML, where some characters are line breaks, and become spaces."""
 
@@ -47,10 +49,22 @@ class Wadm:
         """Return all applications, in the order of their names."""
         return read_models(await self._link.ask(model_list_subject(self._lattice), seconds=ANSWER_SECONDS))
 
-    async def put(self, manifest: Mapping[str, Any]) -> Put:
-        """Store a version of an application; raises ``TooLargeError`` for a manifest that the server does not take."""
+    async def put(self, manifest: Mapping[str, Any], beside: Iterable[Mapping[str, Any]] = ()) -> Put:
+        """Store a version of an application.
+
+        Args:
+            manifest: of the version.
+            beside: those of all versions that wadm has of it: they are one entry of its storage.
+
+        Raises:
+            TooLargeError: the server does not take it, or not the entry; wadm would try that for 5 s, and not say why.
+        """
         subject, payload = model_put_subject(self._lattice), orjson.dumps(manifest)
-        return read_put(await self._link.ask(subject, payload, seconds=ANSWER_SECONDS, headers=_JSON))
+        sizes = [len(payload), *(len(orjson.dumps(one)) for one in beside)]
+        if len(sizes) > 1 and sum(sizes) > self._link.limit:
+            entry, remedy = f"an entry with {len(sizes)} versions", "delete old ones, `wash app delete NAME VERSION`"
+            raise TooLargeError(entry, sum(sizes), self._link.limit, remedy)
+        return read_put(await self._link.ask(subject, payload, seconds=_STORED_SECONDS, headers=_JSON))
 
     async def deploy(self, application: str, version: str) -> str | None:
         """Deploy a version, and return it; None if there is no such application."""

@@ -1,0 +1,112 @@
+"""Every answer with which a real wadm refused something, as an Application tells it, and what comes after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.host_behaviour import own_lattice
+from support.host_world import HostWorld
+from support.kept import KeptWorld, kept_world, spec
+from support.wadm_stand_in import WadmStandIn
+from trellis.lattice.replies import Refusal
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+RECORDED = Path(__file__).parents[2] / "data/lattice/wadm-refusals.jsonl"
+LASTING = {Refusal.REJECTED.value, Refusal.BLOCKED.value}
+"""Nothing goes on until somebody changes something."""
+
+
+@pytest.fixture
+async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
+    async with WadmStandIn(nats_server.url, own_lattice()) as started:
+        yield started
+
+
+@pytest.fixture
+def kept(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
+        yield made
+
+
+def recorded(*operations: str) -> dict[str, dict[str, Any]]:
+    """Return what was recorded of these operations, by a name for an application each."""
+    rows = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+    return {f"app-{at}": one for at, one in enumerate(rows) if one["operation"] in operations}
+
+
+def told(kept: KeptWorld, name: str) -> dict[str, tuple[str, str]]:
+    said = kept.said(name)
+    return {kind: said[kind] for kind in ("Ready", "Reconciling", "Stalled", "Synced", "Rejected") if kind in said}
+
+
+def expected(reason: str) -> dict[str, tuple[str, str]]:
+    lasting = reason in LASTING
+    return {
+        "Ready": ("False", reason),
+        "Reconciling": ("False" if lasting else "True", reason),
+        "Stalled": ("True", reason) if lasting else ("False", "Progressing"),
+        "Synced": ("False", reason),
+        "Rejected": ("True", reason),
+    }
+
+
+async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_it_does_not(
+    kept: KeptWorld, stand_in: WadmStandIn
+) -> None:
+    refused = recorded("put", "deploy")
+    assert {one["reason"] for one in refused.values()} >= {one.value for one in Refusal if one is not Refusal.TOO_LARGE}
+    for name, one in refused.items():
+        stand_in.refusals[one["operation"], name] = one["reply"]
+    kept.group()
+    async with kept.manager():
+        for name in refused:
+            kept.apply(name, spec())
+        for name, one in refused.items():
+            found = await kept.until(
+                name,
+                f"{one['why']}: {expected(one['reason'])}",
+                lambda _, name=name, one=one: told(kept, name) == expected(one["reason"]),
+            )
+            words = {each["type"]: each["message"] for each in found["status"]["conditions"]}
+            own = one["reply"]["message"].partition("\n\nStack backtrace:")[0].strip()
+            assert words["Rejected"] == own[:1024]
+            assert words["Ready"] == f"wadm: {own[:1024]}"
+            assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+        stand_in.refusals.clear()
+        for name, one in refused.items():
+            if one["reason"] in LASTING:  # asked again in some minutes, or when it is another
+                kept.patch(name, {"spec": spec("file:///none-2.wasm")})
+        for name in refused:
+            await kept.synced(name)
+            assert told(kept, name)["Synced"][0] == "True"
+            assert "Rejected" not in kept.said(name)
+
+
+async def test_what_wadm_does_not_undeploy_or_delete_stays_until_it_does(
+    kept: KeptWorld, stand_in: WadmStandIn
+) -> None:
+    kept.group()
+    async with kept.manager():
+        for name in ("runs", "stays"):
+            kept.apply(name, spec())
+            await kept.synced(name)
+        for one in recorded("undeploy", "del").values():
+            name = "runs" if one["operation"] == "undeploy" else "stays"
+            stand_in.refusals[one["operation"], name] = one["reply"]
+        kept.undeploy("runs")
+        kept.delete("stays")
+        for name in ("runs", "stays"):
+            found = await kept.condition(name, "Rejected", "True", "WadmFailed")
+            assert found["metadata"]["finalizers"]
+            assert kept.said(name)["Stalled"][0] == "False"
+        stand_in.refusals.clear()
+        await kept.synced("runs", deployed=False)
+        await kept.gone("stays")
+        assert "Rejected" not in kept.said("runs")
