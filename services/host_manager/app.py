@@ -15,6 +15,7 @@ from host_manager.apply import Effects
 from host_manager.copying import Copying
 from host_manager.facts import due
 from host_manager.gather import Known
+from host_manager.handlers import CONSUMED, FollowSecrets, on_secret
 from host_manager.inputs import Problem
 from host_manager.lattice_status import due_in, silent_pods
 from host_manager.listening import Listening
@@ -42,6 +43,9 @@ from trellis.telemetry import Telemetry, TraceContext, context_from, setup
 
 WORKERS: Final = 16
 POD_WORKERS: Final = 4
+SECRET_WORKERS: Final = 16
+_UNDECIDED_SECONDS: Final = 30.0
+"""After which a group is looked at again of which it is not known whether its hosts were given a changed Secret."""
 _GIVE_WAY_SECONDS: Final = 0.3
 _LATE_SECONDS: Final = 0.05
 """A look that comes a moment early finds nothing new yet."""
@@ -78,6 +82,9 @@ def compose(settings: Settings, base: Base) -> Work:
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
     follow = FollowPods(known, bus, telemetry, watches.knows)
     followed = KeyedQueue(follow.run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
+    changed = FollowSecrets(known.changes, groups, queue.add)
+    secrets = KeyedQueue(changed.run, workers=SECRET_WORKERS, name="secrets", telemetry=telemetry)
+    bus.subscribe("secrets", CONSUMED, on_secret(known.changes, secrets))
 
     def group_soon(key: str) -> None:
         if key in groups:
@@ -104,7 +111,7 @@ def compose(settings: Settings, base: Base) -> Work:
     known.workloads = tuple(one.objects for one in (watches.deployments, watches.daemon_sets, watches.operators))
     return Work(
         [*watches],
-        [queue, followed],
+        [queue, followed, secrets],
         list_all,
         known.said.forget,
         prepare=partial(recall, known, bus),
@@ -160,6 +167,7 @@ class Reconcile:
     async def _run(self, key: str, trace: TraceContext | None) -> float | None:
         if self.known.gives_way(key):
             return _GIVE_WAY_SECONDS
+        changes = self.known.changes.of(key)
         snapshot = await self.known.snapshot(key)
         if snapshot is None:
             return None
@@ -176,6 +184,7 @@ class Reconcile:
                 actions, again = await self._act(key, snapshot, actions)
                 if again is not None:
                     return again
+        self.known.changes.looked_at(key, changes, deciding.changes_over(snapshot))
         status = next((one.status for one in actions if isinstance(one, deciding.WriteStatus)), snapshot.status)
         if refused_by(status):
             self.known.doubt(key)  # what is refused is no part of what a look finds
@@ -187,7 +196,8 @@ class Reconcile:
         soon = self.known.look_in(key)
         # What was to be waited for may have come, and the time be over, while the rest was written.
         first = self.known.early_for(key) or 0.0 if snapshot.early and not status else None
-        looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first)
+        undecided = _UNDECIDED_SECONDS if self.known.changes.of(key) else None
+        looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first, undecided)
         return min(one for one in looks if one is not None) + _LATE_SECONDS
 
     async def _act(

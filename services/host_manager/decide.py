@@ -25,6 +25,8 @@ from host_manager.inputs import Problem
 from host_manager.lattice_status import REPORTED, silent_pods
 from host_manager.merging import TemplateError
 from host_manager.pods import PodView
+from host_manager.restarts import over, restarted_for
+from host_manager.secret_changes import SecretChange
 from host_manager.snapshot import Head, Snapshot
 from host_manager.status import BAD_NEWS, Facts, counts_of, make_status, may_wait
 from host_manager.takeover import taken_over
@@ -147,6 +149,11 @@ def may_be_refused(snapshot: Snapshot) -> bool:
     return bool(written or (spec and spec.certificates))
 
 
+def changes_over(snapshot: Snapshot) -> list[SecretChange]:
+    """Return the changed Secrets that nothing is to be done about any more; the others are looked at again."""
+    return over(snapshot, _workload(snapshot))
+
+
 def report(snapshot: Snapshot, problem: Problem) -> list[Action]:
     """Return what to write of a problem that came up while the children were written."""
     if snapshot.other is not None or snapshot.head.deleting:
@@ -203,7 +210,10 @@ def _first_marks(snapshot: Snapshot) -> Marks | None:
 
 def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
     """Return the children that the group is to have, or why they cannot be."""
-    wish = Wish(group, snapshot.inputs, marks.revision, managed_by(_workload(snapshot)))
+    workload = _workload(snapshot)
+    wish = Wish(
+        group, snapshot.inputs, marks.revision, managed_by(workload), restarted_for=restarted_for(snapshot, workload)
+    )
     try:
         wanted = make_children(wish, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
     except TemplateError as error:

@@ -12,9 +12,7 @@ import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
-
-from pydantic import ValidationError
+from typing import Final
 
 from host_manager.children import WORKLOADS, ChildKey, child_keys, fingerprint
 from host_manager.facts import Said
@@ -24,11 +22,11 @@ from host_manager.listening import Listening
 from host_manager.looked import HalfMade, Looked
 from host_manager.pods import PodView
 from host_manager.resources import make_nats_conf
-from host_manager.snapshot import Head, Snapshot, view_head
+from host_manager.snapshot import Snapshot, group_of, view_head
 from host_manager.template import pod_labels
 from host_manager.views import BudgetView, GroupView
+from host_manager.waiting_changes import Changes
 from trellis import names
-from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.resources import (
@@ -99,6 +97,7 @@ class Known:
     waiting: set[str] = field(default_factory=set)
     making: dict[str, HalfMade] = field(default_factory=dict)
     ready: dict[str, dict[tuple[str, str, str], float]] = field(default_factory=dict)
+    changes: Changes = field(default_factory=Changes)
     calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
 
     def forget(self, key: str) -> None:
@@ -108,6 +107,7 @@ class Known:
         self.making.pop(key, None)
         self.ready.pop(key, None)
         self.said.groups.pop(key, None)
+        self.changes.forget(key)
 
     def begun(self, key: str) -> None:
         """Something of a group may have been made."""
@@ -166,15 +166,19 @@ class Known:
         pods = tuple(self.by_group.get(key, {}).values())
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         status = manifest.get("status") or {}
-        group = _group(head, manifest)
+        group = group_of(head, manifest)
         if isinstance(group, Problem):
             return Snapshot(head, None, Inputs(), (group,), {}, pods, status, now, other=self.controller)
         if head.deleting or self.controller is not None:
             await self.listening.leave(key)
             return Snapshot(head, group, Inputs(), (), {}, pods, status, now, other=self.controller)
-        base = Snapshot(head, group, Inputs(), (), {}, pods, status, now, ready_at=self._ready_at(key, pods))
+        base = Snapshot(
+            *(head, group, Inputs(), (), {}, pods, status, now),
+            ready_at=self._ready_at(key, pods),
+            changes=self.changes.of(key),
+        )
         looked = self.looked.get(key)
-        if looked is not None and looked.covers(head):
+        if looked is not None and looked.covers(head) and not base.changes:
             early = self.early_for(key) is not None
             glance = await self._glance(replace(base, problems=looked.problems, early=early), group)
             if self._as_left(key, glance, looked):
@@ -281,16 +285,6 @@ class Known:
                     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
                 return ""
         return ""
-
-
-def _group(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:
-    """Return the group, or why its spec cannot be read."""
-    try:
-        spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
-    except ValidationError as error:
-        fields = ", ".join(".".join(("spec", *map(str, one["loc"]))) + f": {one['msg']}" for one in error.errors()[:3])
-        return Problem("InvalidSpec", f"{fields}: mend the spec")
-    return Group(head.name, head.namespace, head.uid, spec)
 
 
 def _inputs(group: Group, sources: Mapping[Source, Manifest | None]) -> tuple[Inputs, tuple[Problem, ...]]:

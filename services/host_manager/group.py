@@ -75,10 +75,12 @@ class Inputs:
 class Wish:
     """A group, what was read for it, and the revision of the template that it is to have.
 
-    ``managed_by``: who its pods say manages them, which revision 1 leaves as it is.
+    ``managed_by``: who its pods say manages them, which revision 1 leaves as it is. ``restarted_for``: the changed
+    Secrets that they were restarted for, "" for none.
     """
 
     group: Group
     inputs: Inputs
     revision: int
     managed_by: str = names.WADM_OPERATOR
+    restarted_for: str = ""

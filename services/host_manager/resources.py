@@ -123,7 +123,11 @@ def make_workload(wish: Wish) -> Manifest:
         TemplateError: what the user adds to the pods has a shape that no pod can have.
     """
     group = wish.group
-    spec: Manifest = {"selector": {"matchLabels": selector_of(group)}, "template": make_pod_template(wish)}
+    template = make_pod_template(wish)
+    if wish.restarted_for:
+        annotations = template["metadata"].get("annotations", {}) | {names.ANNOTATION_RESTARTED_FOR: wish.restarted_for}
+        template = template | {"metadata": template["metadata"] | {"annotations": annotations}}
+    spec: Manifest = {"selector": {"matchLabels": selector_of(group)}, "template": template}
     daemonset = group.runs_as_daemonset(wish.revision)
     if not daemonset:
         spec = {"replicas": group.spec.host_replicas, **spec}

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from host_manager.children import ChildKey
 from host_manager.group import Group, Inputs, Manifest
 from host_manager.inputs import Problem
 from host_manager.pods import PodView
+from host_manager.secret_changes import SecretChange
 from trellis import names
+from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.lattice.view import LatticeView
 from trellis.peers import Controller
 
@@ -30,6 +34,7 @@ class Head:
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
     wants_latest: bool = False
+    restarts_on_secrets: bool = False
 
     @property
     def key(self) -> str:
@@ -50,6 +55,7 @@ class Snapshot:
     ``glance``: only what runs the pods was read, for the status; the rest is as it was a moment ago. ``fresh``: nothing
     of it was ever made but what ``applied`` says, so what could only be taken over was not looked for. ``early``: that
     was a moment ago, and what there is to say of it may wait until the pods' controller has seen it.
+    ``changes``: Secrets that its hosts may have been given, and that changed since.
     """
 
     head: Head
@@ -73,6 +79,17 @@ class Snapshot:
     clock: float = 0.0
     may_recycle: bool = False
     ready_at: Mapping[str, float] = field(default_factory=dict)
+    changes: tuple[SecretChange, ...] = ()
+
+
+def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:
+    """Return the group, or why its spec cannot be read."""
+    try:
+        spec = WasmCloudHostConfigSpec.model_validate(manifest.get("spec") or {})
+    except ValidationError as error:
+        fields = ", ".join(".".join(("spec", *map(str, one["loc"]))) + f": {one['msg']}" for one in error.errors()[:3])
+        return Problem("InvalidSpec", f"{fields}: mend the spec")
+    return Group(head.name, head.namespace, head.uid, spec)
 
 
 def view_head(manifest: Mapping[str, Any]) -> Head:
@@ -88,4 +105,5 @@ def view_head(manifest: Mapping[str, Any]) -> Head:
         deleting=bool(metadata.get("deletionTimestamp")),
         finalizers=tuple(metadata.get("finalizers") or ()),
         wants_latest=annotations.get(names.ANNOTATION_TEMPLATE) == names.TEMPLATE_LATEST,
+        restarts_on_secrets=annotations.get(names.ANNOTATION_RESTART_ON) == names.RESTART_ON_CHANGE,
     )

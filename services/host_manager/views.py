@@ -21,12 +21,15 @@ class GroupView:
     deleting: bool
     finalizers: tuple[str, ...]
     wants_latest: bool
+    restarts_on_secrets: bool = False
 
 
 def view_group(manifest: Mapping[str, Any]) -> GroupView:
     """Project a group."""
     head = view_head(manifest)
-    return GroupView(head.uid, head.generation, head.deleting, head.finalizers, head.wants_latest)
+    return GroupView(
+        head.uid, head.generation, head.deleting, head.finalizers, head.wants_latest, head.restarts_on_secrets
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,8 @@ READER_ROLE_PREFIX: Final = "trellis-reader-"
 ANNOTATION_RESTART_ON: Final = "trellis.dev/restart-on"
 """On a group of hosts, ``secretChange``: it rolls when a Secret that its components were given changes."""
 RESTART_ON_CHANGE: Final = "secretChange"
+ANNOTATION_RESTARTED_FOR: Final = "trellis.dev/restarted-for"
+"""On a pod template: the Secrets that its pods were restarted for, ``<namespace>/<name>=<resourceVersion> …``."""
 
 # --- of Services that mirror applications; the first are annotations of the application ---
 ANNOTATION_SERVICE: Final = "trellis.dev/service"

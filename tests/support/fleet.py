@@ -23,9 +23,9 @@ import node_watcher.settings
 import provisioner.app
 import provisioner.settings
 from trellis import localcluster, names
-from trellis.bus.permissions import SUBSCRIPTIONS, durables
+from trellis.bus.permissions import durables
 from trellis.bus.tail import Selection, TailedEvent, tail
-from trellis.events.subjects import STREAM_EVENTS
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import node_manifest
@@ -201,8 +201,12 @@ class Fleet:
 
     async def both_listen(self) -> None:
         """Wait until both services consume: facts said before a consumer exists are found by its list, not heard."""
+        await self.listening(NODE_WATCHER, PROVISIONER)
+
+    async def listening(self, *services: str) -> None:
+        """Wait until services consume."""
         client = await nats.connect(self.info.nats_url)
-        wanted = {name for service in SUBSCRIPTIONS for name in durables(service, self.id)}
+        wanted = {name for service in services for name in durables(service, self.id)}
         async with asyncio.timeout(30):
             while wanted:
                 with contextlib.suppress(nats.js.errors.NotFoundError):

@@ -36,7 +36,7 @@ from trellis.events.subjects import (
 SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     NODE_WATCHER: ("provision",),
     PROVISIONER: ("nodes",),
-    HOST_MANAGER: (),
+    HOST_MANAGER: ("secrets",),
     SERVICE_REFLECTOR: (),
     APPLICATION_MANAGER: (),
     SECRETS_BACKEND: (),

@@ -1,0 +1,74 @@
+"""What wakes host_manager from the bus: Secrets that changed after components were given them.
+
+In: facts of ``secrets_backend``. Out: keys (Secrets) in a queue of their own, whose run has groups look at them. Called
+by the bus and by that queue. Invariants: a fact rolls nothing by itself, the group's run does; changes that come within
+ten seconds make one roll. A fact that is lost leaves hosts with the former value until their next roll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from host_manager.secret_changes import change_of
+from host_manager.views import GroupView
+from host_manager.waiting_changes import Changes
+from trellis.bus.queue import KeyedQueue
+from trellis.bus.subscriber import Received
+from trellis.events.secrets import SecretChanged
+from trellis.telemetry import TraceContext
+
+CONSUMED = (SecretChanged,)
+GATHERING_SECONDS = 10.0
+_PATIENCE_SECONDS = 40.0
+"""How long groups may take to look; then the fact is tried again, and not acknowledged meanwhile."""
+
+
+def on_secret(changes: Changes, queue: KeyedQueue[str]) -> Callable[[Received[SecretChanged]], None]:
+    """Return the handler of facts about changed Secrets."""
+
+    def handle(received: Received[SecretChanged]) -> None:
+        change = change_of(received.fact)
+        changes.heard(change)
+        queue.add(change.secret, received.ack, received.trace)
+
+    return handle
+
+
+@dataclass(slots=True)
+class FollowSecrets:
+    """One run of a Secret's key: gather what else changes, then have the groups look that want to roll for it."""
+
+    changes: Changes
+    groups: Mapping[str, GroupView]
+    wake: Callable[[str], None]
+    seconds: float = field(default_factory=lambda: GATHERING_SECONDS)
+    _until: float | None = field(default=None, init=False)
+
+    async def run(self, key: str, trace: TraceContext | None) -> None:
+        """Return once every group that it may concern has looked; raises TimeoutError for the queue to try again."""
+        del trace
+        if key in self.changes.gathered:
+            now = asyncio.get_running_loop().time()
+            self._until = now + self.seconds if self._until is None else self._until
+            await asyncio.sleep(self._until - now)
+            self._hand_over()
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            await self.changes.seen(key)
+
+    def _hand_over(self) -> None:
+        """Have groups look at all that was gathered; the first run that has waited does it for the others."""
+        self._until = None
+        gathered, self.changes.gathered = self.changes.gathered, {}
+        for change in gathered.values():
+            groups = [
+                key
+                for key, group in self.groups.items()
+                if group.restarts_on_secrets
+                and not group.deleting
+                and (not change.namespaces or key.partition("/")[0] in change.namespaces)
+            ]
+            self.changes.hand_over(change, groups)
+            for group in groups:
+                self.wake(group)

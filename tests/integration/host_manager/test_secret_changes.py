@@ -1,0 +1,130 @@
+"""A group that wants to rolls once for Secrets that its hosts were given, and no other group does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.fleet import eventually
+from support.host_world import PATIENCE, HostWorld
+from support.lattice_speaker import LatticeSpeaker
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.events.secrets import SecretChanged, SecretUsers
+from trellis.events.subjects import HOST_MANAGER, SECRETS_BACKEND
+from trellis.health import Health
+from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS
+from trellis.localcluster.nats import NatsServer
+from trellis.telemetry import setup
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+
+WANTED = {"annotations": {names.ANNOTATION_RESTART_ON: names.RESTART_ON_CHANGE}}
+
+
+class Told:
+    """What secrets_backend would say on the bus of the test's cluster."""
+
+    def __init__(self, bus: Bus, hosts: HostWorld) -> None:
+        self.bus, self.hosts = bus, hosts
+
+    async def changed(self, name: str, version: str, *hosts: str) -> None:
+        groups = [SecretUsers(namespace=self.hosts.namespace, lattice="default")]
+        fact = SecretChanged(
+            namespace="payments", name=name, uid=f"u-{name}", resource_version=version, hosts=list(hosts), groups=groups
+        )
+        await self.bus.publish(fact, dedup=f"{name}.{version}.{len(hosts)}.{self.hosts.namespace}")
+
+
+@asynccontextmanager
+async def saying(hosts: HostWorld) -> AsyncIterator[Told]:
+    fleet = hosts.fleet
+    bus = Bus(
+        fleet.info.nats_url,
+        cluster=fleet.id,
+        cluster_uid=fleet.cluster_uid(),
+        service=SECRETS_BACKEND,
+        telemetry=setup("test"),
+        health=Health("test"),
+    )
+    try:
+        await bus.connect()
+        await bus.start()
+        yield Told(bus, hosts)
+    finally:
+        await bus.close()
+
+
+def said(hosts: HostWorld, group: str) -> str:
+    """Return what the pods of a group say they were restarted for."""
+    template = hosts.call("GET", DEPLOYMENTS, group)["spec"]["template"]["metadata"]
+    return str(template.get("annotations", {}).get(names.ANNOTATION_RESTARTED_FOR, ""))
+
+
+def rolls(hosts: HostWorld, group: str) -> int:
+    """Return how often what runs the pods of a group was given another spec."""
+    return int(hosts.call("GET", DEPLOYMENTS, group)["metadata"]["generation"])
+
+
+async def with_a_host(hosts: HostWorld, speaker: LatticeSpeaker, group: str, host: str) -> str:
+    """Wait until a group has one pod, and the host in it is heard; return the pod's name."""
+    await hosts.settled(group)
+    await eventually(lambda: len(hosts.pods(group)) == 1, "one pod is left", seconds=PATIENCE)
+    pod = hosts.pods(group)[0]["metadata"]["name"]
+    speaker.add(host, labels={"kubernetes_pod": pod})
+    await speaker.beat(host)
+    heard = [{"pod": pod, "id": host}]
+
+    def shown() -> bool:
+        return [{key: one.get(key) for key in ("pod", "id")} for one in hosts.status(group).get("hosts") or ()] == heard
+
+    await eventually(shown, f"{host} is seen in {pod}", seconds=PATIENCE)
+    return str(pod)
+
+
+async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(
+    hosts: HostWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("host_manager.handlers.GATHERING_SECONDS", 2.0)
+    with NatsServer(tmp_path / "nats") as server:
+        at: dict[str, Any] = {"natsAddress": "nats://127.0.0.1", "natsClientPort": server.port}
+        async with LatticeSpeaker(server.url, "default", models=[]) as speaker, hosts.service(), saying(hosts) as told:
+            for group, metadata in (("wants", WANTED), ("uses", {}), ("other", WANTED)):
+                hosts.create(group, metadata, **at)
+            pod = await with_a_host(hosts, speaker, "wants", "N-wants")
+            await with_a_host(hosts, speaker, "uses", "N-uses")
+            await with_a_host(hosts, speaker, "other", "N-other")
+            await hosts.fleet.listening(HOST_MANAGER)
+            before = {group: rolls(hosts, group) for group in ("wants", "uses", "other")}
+
+            await told.changed("db", "7", "N-wants", "N-uses")
+            await told.changed("api", "8", "N-wants")
+            await told.changed("other", "9", "N-nobody")
+            await eventually(lambda: said(hosts, "wants"), "it rolls", seconds=PATIENCE)
+            assert said(hosts, "wants") == "payments/api=8 payments/db=7"
+            await hosts.settled("wants")
+            assert rolls(hosts, "wants") == before["wants"] + 1, "both at once"
+
+            # The same again, as another replica would tell it, and a version from before; then a newer one.
+            await told.changed("db", "7", "N-wants", "N-more", "N-others")
+            await told.changed("api", "6", "N-wants")
+            new = await with_a_host(hosts, speaker, "wants", "N-new")
+            assert new != pod
+            await told.changed("db", "10", "N-new")
+            await eventually(lambda: "payments/db=10" in said(hosts, "wants"), "it rolls again", seconds=PATIENCE)
+            assert said(hosts, "wants") == "payments/api=8 payments/db=10"
+            assert rolls(hosts, "wants") == before["wants"] + 2
+            await hosts.settled("wants")
+
+            # What the pods say stays when nobody wants it any more: to take it away would roll them.
+            off = {"metadata": {"annotations": {names.ANNOTATION_RESTART_ON: None}}}
+            hosts.call("PATCH", HOST_CONFIGS, "wants", off)
+            hosts.change("wants", hostReplicas=2)
+            await eventually(lambda: len(hosts.pods("wants")) == 2, "it is scaled", seconds=PATIENCE)
+            assert said(hosts, "wants") == "payments/api=8 payments/db=10"
+            for group in ("uses", "other"):
+                assert (rolls(hosts, group), said(hosts, group)) == (before[group], ""), group

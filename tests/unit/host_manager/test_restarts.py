@@ -1,0 +1,201 @@
+"""Which groups roll because a Secret changed that their hosts were given, and that they do so once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from host_manager.children import Marks, make_children, marks_for
+from host_manager.decide import ApplyChild, changes_over, decide
+from host_manager.environment import POD_LABEL
+from host_manager.group import ADOPTED, LATEST, Inputs, Wish
+from host_manager.handlers import FollowSecrets
+from host_manager.restarts import uses
+from host_manager.secret_changes import SecretChange, change_of, is_newer
+from host_manager.snapshot import Snapshot
+from host_manager.views import GroupView
+from host_manager.waiting_changes import Changes
+from support.host_groups import wish
+from support.kube_world import until
+from trellis import names
+from trellis.events.secrets import SecretChanged, SecretUsers
+from trellis.lattice.hosts import Host, Sighting
+from unit.host_manager.test_decide import snapshot, stored
+from unit.host_manager.test_lattice import CLOCK, NOW, heard, pod, view
+
+MINE = "N-group-1"
+
+
+def change(version: str = "7", *hosts: str, secret: str = "payments/db") -> SecretChange:
+    return SecretChange(secret, version, frozenset(hosts or {MINE}))
+
+
+def world(*changes: SecretChange, said: str = "", **more: Any) -> Snapshot:
+    """Return a group with one pod, in which a host runs, and with what its pods say."""
+    found = as_written(said)
+    base = snapshot(children=found, pods=(pod(),), now=NOW, clock=CLOCK, lattice=view(heard()), changes=changes)
+    return replace(base, **more)
+
+
+def as_written(said: str, revision: int = LATEST) -> dict[Any, Any]:
+    """Return the children of a group as we write them."""
+    group = wish(revision).group
+    marks = Marks(revision, marks_for(group, Inputs(), None, asked=False).basis)
+    made = make_children(Wish(group, Inputs(), revision, restarted_for=said), marks, budget=revision >= LATEST)
+    return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
+
+
+def rolled(known: Snapshot) -> str | None:
+    """Return what the pods are to say if they are written, None if they are left as they are."""
+    written = [one.wanted for one in decide(known) if isinstance(one, ApplyChild) and one.is_workload]
+    if not written:
+        return None
+    annotations = written[0]["spec"]["template"]["metadata"].get("annotations", {})
+    return str(annotations.get(names.ANNOTATION_RESTARTED_FOR, ""))
+
+
+def test_a_group_whose_host_was_given_the_secret_rolls() -> None:
+    assert rolled(world(change())) == "payments/db=7"
+
+
+def test_a_group_whose_hosts_were_not_given_it_does_not() -> None:
+    known = world(change("7", "N-another"))
+    assert rolled(known) is None
+    assert changes_over(known) == list(known.changes)
+
+
+def test_secrets_that_change_together_make_one_roll() -> None:
+    known = world(change(), change("8", secret="shop/api"), change("9", "N-another", secret="shop/other"))
+    assert rolled(known) == "payments/db=7 shop/api=8"
+
+
+@pytest.mark.parametrize("version", ["7", "6"])
+def test_what_the_pods_say_already_rolls_nothing_again(version: str) -> None:
+    known = world(change(version), said="payments/db=7")
+    assert rolled(known) is None
+    assert changes_over(known) == list(known.changes)
+
+
+def test_the_next_version_rolls_again_and_the_rest_stays_said() -> None:
+    known = world(change("10"), said="payments/db=9 shop/api=8")
+    assert rolled(known) == "payments/db=10 shop/api=8"
+    assert changes_over(known) == [], "it is not over before the pods say it"
+
+
+def test_what_pods_say_stays_although_nothing_changes() -> None:
+    assert rolled(world(said="payments/db=7")) is None
+    other = world(said="payments/db=7")
+    assert other.group is not None
+    spec = other.group.spec.model_copy(update={"host_replicas": 4})
+    assert rolled(replace(other, group=replace(other.group, spec=spec))) == "payments/db=7"
+
+
+def test_an_adopted_group_rolls_without_getting_another_template() -> None:
+    found = decide(replace(world(change()), children=as_written("", ADOPTED)))
+    [written] = [one.wanted for one in found if isinstance(one, ApplyChild) and one.is_workload]
+    assert written["metadata"]["labels"][names.LABEL_TEMPLATE].startswith(f"{ADOPTED}.")
+    template = written["spec"]["template"]["metadata"]
+    assert template["annotations"] == {names.ANNOTATION_RESTARTED_FOR: "payments/db=7"}
+
+
+@pytest.mark.parametrize("lattice", [view(linked_since=None), view(settled=False)], ids=["away", "not asked yet"])
+def test_while_the_lattice_does_not_tell_nothing_is_rolled_and_nothing_is_over(lattice: Any) -> None:
+    known = world(change(), lattice=lattice)
+    assert uses(known, known.changes[0]) is None
+    assert rolled(known) is None
+    assert changes_over(known) == []
+
+
+def test_a_group_without_a_lattice_was_given_nothing() -> None:
+    assert uses(world(change(), lattice=None), change()) is False
+
+
+def test_hosts_of_adopted_pods_that_do_not_say_their_pod_count_for_all_of_them() -> None:
+    nameless = Sighting(Host("N-old", version="1", uptime_seconds=1, labels={}), CLOCK)
+    mute = (pod(tells=False),)
+    assert uses(world(pods=mute, lattice=view(nameless)), change("7", "N-old")) is True
+    assert uses(world(pods=mute, lattice=view(nameless)), change("7", "N-gone")) is False
+    assert uses(world(lattice=view(heard(), nameless)), change("7", "N-old")) is False, "these pods say theirs"
+    others = Sighting(Host("N-other", version="1", uptime_seconds=1, labels={POD_LABEL: "other-1"}), CLOCK)
+    assert uses(world(pods=mute, lattice=view(others)), change("7", "N-other")) is False
+
+
+def test_a_host_that_started_since_is_not_rolled_for_it() -> None:
+    new = heard(ago=1, id="N-new", uptime_seconds=1)
+    assert uses(world(lattice=view(heard(), new)), change()) is False
+
+
+@pytest.mark.parametrize(
+    ("version", "than", "newer"),
+    [("10", "9", True), ("9", "10", False), ("9", "9", False), ("b", "a", True), ("a", "a", False), ("a", "9", True)],
+)
+def test_versions_are_numbers_that_grow(version: str, than: str, newer: bool) -> None:
+    assert is_newer(version, than) is newer
+
+
+def test_pods_say_no_more_than_the_newest_secrets() -> None:
+    many = [change(str(number), secret=f"shop/s{number}") for number in range(1, 101)]
+    text = rolled(world(*many)) or ""
+    assert len(text.split()) == 64
+    assert "shop/s100=100" in text
+    assert "shop/s36=36" not in text
+
+
+def a_fact(version: str, *hosts: str, name: str = "db", namespaces: tuple[str, ...] = ()) -> SecretChanged:
+    groups = [SecretUsers(namespace=one, lattice="default") for one in namespaces]
+    return SecretChanged(
+        namespace="payments", name=name, uid="u", resource_version=version, hosts=list(hosts), groups=groups
+    )
+
+
+def test_replicas_tell_of_their_own_hosts_each() -> None:
+    changes = Changes()
+    for fact in (a_fact("7", "N1", namespaces=("a",)), a_fact("8", "N2", namespaces=("b",)), a_fact("7", "N3")):
+        changes.heard(change_of(fact))
+    [found] = changes.gathered.values()
+    assert (found.version, found.hosts, found.namespaces) == ("8", {"N1", "N2", "N3"}, {"a", "b"})
+
+
+def a_view(**more: Any) -> GroupView:
+    return GroupView("u", 1, False, (), False, **more)
+
+
+async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they_have_looked() -> None:
+    changes, woken = Changes(), []
+    wanting = a_view(restarts_on_secrets=True)
+    groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
+    follow = FollowSecrets(changes, groups, woken.append, seconds=0.05)
+    for fact in (a_fact("7", MINE, namespaces=("shop",)), a_fact("8", MINE, name="api", namespaces=("shop",))):
+        changes.heard(change_of(fact))
+    runs = [asyncio.create_task(follow.run(f"payments/{name}", None)) for name in ("db", "api")]
+    await until(lambda: bool(woken), "groups are asked")
+    assert set(woken) == {"shop/a"}
+    assert {one.secret for one in changes.of("shop/a")} == {"payments/db", "payments/api"}, "they are gathered"
+    assert not any(run.done() for run in runs)
+    changes.looked_at("shop/a", changes.of("shop/a"), [])
+    async with asyncio.timeout(10):
+        await asyncio.gather(*runs)
+    assert changes.of("shop/a"), "what is not over waits on"
+
+
+async def test_a_group_that_goes_keeps_nobody_waiting() -> None:
+    changes = Changes()
+    changes.hand_over(change(), ["shop/a"])
+    waiting = asyncio.create_task(changes.seen("payments/db"))
+    await asyncio.sleep(0)
+    changes.forget("shop/a")
+    async with asyncio.timeout(10):
+        await waiting
+    assert changes.of("shop/a") == ()
+
+
+def test_what_changes_again_while_a_group_looks_is_not_over() -> None:
+    changes = Changes()
+    changes.hand_over(change("7"), ["shop/a"])
+    seen = changes.of("shop/a")
+    changes.hand_over(change("8"), ["shop/a"])
+    changes.looked_at("shop/a", seen, seen)
+    assert [one.version for one in changes.of("shop/a")] == ["8"]
