@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 # Installs the locks; the same version stands in the dev group, so that the sync keeps it.
 UV_VERSION := 0.13.8
 
-.PHONY: help install demo test check test-e2e bench generate verify lock format clean
+.PHONY: help install demo test check test-e2e fuzz bench generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ test: check ## Everything CI runs: check, the built wheel, real nats-server, rea
 
 test-e2e: install ## What needs more than `make test`: real nodes (root, Linux); ARGS=--quick for a minute of it
 	@$(BIN)/python tests/e2e/run.py $(ARGS)
+
+fuzz: install ## Wrong requests for secrets, 100,000 of them; ARGS="--cases 1000000 --seed N --jobs N"
+	@$(BIN)/python tests/fuzz/run.py $(ARGS)
 
 bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/provision.py $(ARGS)
