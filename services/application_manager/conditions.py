@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from application_manager.actions import Decision, Lost, Reason, Record
+from application_manager.fitting import scalers_of, versions_of
 from application_manager.homes import name_of
 from application_manager.snapshot import Absence, Base, Side, Snapshot, Win
 from application_manager.views import ApplicationView
-from trellis.lattice.replies import VERSIONS_KEPT, Refusal, Scaler, Status
+from trellis.lattice.replies import Refusal, Scaler, Status
 from trellis.lattice.store import StoredModel
 
 Json = dict[str, Any]
@@ -127,18 +128,17 @@ def _from_wadm(seen: Seen) -> Json:
         return {}
     model = seen.model
     if model is None:
-        empty: Json = dict.fromkeys(("deployedVersion", "versions", "scalers", "message"))
+        empty: Json = dict.fromkeys(("deployedVersion", "versions", "scalers", "scalersLeftOut", "message"))
         return {"phase": "Waiting", **empty}
-    versions = [
-        {"version": version, "deployed": version == model.deployed} for version, _ in model.versions[-VERSIONS_KEPT:]
-    ]
-    phase, message, scalers = _word(model, seen.said)
+    phase, message, said = _word(model, seen.said)
+    scalers, left_out = scalers_of(said)
     return {
         "phase": phase,
         "message": message or None,
         "deployedVersion": model.deployed or None,
-        "versions": versions,
-        "scalers": [_scaler(one) for one in scalers] or None,
+        "versions": versions_of([version for version, _ in model.versions], model.deployed),
+        "scalers": scalers or None,
+        "scalersLeftOut": left_out or None,
     }
 
 
@@ -158,11 +158,6 @@ def _word(model: StoredModel, said: Status | None) -> tuple[str, str, tuple[Scal
     if said.status not in PHASES:
         return "Reconciling", said.message or f"wadm says of it: {said.status}", said.scalers
     return PHASES[said.status], said.message, said.scalers
-
-
-def _scaler(one: Scaler) -> Json:
-    found = {"kind": one.kind, "name": one.name, "status": one.status}
-    return found | ({"message": one.message} if one.message else {})
 
 
 def _record(seen: Seen, former: Mapping[str, Any]) -> Json:

@@ -97,9 +97,12 @@ class ApplicationStatus(ApiModel):
     deployed_version: str | None = None
     """The version that is deployed; absent if none is."""
     versions: Annotated[list[Version], Field(max_length=1000)] | None = None
-    """The versions that wadm keeps, the oldest first; of more than 1,000 the newest."""
+    """The versions that wadm keeps, the oldest first; of more than 1,000, or than there is room for, the newest."""
     scalers: Annotated[list[Scaler], Field(max_length=4000)] | None = None
-    """What wadm says of each of its scalers."""
+    """What wadm says of each of its scalers; of those that there is no room for the ones that are deployed are not
+    here."""
+    scalers_left_out: int | None = Field(default=None, ge=0, json_schema_extra={"format": "int64"})
+    """How many of them are not here, as there is no room in an object; absent if all are."""
     synced: Synced | None = None
     """What both sides last had."""
     wins: Annotated[list[Win], Field(max_length=4)] | None = None

@@ -16,7 +16,9 @@ from typing import Any, Final
 from trellis.lattice.reading import LatticeDataError, decoded, number, text
 
 MESSAGE_KEPT: Final = 1024
-SCALERS_KEPT: Final = 4000
+WHOLE_MESSAGE_KEPT: Final = 4096
+"""Characters of the message about a whole application, which has those of all its scalers."""
+SCALERS_KEPT: Final = 20_000
 VERSIONS_KEPT: Final = 1000
 _BACKTRACE: Final = "\n\nStack backtrace:"
 
@@ -180,19 +182,19 @@ def read_status_said(payload: bytes) -> Status:
 def _status(value: object) -> Status:
     if not isinstance(value, dict):
         raise LatticeDataError("`status` is no map")
-    kind, message = _said(value)
+    kind, message = _said(value, WHOLE_MESSAGE_KEPT)
     scalers = []
     for one in _rows(value, "scalers")[:SCALERS_KEPT]:
-        status, words = _said(one)
+        status, words = _said(one, MESSAGE_KEPT)
         scalers.append(Scaler(_kept(text(one, "kind")), _kept(text(one, "name")), status, words))
     return Status(kind, message, tuple(scalers))
 
 
-def _said(holder: Mapping[str, Any]) -> tuple[str, str]:
+def _said(holder: Mapping[str, Any], most: int) -> tuple[str, str]:
     inner = holder.get("status")
     if not isinstance(inner, dict):
         raise LatticeDataError("`status.status` is no map")
-    return _kept(text(inner, "type", required=True)), _kept(text(inner, "message"))
+    return _kept(text(inner, "type", required=True)), _kept(text(inner, "message"), most)
 
 
 def _rows(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
@@ -220,5 +222,5 @@ def _refused(answer: Mapping[str, Any]) -> WadmRefusedError:
     return WadmRefusedError(refusal, message)
 
 
-def _kept(words: str) -> str:
-    return words[:MESSAGE_KEPT]
+def _kept(words: str, most: int = MESSAGE_KEPT) -> str:
+    return words if len(words) <= most else f"{words[: most - 1]}…"

@@ -1,0 +1,77 @@
+"""What wadm says of an application, at the limits of what can be said and stored: a stand-in for wadm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from support.host_behaviour import own_lattice
+from support.host_world import HostWorld
+from support.kept import KeptWorld, kept_world, spec
+from support.settling import settle
+from support.wadm_stand_in import WadmStandIn
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture
+async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
+    async with WadmStandIn(nats_server.url, own_lattice()) as started:
+        yield started
+
+
+@pytest.fixture
+def kept(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
+        yield made
+
+
+async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: KeptWorld, stand_in: WadmStandIn) -> None:
+    kept.group()
+    async with kept.manager():
+        kept.apply("web", spec("file:///" + "x" * 1_040_000))
+        await kept.synced("web")
+        scalers = [
+            {
+                "id": f"{at:064}",
+                "kind": "SpreadScaler",
+                "name": f"web-{at}",
+                "status": {"type": "failed" if at % 2 else "deployed", "message": "no host fits " * 12},
+            }
+            for at in range(3200)
+        ]
+        said = {"status": {"type": "failed", "message": "no host fits"}, "scalers": scalers}
+        payload = json.dumps(said).encode()
+        assert 900_000 < len(payload) < 2**20
+        await stand_in.client.publish(f"wadm.status.{stand_in.lattice}.web", payload)
+        await settle(stand_in.client)
+        found = await kept.condition("web", "Ready", "False", "Failed")
+        shown = found["status"]["scalers"]
+        assert {one["status"] for one in shown} == {"failed"}
+        assert len(shown) + found["status"]["scalersLeftOut"] == len(scalers)
+        await stand_in.say("web", "deployed")
+        found = await kept.condition("web", "Ready", "True", "Deployed")
+        assert "scalersLeftOut" not in found["status"]
+
+
+async def test_what_cannot_be_read_changes_nothing_and_what_comes_after_it_counts(
+    kept: KeptWorld, stand_in: WadmStandIn
+) -> None:
+    kept.group()
+    async with kept.manager():
+        kept.apply("web", spec())
+        await kept.synced("web")
+        await stand_in.say("web", "deployed")
+        before = await kept.condition("web", "Ready", "True", "Deployed")
+        subject = f"wadm.status.{stand_in.lattice}.web"
+        for garbage in (b"", b"{", b"[]", b'{"status": {"type": 7}}', b'{"status": {"type": "failed"}, "scalers": 1}'):
+            await stand_in.client.publish(subject, garbage)
+        await stand_in.client.publish(f"{subject}.deeper", b'{"status": {"type": "failed"}}')
+        kept.apply("later", spec())  # what comes after has been seen, so what came before has
+        await kept.synced("later")
+        assert kept.status("web") == before["status"]
+        await stand_in.say("web", "failed", "no host")
+        await kept.condition("web", "Ready", "False", "Failed")

@@ -1,0 +1,53 @@
+"""What of wadm's words has room in a status."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from application_manager.fitting import SCALERS_BYTES, SCALERS_MOST, VERSIONS_BYTES, scalers_of, versions_of
+from trellis.lattice.replies import Scaler
+
+
+def size(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode())
+
+
+def test_what_fits_is_there_in_wadms_order_and_words() -> None:
+    said = [Scaler("SpreadScaler", "a", "deployed"), Scaler("LinkScaler", "b", "failed", "it is ›broken‹")]
+    assert scalers_of(said) == (
+        [
+            {"kind": "SpreadScaler", "name": "a", "status": "deployed"},
+            {"kind": "LinkScaler", "name": "b", "status": "failed", "message": "it is ›broken‹"},
+        ],
+        0,
+    )
+
+
+@pytest.mark.parametrize("message", ["", "x" * 1024, "ä" * 1024])
+def test_where_there_is_no_room_what_runs_well_is_left_out_first_and_all_of_that_is_counted(message: str) -> None:
+    words = [("deployed", "") if at % 2 else ("failed", message) for at in range(10_000)]
+    said = [Scaler("SpreadScaler", f"component-{at}", *word) for at, word in enumerate(words)]
+    rows, left_out = scalers_of(said)
+    assert len(rows) + left_out == len(said)
+    assert 0 < len(rows) <= SCALERS_MOST
+    assert sum(map(size, rows)) <= SCALERS_BYTES
+    assert {one["status"] for one in rows} == {"failed"}
+    assert [one["name"] for one in rows] == [f"component-{2 * at}" for at in range(len(rows))]
+
+
+def test_the_newest_versions_that_fit_are_there_and_the_deployed_one() -> None:
+    names = [f"{at}-{'v' * 1000}" for at in range(1000)]
+    rows = versions_of(names, names[3])
+    assert sum(size(one["version"]) for one in rows) <= VERSIONS_BYTES + size(names[3])
+    assert rows[0] == {"version": names[3], "deployed": True}
+    assert [one["version"] for one in rows[1:]] == names[-len(rows) + 1 :]
+
+
+def test_of_many_short_versions_the_newest_are_there_and_the_deployed_one_among_as_many_as_the_schema_takes() -> None:
+    names = [str(at) for at in range(1500)]
+    rows = versions_of(names, "7")
+    assert len(rows) <= 1000
+    assert [one["version"] for one in rows if one["deployed"]] == ["7"]
+    assert rows[-1]["version"] == "1499"
