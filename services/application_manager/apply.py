@@ -39,7 +39,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Manifest
 from trellis.lattice.link import LinkAwayError
-from trellis.lattice.projection import Projection, project
+from trellis.lattice.projection import VERSION, Projection, project
 from trellis.lattice.subjects import SubjectError
 from trellis.lattice.wadm import Wadm
 from trellis.telemetry import get_logger
@@ -239,6 +239,9 @@ class Effects:
 
     async def _tell_wadm(self, world: World, action: Put | Deploy | Undeploy | DeleteModel) -> None:
         wadm, key = self._wadm(world), world.key
+        if world.view is not None and world.view.version_of_wadm and isinstance(action, Put | Deploy):
+            await self._without_version(world.view)
+            raise Outdated
         awaited = self.known.awaited.get(key, _UNTOUCHED)
         match action:
             case Put(version=version):
@@ -258,6 +261,15 @@ class Effects:
                 awaited = replace(_UNTOUCHED, gone=True)
         self.known.awaited[key] = replace(awaited, until=time.monotonic() + AWAIT_SECONDS)
         _log.info("wadm was told", application=str(key), action=type(action).__name__, reason=action.said.reason.value)
+
+    async def _without_version(self, view: ApplicationView) -> None:
+        """Take what wadm calls its version from an object that has something else now, and the mark that we wrote."""
+        gone = {"annotations": dict.fromkeys((VERSION, names.ANNOTATION_WRITTEN))}
+        patch = {"metadata": {"uid": view.uid, "resourceVersion": view.resource_version} | gone}
+        written = await self.kube.merge_patch(
+            APPLICATIONS, view.name, patch, view.namespace, field_manager=names.FIELD_MANAGER_WADM
+        )
+        self.applications.wrote(written, view)
 
     def _wadm(self, world: World) -> Wadm:
         mark = world.key.mark

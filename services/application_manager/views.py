@@ -16,7 +16,7 @@ from typing import Any, Final
 from application_manager.snapshot import Base, Object, Side, Win
 from trellis import names
 from trellis.lattice.oam import ManifestError
-from trellis.lattice.projection import Projection, project
+from trellis.lattice.projection import VERSION, Projection, project
 
 Manifest = Mapping[str, Any]
 
@@ -33,6 +33,7 @@ class ApplicationView:
 
     ``problem``: why its manifest cannot be read, "" if it can; ``ignored``: what of it wadm would not take; ``status``:
     as it stands in the object, as JSON; ``phase``: of that, "" if there is none.
+    ``version_of_wadm``: its annotation ``version`` came with a manifest of wadm's that is not there any more.
     """
 
     namespace: str
@@ -50,6 +51,7 @@ class ApplicationView:
     problem: str = ""
     status: str = "{}"
     phase: str = ""
+    version_of_wadm: bool = False
 
     @property
     def key(self) -> str:
@@ -93,17 +95,19 @@ def view_application(item: Manifest) -> ApplicationView:
         problem = str(error)
     else:
         digest, version, ignored = read.digest, read.version, read.ignored
+    written = _written(annotations.get(names.ANNOTATION_WRITTEN, ""))
+    of_wadm = version != "" and written is not None and written[0] != digest and _only_ours(metadata)
     finalizers = tuple(metadata.get("finalizers") or ())
     found = Object(
         digest=digest,
-        version=version,
+        version="" if of_wadm else version,
         undeploy=annotations.get(names.ANNOTATION_UNDEPLOY) == names.TRUE,
         others=managed_by_others(metadata.get("managedFields") or ()),
         finalizer=names.FINALIZER_APPLICATIONS in finalizers,
         deleting=bool(metadata.get("deletionTimestamp")),
         base=read_base(status),
         wins=read_wins(status),
-        written=_written(annotations.get(names.ANNOTATION_WRITTEN, "")),
+        written=written,
     )
     return ApplicationView(
         namespace=metadata["namespace"],
@@ -119,6 +123,7 @@ def view_application(item: Manifest) -> ApplicationView:
         object=found,
         ignored=ignored,
         problem=problem,
+        version_of_wadm=of_wadm,
         phase=str(status.get("phase") or ""),
         status=json.dumps(status, separators=(",", ":"), sort_keys=True),
     )
@@ -131,6 +136,16 @@ def managed_by_others(managed: Iterable[Manifest]) -> bool:
         for one in managed
         if "f:spec" in (one.get("fieldsV1") or {})
     )
+
+
+def _only_ours(metadata: Manifest) -> bool:
+    """Say whether nobody but us manages the annotation ``version``."""
+    managers = {
+        one.get("manager")
+        for one in metadata.get("managedFields") or ()
+        if f"f:{VERSION}" in (one.get("fieldsV1") or {}).get("f:metadata", {}).get("f:annotations", {})
+    }
+    return managers == {names.FIELD_MANAGER_WADM}
 
 
 def read_base(status: Manifest) -> Base | None:

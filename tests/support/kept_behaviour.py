@@ -161,6 +161,23 @@ class KeptBehaviour:
             await kept.synced("new", deployed=False)
             await kept.synced("mine")
 
+    async def test_what_wash_called_its_version_does_not_stay_on_what_is_applied_over_it(
+        self, kept: KeptWorld, wadm: Wadm
+    ) -> None:
+        kept.group()
+        async with kept.manager():
+            kept.apply("web", spec())
+            first = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
+            await wadm.put(application("web", wasm_component("echo", "file:///none-2.wasm"), version="w1"))
+            await wadm.deploy("web", "w1")
+            found = await kept.synced("web", version="w1")
+            assert found["metadata"]["annotations"]["version"] == "w1"
+            kept.patch("web", {"spec": spec()})  # as what reconciles it with a repository does
+            found = await kept.synced("web", version=first)
+            assert "version" not in found["metadata"].get("annotations", {})
+            assert [one["version"] for one in found["status"]["versions"]] == [first, "w1"]
+            await wadm_has(wadm, "web", deployed_version=first)
+
     async def test_what_nats_does_not_take_is_told_with_its_size_and_concerns_nobody_else(
         self, kept: KeptWorld, wadm: Wadm
     ) -> None:

@@ -179,3 +179,25 @@ def test_a_view_compares_by_all_that_it_has() -> None:
     second["status"] = {"phase": "Failed"}
     views: list[ApplicationView] = [view_application(first), view_application(second)]
     assert views[0] != views[1]
+
+
+@pytest.mark.parametrize(
+    ("managers", "mark", "version", "of_wadm"),
+    [
+        ([names.FIELD_MANAGER_WADM], DIGEST, "", True),
+        ([names.FIELD_MANAGER_WADM, "kubectl"], DIGEST, "w1", False),
+        (["kubectl"], DIGEST, "w1", False),
+        ([names.FIELD_MANAGER_WADM], "", "w1", False),
+        ([names.FIELD_MANAGER_WADM], "its own", "w1", False),
+    ],
+    ids=["ours, of another manifest", "ours and somebody's", "somebody's", "made from wash", "ours, of this manifest"],
+)
+def test_the_version_that_wash_set_counts_only_with_its_manifest(
+    managers: list[str], mark: str, version: str, of_wadm: bool
+) -> None:
+    digest = view_application(stored()).object.digest if mark == "its own" else mark
+    annotations = {"version": "w1"} | ({names.ANNOTATION_WRITTEN: written_mark(digest, 1)} if digest else {})
+    fields = {"f:metadata": {"f:annotations": {"f:version": {}}}, "f:spec": {}}
+    managed_fields = [{"manager": manager, "operation": "Update", "fieldsV1": fields} for manager in managers]
+    view = view_application(stored(annotations=annotations, managedFields=managed_fields))
+    assert (view.object.version, view.version_of_wadm) == (version, of_wadm)
