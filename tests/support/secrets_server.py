@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from support.secrets_client import ClientError, SecretsClient
+from support.secrets_conformance.world import World
 from support.service_process import free_port, get
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS
@@ -37,6 +41,17 @@ class Server:
     process: subprocess.Popen[bytes]
     port: int
     log: Path
+    ended: bool = False
+
+    def end(self, how: signal.Signals) -> None:
+        """End it before its time, and wait until it has."""
+        self.ended = True
+        self.process.send_signal(how)
+        self.process.wait(_STOP_SECONDS)
+
+    def processor_seconds(self) -> float:
+        """Return how much processor time it took since its start."""
+        return sum(psutil.Process(self.process.pid).cpu_times()[:2])
 
     def metrics(self) -> str:
         """Return its metrics, as Prometheus reads them."""
@@ -76,8 +91,9 @@ class Place:
             )
         try:
             _wait_ready(process, port, log)
-            yield Server(process, port, log)
-            assert process.poll() is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
+            server = Server(process, port, log)
+            yield server
+            assert server.ended or process.poll() is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
         finally:
             process.terminate()
             process.wait(_STOP_SECONDS)
@@ -115,6 +131,45 @@ def groups(api: Api, name: str, lattice: NatsServer, *namespaces: str) -> Iterat
     finally:
         for namespace in namespaces:
             api.call("DELETE", HOST_CONFIGS.path(namespace, name))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A backend that answers, and the world it is asked in."""
+
+    world: World
+    place: Place
+    servers: list[Server]
+
+    @property
+    def log(self) -> str:
+        """What all replicas said."""
+        return "".join(server.log.read_text() for server in self.servers)
+
+
+@contextlib.contextmanager
+def asked_backend(
+    place: Place, lattice: NatsServer, *, lattice_name: str, own: tuple[str, ...], replicas: int = 1
+) -> Iterator[Asked]:
+    """Have a backend for a lattice whose hosts are in some namespaces, with Secrets in the first of them.
+
+    Namespaces are made and removed, but for ``default``. The backend has the name that the place's settings say.
+    """
+    backend, outside = place.settings.get("TRELLIS_SECRETS_BACKEND", "kube"), f"{lattice_name}-outside"
+    with contextlib.ExitStack() as stack:
+        api = stack.enter_context(contextlib.closing(Api.of_kubeconfig(Path(place.info.kubeconfig))))
+        for namespace in {*own, outside, place.home} - {"default"}:
+            api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+            stack.callback(api.call, "DELETE", f"/api/v1/namespaces/{namespace}")
+        define_kinds(api)
+        client = stack.enter_context(SecretsClient(lattice.url))
+        world = World(client, api, own[0], backend, lattice_name, outside)
+        stack.callback(world.remove)
+        world.prepare()
+        stack.enter_context(groups(api, lattice_name, lattice, *own))
+        servers = [stack.enter_context(place.replica()) for _ in range(replicas)]
+        world.server_xkey = until_served(client, world.subject("server_xkey"))
+        yield Asked(world, place, servers)
 
 
 def until_served(client: SecretsClient, subject: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import subprocess
 import sys
 import time
@@ -22,11 +21,9 @@ import pytest
 from support import secrets_client
 from support.host_behaviour import own_lattice
 from support.real_lattice import RealLattice, Wadm, application, wasm_component
-from support.secrets_client import SecretsClient
 from support.secrets_conformance.world import NOT_TEXT, READER, TEXT, World
-from support.secrets_server import Place, Server, define_kinds, groups, until_served
+from support.secrets_server import Asked, Place, asked_backend
 from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 
 REVEAL = Path(__file__).parents[2] / "data" / "secrets" / "reveal.wat"
@@ -38,13 +35,15 @@ SECONDS = 60.0
 class Backed:
     """A lattice whose secrets a backend gives."""
 
-    world: World
-    server: Server
+    asked: Asked
     lattice: RealLattice
     name: str
-    home: str
-    kubeconfig: str
     component: Path
+
+    @property
+    def world(self) -> World:
+        """What it has, and who may read it."""
+        return self.asked.world
 
     def manifest(self, name: str, **entries: str) -> dict[str, Any]:
         """Return an application whose component has these secrets: their names, and the entries of the Secret."""
@@ -97,32 +96,20 @@ def _link(to: str, interface: str, **config: list[dict[str, Any]]) -> dict[str, 
 
 
 @pytest.fixture
-def backed(cluster: ClusterInfo, cluster_api: Api, real_lattice: RealLattice, tmp_path: Path) -> Iterator[Backed]:
+def backed(cluster: ClusterInfo, real_lattice: RealLattice, tmp_path: Path) -> Iterator[Backed]:
     if (reason := secrets_client.missing()) is not None:
         pytest.skip(f"NOT RUN: {reason}")
-    name, lattice = f"secrets-{secrets.token_hex(4)}", own_lattice()
-    own, outside, home = (f"{name}-{part}" for part in ("own", "outside", "home"))
-    for namespace in (own, outside, home):
-        cluster_api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-    define_kinds(cluster_api)
+    name = own_lattice()
+    home, own = f"{name}-home".lower(), f"{name}-own".lower()
     # A backend of its own name: other tests' backends are on this NATS, too.
     settings = {"TRELLIS_SECRETS_BACKEND": name}
-    with (
-        NatsServer(tmp_path / "bus") as bus,
-        SecretsClient(real_lattice.url) as client,
-        groups(cluster_api, lattice, real_lattice.nats, own),
-        Place(cluster, bus, home, tmp_path, settings).replica() as server,
-    ):
-        world = World(client, cluster_api, own, name, name, outside)
-        world.prepare()
-        world.server_xkey = until_served(client, world.subject("server_xkey"))
-        component = tmp_path / "reveal.wasm"
-        made = client.make_component(REVEAL.read_text(), world.account, world.subjects["component"].public)
-        component.write_bytes(made)
-        yield Backed(world, server, real_lattice, lattice, home, str(cluster.kubeconfig), component)
-        world.remove()
-    for namespace in (own, outside, home):
-        cluster_api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+    with NatsServer(tmp_path / "bus") as bus:
+        place = Place(cluster, bus, home, tmp_path, settings)
+        with asked_backend(place, real_lattice.nats, lattice_name=name, own=(own,)) as asked:
+            component, world = tmp_path / "reveal.wasm", asked.world
+            subject = world.subjects["component"].public
+            component.write_bytes(world.client.make_component(REVEAL.read_text(), world.account, subject))
+            yield Backed(asked, real_lattice, name, component)
 
 
 @pytest.fixture
@@ -139,7 +126,7 @@ async def test_a_component_is_given_text_bytes_and_what_is_empty(backed: Backed,
     assert await backed.revealed("shop", "key") == b"b" + NOT_TEXT["every-byte"]
     assert await backed.revealed("shop", "nothing") == b"s"
     assert await backed.revealed("shop", "other") == b"e"
-    assert TEXT not in backed.server.log.read_text()
+    assert TEXT not in backed.asked.log
 
 
 async def test_a_component_whose_secret_is_refused_does_not_start_and_does_once_it_is_given(
@@ -175,7 +162,8 @@ async def test_a_host_older_than_the_key_goes_on_being_given_secrets(backed: Bac
 def _rotate(backed: Backed) -> None:
     """Give the backend a new key, and wait until it hands it out."""
     command = [sys.executable, "-m", "trellis_bundle", "secrets", "rotate", "--wait", "0s"]
-    environment = {"TRELLIS_NAMESPACE": backed.home, "TRELLIS_KUBECONFIG": backed.kubeconfig}
+    place = backed.asked.place
+    environment = {"TRELLIS_NAMESPACE": place.home, "TRELLIS_KUBECONFIG": str(place.info.kubeconfig)}
     subprocess.run(command, env={**os.environ, **environment}, check=True)
     deadline = time.monotonic() + SECONDS
     while backed.world.ask_key() == backed.world.server_xkey:

@@ -9,55 +9,30 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
 from support import secrets_client
-from support.secrets_client import SecretsClient
 from support.secrets_conformance.cases import Case, Outcome, read
 from support.secrets_conformance.judging import judge
 from support.secrets_conformance.table import CASES
 from support.secrets_conformance.world import NOT_TEXT, PREFIX, TEXT, VALUES, Ask, World, policy_of
-from support.secrets_server import Place, Server, define_kinds, groups, until_served
+from support.secrets_server import Asked, Place, asked_backend
 from trellis.localcluster import ClusterInfo
-from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("secrets-conformance")]
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A backend that answers, and the world it is asked in."""
-
-    world: World
-    server: Server
-
-
 @pytest.fixture(scope="module")
-def asked(cluster: ClusterInfo, cluster_api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+def asked(cluster: ClusterInfo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     if (reason := secrets_client.missing()) is not None:
         pytest.skip(f"NOT RUN: {reason}")
     directory, name = tmp_path_factory.mktemp("secrets"), f"secrets-{secrets.token_hex(4)}"
-    own, outside, home = (f"{name}-{part}" for part in ("own", "outside", "home"))
-    for namespace in (own, outside, home):
-        cluster_api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-    define_kinds(cluster_api)
-    with (
-        NatsServer(directory / "lattice") as lattice,
-        NatsServer(directory / "bus") as bus,
-        SecretsClient(lattice.url) as client,
-        groups(cluster_api, name, lattice, own, "default"),
-        Place(cluster, bus, home, directory).replica() as server,
-    ):
-        world = World(client, cluster_api, own, "kube", name, outside)
-        world.prepare()
-        world.server_xkey = until_served(client, world.subject("server_xkey"))
-        yield Asked(world, server)
-        world.remove()
-    for namespace in (own, outside, home):
-        cluster_api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+    with NatsServer(directory / "lattice") as lattice, NatsServer(directory / "bus") as bus:
+        place = Place(cluster, bus, f"{name}-home", directory)
+        with asked_backend(place, lattice, lattice_name=name, own=(f"{name}-own", "default")) as found:
+            yield found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -125,11 +100,11 @@ def test_every_answer_is_sealed_with_a_key_of_its_own(asked: Asked) -> None:
 def test_nothing_that_was_planted_is_in_its_log_or_its_metrics(asked: Asked) -> None:
     for field in ("text", "letters", "every-byte", "json"):
         judge(asked.world, Case("read it", Ask(field=field), CASES[0].expected))
-    said = asked.server.log.read_text() + asked.server.metrics()
+    said = asked.log + asked.servers[0].metrics()
     assert "secret" in said
     planted = [VALUES[name] for name in ("text", "other", "letters", "json", "long")]
     planted += [base64.b64encode(value.encode()).decode() for value in planted]
-    planted += [asked.world.account.seed, _seed(asked.world)]
+    planted += [asked.world.account.seed, _seed(asked)]
     planted += [base64.b64encode(value).decode() for value in NOT_TEXT.values() if len(value) > 20]
     assert not [value[:20] for value in planted if value in said]
 
@@ -151,8 +126,7 @@ def _version(world: World) -> str:
     return str(answer["metadata"]["resourceVersion"])
 
 
-def _seed(world: World) -> str:
+def _seed(asked: Asked) -> str:
     """Return the seed of the backend's key."""
-    home = world.namespace.removesuffix("own") + "home"
-    answer = world.api.call("GET", f"/api/v1/namespaces/{home}/secrets/trellis-secrets-xkey")[1]
+    answer = asked.world.api.call("GET", f"/api/v1/namespaces/{asked.place.home}/secrets/trellis-secrets-xkey")[1]
     return base64.b64decode(answer["data"]["seed"]).decode()

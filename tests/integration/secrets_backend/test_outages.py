@@ -1,0 +1,94 @@
+"""What a host is told while servers behind secrets_backend do not answer: something, before it gives up after 10 s."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support import secrets_client
+from support.secrets_conformance.cases import Case, Expected, granted, refused
+from support.secrets_conformance.judging import judge
+from support.secrets_conformance.world import Ask
+from support.secrets_server import Asked, Place, asked_backend
+from support.tcp_proxy import TcpProxy, kubeconfig_through
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.nats import NatsServer
+
+SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Behind:
+    """A backend, the way to its API server, and its bus."""
+
+    asked: Asked
+    proxy: TcpProxy
+    bus: NatsServer
+
+    async def told(self, expected: Expected) -> None:
+        """Ask once, and be told what is expected."""
+        verdict = await asyncio.to_thread(judge, self.asked.world, Case("asked", Ask(), expected))
+        assert verdict.good, str(verdict)
+
+    async def told_in_time(self, expected: Expected) -> None:
+        """Ask until told what is expected."""
+        case, deadline = Case("asked", Ask(), expected), time.monotonic() + SECONDS
+        while not (verdict := await asyncio.to_thread(judge, self.asked.world, case)).good:
+            assert time.monotonic() < deadline, str(verdict)
+
+
+@pytest.fixture
+async def behind(cluster: ClusterInfo, tmp_path: Path) -> AsyncIterator[Behind]:
+    if (reason := secrets_client.missing()) is not None:
+        pytest.skip(f"NOT RUN: {reason}")
+    name = f"secrets-{secrets.token_hex(4)}"
+    async with contextlib.AsyncExitStack() as stack:
+        server = yaml.safe_load(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+        host, _, port = server.removeprefix("https://").rpartition(":")
+        proxy = await stack.enter_async_context(TcpProxy(host, int(port)))
+        kubeconfig = kubeconfig_through(proxy.port, cluster.kubeconfig, tmp_path)
+        lattice, bus = (stack.enter_context(NatsServer(tmp_path / one)) for one in ("lattice", "bus"))
+        info = cluster.model_copy(update={"kubeconfig": kubeconfig})
+        place = Place(info, bus, f"{name}-home", tmp_path)
+        serving = asked_backend(place, lattice, lattice_name=name, own=(f"{name}-own",))
+        # Its client and the API server's proxy must not wait for each other.
+        asked = await asyncio.to_thread(serving.__enter__)
+        try:
+            yield Behind(asked, proxy, bus)
+        finally:
+            proxy.resume()
+            await asyncio.to_thread(serving.__exit__, None, None, None)
+
+
+async def test_an_api_server_that_is_silent_is_an_upstream_error_and_no_silence(behind: Behind) -> None:
+    await behind.told(granted())
+    behind.proxy.silence()
+    await behind.told(refused("UpstreamError"))
+    behind.proxy.resume()
+    await behind.told_in_time(granted())
+
+
+async def test_an_api_server_that_refuses_is_an_upstream_error(behind: Behind) -> None:
+    await behind.told(granted())
+    await behind.proxy.refuse()
+    await behind.told(refused("UpstreamError"))
+    await behind.proxy.open()
+    await behind.told_in_time(granted())
+
+
+async def test_secrets_are_given_while_nobody_takes_the_facts(behind: Behind) -> None:
+    await behind.told(granted())
+    await asyncio.to_thread(behind.bus.kill)
+    for _ in range(20):
+        await behind.told(granted())
+        await behind.told(granted())
+    await asyncio.to_thread(behind.bus.start)
+    await behind.told(granted())
