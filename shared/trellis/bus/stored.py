@@ -1,8 +1,9 @@
 """Reads what is stored in a stream, in order: the past and, if wanted, what comes.
 
 In: a client, a stream, where to begin. Out: messages as they are stored. Called by ``trellis.bus.tail`` (facts) and
-``trellis.bus.dead_letters``. Invariants: it changes nothing and acknowledges nothing; its consumer vanishes by itself;
-after an outage it goes on where it was, and never takes a stream that was made anew for the former one.
+``trellis.bus.dead_letters``. Invariants: it changes nothing and acknowledges nothing; its consumer is taken away at
+the end, or vanishes by itself; after an outage it goes on where it was, and never takes a stream that was made anew
+for the former one.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ HEADER_SIZE: Final = "Nats-Msg-Size"
 _BATCH: Final = 100
 _FETCH_SECONDS: Final = 1.0
 _INACTIVE_SECONDS: Final = 60.0
+_GOODBYE_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 10.0
 # The library rounds times of messages to this; asked for from exactly there on, one of them would be missing.
 _TICK: Final = timedelta(microseconds=1)
@@ -161,8 +163,15 @@ class StreamReader:
                     if self.start.since is None or message.stored >= self.start.since:
                         yield message
         finally:
-            with contextlib.suppress(nats.errors.Error):
+            await self._end(subscription, config.name or "")
+
+    async def _end(self, subscription: JetStreamContext.PullSubscription, consumer: str) -> None:
+        """Take the consumer away: an account may have so many, and one that is left would stay for a minute."""
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
                 await subscription.unsubscribe()
+                if self.client.is_connected:
+                    await self.client.jetstream().delete_consumer(self.stream, consumer)
 
     async def _config(self, jetstream: JetStreamContext, *, follow: bool) -> ConsumerConfig:
         """Return where to read on, having found out whether this is the stream that was read before."""

@@ -82,6 +82,24 @@ async def test_the_past_is_shown_in_order_and_ends(buses: Buses) -> None:
     assert await past(Buses(buses.url, "c-nobody")) == []
 
 
+async def test_who_has_read_leaves_no_consumer_behind(buses: Buses, jetstream: JetStreamContext) -> None:
+    await said(buses, "a", "b")
+    assert len(await past(buses)) == 2
+    async with following(tail(buses.url, Selection(cluster=buses.cluster))) as seen:
+        await said(buses, "c")
+        await eventually(lambda: len(seen) == 1)
+        assert await readers(buses, jetstream) == 1
+    assert await readers(buses, jetstream) == 0
+
+
+async def readers(buses: Buses, jetstream: JetStreamContext) -> int:
+    """How many consumers read the facts of this cluster without a service's name."""
+    found = await jetstream.consumers_info(STREAM_EVENTS)
+    return sum(
+        info.config.durable_name is None and buses.cluster in (info.config.filter_subject or "") for info in found
+    )
+
+
 async def test_a_pattern_selects_subjects_and_a_trace_its_facts(buses: Buses) -> None:
     bus = await said(buses, "a", "b.x")
     await bus.publish(RolloutResumed(digest="d", failing=0), dedup=f"{buses.cluster}/r")
