@@ -38,7 +38,7 @@ check: install ## Lint, types, boundaries, unit and contract tests (fast: all da
 	@$(BIN)/pytest -q tests/unit tests/contract -n 2
 
 test: check ## Everything CI runs: check, the built wheel, real nats-server, real kube-apiserver
-	@$(BIN)/trellis dev tools
+	@$(BIN)/trellis dev tools --jaeger
 	@$(BIN)/python tests/integration/run.py
 
 test-e2e: install ## What needs more than `make test`: real nodes (root, Linux); ARGS=--quick for a minute of it
