@@ -15,9 +15,10 @@ from typing import Final
 from host_manager.inputs import Source, sources_of
 from trellis.crds.kinds import APPLICATIONS as APPLICATION_KIND
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError, NotFound
+from trellis.kube.errors import KubeError, NotFound, Unavailable
 from trellis.kube.resources import (
     API_SERVICES,
+    APPLICATIONS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CONFIGMAPS,
@@ -29,6 +30,7 @@ from trellis.kube.resources import (
     PODS,
     ROLE_BINDINGS,
     ROLES,
+    SECRET_GRANTS,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -52,6 +54,7 @@ from trellis_bundle.migration_wasmcloud import (
 from trellis_bundle.migration_wasmcloud_groups import keys_of, plan_groups, view_former_group
 from trellis_bundle.migration_wasmcloud_kind import plan_kind
 from trellis_bundle.migration_wasmcloud_rest import plan_rest, warnings_of
+from trellis_bundle.migration_wasmcloud_secrets import plan_secrets
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption
 from trellis_bundle.settings import ClientSettings, client_settings
@@ -109,6 +112,7 @@ async def _find(kube: Kube, settings: ClientSettings, how: How) -> Found:
         *plan_services(former),
         *taking,
         *plan_rest(former),
+        *plan_secrets(former),
     ]
     writing = [*still_writing(_PEER, former.deployments, (), time.time()), *still_served(former)]
     return Found(steps, writing, [*warnings_of(former), *await _notes(kube, settings, former)])
@@ -125,6 +129,9 @@ async def _read(kube: Kube) -> Former:
         list_all(kube, CLUSTER_ROLES),
         list_all(kube, CLUSTER_ROLE_BINDINGS),
     )
+    own_roles, own_bindings, grants, apps = await asyncio.gather(
+        list_all(kube, ROLES), list_all(kube, ROLE_BINDINGS), list_all(kube, SECRET_GRANTS), _applications(kube)
+    )
     return Former(
         registration=await _find_one(kube, API_SERVICES, APPLICATION_API),
         definition=await _find_one(kube, DEFINITIONS, _DEFINITION),
@@ -135,7 +142,18 @@ async def _read(kube: Kube) -> Former:
         pods=tuple(pods),
         deployments=tuple(deployments),
         objects=(*accounts, *roles, *bindings),
+        rights=(*roles, *bindings, *own_roles, *own_bindings),
+        apps=tuple(apps),
+        grants=tuple(grants),
     )
+
+
+async def _applications(kube: Kube) -> list[Manifest]:
+    """Return the Applications; none while nobody serves them, as when the operator has ended and its API stays."""
+    try:
+        return await list_all(kube, APPLICATIONS)
+    except Unavailable:
+        return []
 
 
 async def read_groups(kube: Kube, manifests: Sequence[Manifest]) -> tuple[FormerGroup, ...]:

@@ -42,7 +42,8 @@ class FormerGroup:
 class Former:
     """All that a plan may depend on, raw. ``pods``: of hosts. ``objects``: that may be parts of the operator itself.
 
-    ``definition``: of groups of hosts; ``applications``: the definition of applications.
+    ``definition``: of groups of hosts; ``applications``: the definition of applications. ``rights``: all roles and
+    bindings; ``apps``: Applications; ``grants``: SecretGrants.
     """
 
     registration: Manifest | None = None
@@ -54,6 +55,9 @@ class Former:
     pods: tuple[Manifest, ...] = ()
     deployments: tuple[Manifest, ...] = ()
     objects: tuple[Manifest, ...] = ()
+    rights: tuple[Manifest, ...] = ()
+    apps: tuple[Manifest, ...] = ()
+    grants: tuple[Manifest, ...] = ()
 
 
 def place_of(manifest: Mapping[str, Any]) -> str:

@@ -29,10 +29,13 @@ from trellis.kube.resources import (
     ENDPOINT_SLICES,
     HOST_CONFIGS,
     NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
     SERVICE_ACCOUNTS,
     SERVICES,
     Resource,
 )
+from trellis.kube.resources import APPLICATIONS as APPLICATION_OBJECTS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -311,3 +314,30 @@ async def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(hosts:
     assert hosts.find(SERVICES, "leaving") is None
     assert not former.deletion_asked(SERVICES, "kept")
     assert hosts.call("GET", HOST_CONFIGS, "minimal")["metadata"]["resourceVersion"] == before
+
+
+async def test_users_that_secrets_were_read_as_are_listed_with_what_they_need(hosts: HostWorld, former: Former) -> None:
+    ApplicationsKind(hosts.api).define()
+    properties = {"backend": "kube", "namespace": hosts.namespace, "impersonate": "jane"}
+    policy = {"name": "vault", "type": "policy.secret.wasmcloud.dev/v1alpha1", "properties": properties}
+    app = {"metadata": {"name": "cart"}, "spec": {"policies": [policy], "components": []}}
+    rule = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["db"], "verbs": ["get"]}
+    bound = {
+        "roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": "readers"},
+        "subjects": [{"apiGroup": ROLES.group, "kind": "User", "name": name} for name in ("jane", "john")],
+    }
+    for res, name, fields in (
+        (APPLICATION_OBJECTS, "cart", {"spec": app["spec"]}),
+        (ROLES, "readers", {"rules": [rule]}),
+        (ROLE_BINDINGS, "readers", bound),
+    ):
+        body = {"apiVersion": res.api_version, "kind": res.kind, "metadata": {"name": name}, **fields}
+        hosts.call("POST", res, body=body)
+    mark = hosts.fleet.mark()
+    planned, done = await former.told("--dry-run"), await former.told("--yes")
+    mine = [step for step in planned["steps"] if step["object"] == f"RoleBinding {hosts.namespace}/readers"]
+    assert [(step["do"], step["what"].split()[2]) for step in mine] == [("leave", "jane"), ("leave", "john")]
+    assert mine[0]["why"].startswith(f"policies of {hosts.namespace}/cart name it: jane in TRELLIS_SECRETS_USERS")
+    assert mine[1]["why"].startswith("no policy of a known application names john")
+    assert [step for step in done["steps"] if step["object"].startswith("RoleBinding")] == mine
+    assert former.writes(mark) == []

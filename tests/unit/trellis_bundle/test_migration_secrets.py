@@ -1,0 +1,128 @@
+"""Which users are listed that secrets-kubernetes read Secrets as, and what each needs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from trellis.crds.secret_grants import SecretGrant
+from trellis_bundle.migration import Doing, Step
+from trellis_bundle.migration_wasmcloud import Former
+from trellis_bundle.migration_wasmcloud_secrets import plan_secrets
+
+Manifest = dict[str, Any]
+
+
+def a_role(name: str = "db", namespace: str = "payments", **rule: Any) -> Manifest:
+    base = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"], "resourceNames": ["db"]}
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"kind": "Role" if namespace else "ClusterRole", "metadata": metadata, "rules": [base | rule]}
+
+
+def a_binding(*users: str, role: str = "db", namespace: str = "payments", cluster_role: bool = False) -> Manifest:
+    metadata = {"name": role} | ({"namespace": namespace} if namespace else {})
+    return {
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"kind": "ClusterRole" if cluster_role or not namespace else "Role", "name": role},
+        "subjects": [{"kind": "User", "name": user} for user in users],
+    }
+
+
+def an_app(user: str | None, name: str = "cart", namespace: str | None = "payments", **policy: Any) -> Manifest:
+    properties = {"backend": "kube", "namespace": namespace, "impersonate": user}
+    given = {key: value for key, value in properties.items() if value is not None}
+    whole = {"name": "vault", "type": "policy.secret.wasmcloud.dev/v1alpha1", "properties": given} | policy
+    return {"metadata": {"name": name, "namespace": "shop"}, "spec": {"policies": [whole], "components": []}}
+
+
+def plan(*rights: Manifest, apps: tuple[Manifest, ...] = (), grants: tuple[Manifest, ...] = ()) -> list[Step]:
+    steps = plan_secrets(Former(rights=rights, apps=apps, grants=grants))
+    assert all(step.write is None and step.doing is Doing.LEAVE for step in steps), "nothing is changed"
+    return steps
+
+
+def test_a_user_that_a_policy_names_needs_a_setting_a_grant_and_rights() -> None:
+    [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"), an_app("jane", "till")))
+    assert step.object == "RoleBinding payments/db"
+    assert step.what == "lets user jane read Secret db of namespace payments"
+    assert step.why.startswith("policies of shop/cart, shop/till name it: jane in TRELLIS_SECRETS_USERS")
+    assert "`trellis secrets roles -n payments --user jane | kubectl apply -f -`" in step.why
+
+
+@pytest.mark.parametrize("user", ["jane", "jane@example.com", "o'hara"])
+def test_the_grant_that_is_told_is_one(user: str) -> None:
+    [step] = plan(a_role(), a_binding(user), apps=(an_app(user),))
+    found = re.search(r"`kubectl apply -f - <<< (.*)`$", step.why)
+    assert found is not None
+    [text] = shlex.split(found[1])
+    manifest = json.loads(text)
+    spec = SecretGrant.model_validate(manifest).spec
+    assert (manifest["metadata"]["namespace"], spec.users, spec.from_[0].namespace) == ("payments", [user], "shop")
+
+
+def test_a_user_that_nobody_names_is_told_as_one_that_may_be() -> None:
+    [step] = plan(a_role(), a_binding("jane"))
+    assert step.why.startswith("no policy of a known application names jane; if one does: ")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{"verbs": ["list"]}, {"resources": ["configmaps"]}, {"apiGroups": ["apps"]}],
+    ids=["no get", "no Secrets", "another group"],
+)
+def test_who_reads_no_secret_is_no_matter(rule: dict[str, Any]) -> None:
+    assert plan(a_role(**rule), a_binding("jane")) == []
+
+
+def test_rules_for_everything_count_as_well() -> None:
+    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"], "resourceNames": []}
+    [step] = plan(
+        a_role("admin", "", **rule), a_binding("jane", role="admin", cluster_role=True), apps=(an_app("jane"),)
+    )
+    assert step.what == "lets user jane read all Secrets of namespace payments"
+
+
+def test_who_may_read_everywhere_is_told_only_if_a_policy_names_him() -> None:
+    rights = (a_role("admin", "", resourceNames=[]), a_binding("jane", "john", role="admin", namespace=""))
+    [step] = plan(*rights, apps=(an_app("jane"),))
+    assert step.object == "ClusterRoleBinding admin"
+    assert "jane" in step.what
+
+
+def test_users_of_kubernetes_itself_and_groups_are_no_matter() -> None:
+    binding = a_binding("system:kube-scheduler")
+    binding["subjects"].append({"kind": "Group", "name": "devs"})
+    assert plan(a_role(), binding) == []
+
+
+def test_a_service_account_named_as_a_user_stays_one_without_a_line() -> None:
+    user = "system:serviceaccount:payments:reader"
+    [step] = plan(a_role(), a_binding(user), apps=(an_app(user),))
+    assert "`trellis secrets roles -n payments -a reader | kubectl apply -f -`" in step.why
+    assert "TRELLIS_SECRETS_USERS" not in step.why
+
+
+def test_a_policy_whose_user_no_binding_names_is_told_of() -> None:
+    [step] = plan(apps=(an_app("jane", namespace=None),))
+    assert step.object == "Application shop/cart"
+    assert "of namespace default as user jane, whom no binding lets do so" in step.what
+
+
+def test_other_policies_and_those_without_a_user_are_no_matter() -> None:
+    assert plan(apps=(an_app(None), an_app("jane", type="policy.other/v1"))) == []
+
+
+def test_a_user_that_a_grant_has_needs_no_other() -> None:
+    grant = {"metadata": {"namespace": "payments", "name": "g"}, "spec": {"users": ["jane"]}}
+    [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"),), grants=(grant,))
+    assert "a SecretGrant has it; also jane in TRELLIS_SECRETS_USERS" in step.why
+    assert "kubectl apply -f - <<<" not in step.why
+
+
+def test_a_binding_to_a_role_that_is_gone_gives_nothing() -> None:
+    assert plan(a_binding("jane")) == []
