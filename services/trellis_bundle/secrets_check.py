@@ -21,11 +21,13 @@ from rich.table import Table
 from rich.text import Text
 
 from secrets_backend.decide import Grant, Identity, view_grant
+from secrets_backend.settings import Settings
 from secrets_backend.tokens import Token, TokenError, TokenKind, read_token
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.resources import SECRET_GRANTS, SECRETS, Manifest, Resource
+from trellis.settings import load
 from trellis_bundle.apps_ask import NoLatticeError, group_of, read_groups
 from trellis_bundle.apps_history import find_app
 from trellis_bundle.apps_model import application_of
@@ -88,11 +90,12 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="of the Application, if its name is not one")
     ] = None,
-    user: Annotated[
-        list[str] | None,
-        typer.Option("--user", help="the service's setting TRELLIS_SECRETS_USERS; may be given several times"),
+    users: Annotated[
+        str | None, typer.Option("--users", help="the service's setting, by commas [env: TRELLIS_SECRETS_USERS]")
     ] = None,
-    backend: Annotated[str, typer.Option("--backend", help="name of the backend that policies ask")] = "kube",
+    backend: Annotated[
+        str | None, typer.Option("--backend", help="the service's setting [env: TRELLIS_SECRETS_BACKEND]")
+    ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = Format.TABLE,
@@ -109,7 +112,8 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
     with exit_on_error(NoLatticeError):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
         token, step = _token(entity_jwt)
-        asked = Asked(app, namespace, token, frozenset(user or ()), backend)
+        service = load(Settings, secrets_users=users, secrets_backend=backend)
+        asked = Asked(app, namespace, token, frozenset(service.secrets_users), service.secrets_backend)
         checked = asyncio.run(_check(settings, asked, step))
         _show(checked, output)
         if not checked.well:

@@ -6,10 +6,13 @@ Nothing has a status to say it in later: what is not refused here counts. Object
 from __future__ import annotations
 
 import http
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.secret_grants import SecretGrant
@@ -18,6 +21,7 @@ from trellis.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
+ROOT = Path(__file__).parents[3]
 ISSUER = "A" + "B2" * 27 + "C"
 SHOP = {"namespace": "shop"}
 SMALLEST: dict[str, Any] = {"from": [SHOP], "serviceAccounts": ["wasmcloud-secrets"]}
@@ -93,6 +97,21 @@ def test_a_good_grant_is_kept_as_it_is_and_read_by_the_model(api: Api, name: str
     assert answer["spec"] == GOOD[name]
     read = SecretGrant.model_validate(answer).spec
     assert read.model_dump(by_alias=True, exclude_unset=True) == GOOD[name]
+
+
+def shown() -> list[dict[str, Any]]:
+    """Return the grants of the documentation and of the example."""
+    page = (ROOT / "docs/secrets.md").read_text()
+    found = [yaml.safe_load(text) for text in re.findall(r"```yaml grant\n(.*?)```", page, re.DOTALL)]
+    example = (ROOT / "deploy/examples/secrets/external-secret.yaml").read_text()
+    return [*found, *(one for one in yaml.safe_load_all(example) if one["kind"] == SECRET_GRANTS.kind)]
+
+
+@pytest.mark.parametrize("grant", shown(), ids=lambda one: one["metadata"]["name"])
+def test_what_the_documentation_shows_can_be_applied(api: Api, grant: dict[str, Any]) -> None:
+    status, answer = send(api, grant["spec"])
+    assert status == http.HTTPStatus.CREATED, answer
+    assert answer["spec"] == grant["spec"]
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -1,0 +1,136 @@
+"""What docs/secrets.md shows is so: its grants are grants, its policies are let through by them, its commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from secrets_backend.decide import LinkGrant, identify, view_grant
+from secrets_backend.policy import Policy
+from secrets_backend.refusals import Refusal
+from secrets_backend.resources import Reader, make_impersonation, make_reading
+from secrets_backend.settings import Settings
+from secrets_backend.tokens import Token
+from trellis.crds.application import Application
+from trellis.crds.secret_grants import SecretGrant
+from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted
+from trellis.names import ANNOTATION_RESTART_ON, ANNOTATION_RESTARTED_FOR, RESTART_ON_CHANGE, SECRETS_KEY
+from trellis_bundle.__main__ import app
+from trellis_bundle.commands import register
+from trellis_bundle.secrets_check_model import Around, judge, uses_of
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/secrets.md").read_text()
+EXAMPLE = list(yaml.safe_load_all((ROOT / "deploy/examples/secrets/external-secret.yaml").read_text()))
+APPLICATIONS = {
+    name: yaml.safe_load(text) for name, text in re.findall(r"```yaml application (\w+)\n(.*?)```", PAGE, re.DOTALL)
+}
+GRANTS = {
+    one["metadata"]["name"]: one for one in map(yaml.safe_load, re.findall(r"```yaml grant\n(.*?)```", PAGE, re.DOTALL))
+}
+LINK = LinkGrant(frozenset({"shop"}), frozenset({("shop", "default")}), tuple(map(view_grant, GRANTS.values())))
+SIGNER = GRANTS["signed"]["spec"]["entityIssuers"][0]
+TOKEN = Token(SIGNER, "M", "cart")
+
+
+@pytest.mark.parametrize(
+    "grant", [*GRANTS.values(), *(one for one in EXAMPLE if one["kind"] == "SecretGrant")], ids=str
+)
+def test_a_grant_says_nothing_that_is_not_a_field(grant: dict[str, Any]) -> None:
+    read = SecretGrant.model_validate(grant)
+    assert read.spec.model_dump(by_alias=True, exclude_unset=True) == grant["spec"]
+
+
+@pytest.mark.parametrize(
+    ("name", "user"),
+    [
+        ("own", "system:serviceaccount:shop:wasmcloud-secrets"),
+        ("other", "system:serviceaccount:payments:reader"),
+    ],
+)
+def test_an_application_is_let_through_as_the_account_that_is_told(name: str, user: str) -> None:
+    application = APPLICATIONS[name]
+    Application.model_validate(application)
+    [use] = uses_of(application)
+    row = judge(application, use, Around(LINK, TOKEN, frozenset(), Settings().secrets_backend))
+    assert row.well
+    assert row.identity is not None
+    assert row.identity.user == user
+
+
+def test_without_the_grant_the_other_namespace_is_closed() -> None:
+    [use] = uses_of(APPLICATIONS["other"])
+    bare = LinkGrant(LINK.home, LINK.groups)
+    assert not judge(APPLICATIONS["other"], use, Around(bare, TOKEN, frozenset(), "kube")).well
+
+
+def test_the_user_of_the_page_is_one_by_both_lists() -> None:
+    found = re.search(r"TRELLIS_SECRETS_USERS=([^`]+)`", PAGE)
+    assert found is not None
+    users = frozenset(Settings.model_validate({"secrets_users": found[1]}).secrets_users)
+    assert identify(Policy("payments", found[1]), TOKEN, LINK, users).user == found[1]
+    with pytest.raises(Refusal):
+        identify(Policy("payments", found[1]), TOKEN, LINK, frozenset())
+
+
+def test_only_the_signer_of_the_page_may_ask_there() -> None:
+    assert identify(Policy("ledger", None), TOKEN, LINK, frozenset()).namespace == "ledger"
+    with pytest.raises(Refusal, match="entityIssuers"):
+        identify(Policy("ledger", None), Token("A" + SIGNER[:0:-1], "M", None), LINK, frozenset())
+
+
+def test_the_example_gives_what_the_command_prints_and_its_secret_is_the_page_s() -> None:
+    reader = Reader("payments", "reader")
+    wanted = [*make_impersonation(reader, "trellis-system"), *make_reading(reader, ["card-processor"])]
+    assert EXAMPLE[2:] == wanted
+    external, grant = EXAMPLE[:2]
+    [use] = uses_of(APPLICATIONS["other"])
+    assert (external["metadata"]["namespace"], external["spec"]["target"]["name"]) == ("payments", use.secret)
+    assert [one["secretKey"] for one in external["spec"]["data"]] == [use.entry]
+    link = LinkGrant(LINK.home, LINK.groups, (view_grant(grant),))
+    assert judge(APPLICATIONS["other"], use, Around(link, TOKEN, frozenset(), "kube")).well
+
+
+def test_the_example_says_of_an_external_secret_what_that_has() -> None:
+    """As the operator's reference of v1 has it: a field that is misspelt would be pruned."""
+    external = EXAMPLE[0]
+    assert (external["apiVersion"], external["kind"]) == ("external-secrets.io/v1", "ExternalSecret")
+    spec = external["spec"]
+    assert set(spec) == {"refreshInterval", "secretStoreRef", "target", "data"}
+    assert set(spec["secretStoreRef"]) == {"name", "kind"}
+    assert set(spec["target"]) == {"name", "creationPolicy"}
+    assert all(set(one) == {"secretKey", "remoteRef"} for one in spec["data"])
+    assert all(set(one["remoteRef"]) == {"key", "property"} for one in spec["data"])
+
+
+LINES = sorted(
+    set(re.findall(r"(?:^|`|\| )trellis ((?:secrets|migrate|crds|run|status|events)[^`|#\n]*)", PAGE, re.MULTILINE))
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_of_the_page_exists_with_its_options(line: str) -> None:
+    register(app)
+    command: Any = typer.main.get_command(app)
+    words = line.split()
+    while words and hasattr(command, "commands"):
+        found = command.commands.get(words.pop(0))
+        assert found is not None, f"no command: trellis {line}"
+        command = found
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("-")} <= options
+
+
+def test_settings_facts_and_names_of_the_page_are_those_of_the_code() -> None:
+    settings = {f"TRELLIS_{name.upper()}" for name in Settings.model_fields}
+    assert set(re.findall(r"TRELLIS_[A-Z_]+", PAGE)) <= settings
+    facts = {f"{model.noun}.{model.fact}" for model in (SecretChanged, SecretDenied, SecretGranted)}
+    assert set(re.findall(r"`(secret\.\w+)`", PAGE)) == facts
+    assert f"{ANNOTATION_RESTART_ON}={RESTART_ON_CHANGE}" in PAGE
+    assert ANNOTATION_RESTARTED_FOR in PAGE
+    assert SECRETS_KEY in PAGE
