@@ -33,6 +33,9 @@ from application_manager.versions import overridden_version, version_of
 
 CONTEST_SECONDS: Final = 600.0
 """Within which three changes of alternating sides are a contest, and after which a side counts as quiet."""
+NOT_PROVED: Final = (
+    "wadm does not have it any more, and nothing proves that it was deleted: delete this object to do so"
+)
 _CONTEST: Final = 3
 _NOTHING: Final = Decision()
 
@@ -152,9 +155,7 @@ def _push(found: Object, model: Model | None, changed: bool) -> Decision:
     """Give wadm what Kubernetes has; ``changed``: because somebody changed it there, and not because it was lost."""
     version = version_of(found.version, found.digest, model)
     reason = Reason.APPLIED if changed else Reason.RESTORED
-    why = (
-        "it was applied in Kubernetes" if changed else "wadm's storage does not have it any more, and nobody deleted it"
-    )
+    why = "it was applied in Kubernetes" if changed else NOT_PROVED
     said, deployed = Said(reason, why), "" if model is None else model.deployed
     actions: list[Put | Deploy | Undeploy] = []
     if model is None or version not in model.digests:
