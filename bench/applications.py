@@ -37,7 +37,7 @@ from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS
-from trellis.lattice.address import LinkAddress
+from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattice_store import LatticeStore
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.localcluster import ClusterInfo, lattice_servers, owned_cluster
@@ -229,8 +229,9 @@ def manager(info: ClusterInfo) -> contextlib.AbstractContextManager[psutil.Proce
 async def looking(info: ClusterInfo, api: Api) -> AsyncIterator[World]:
     """See both sides by connections of their own."""
     seen = Seen()
-    link = Link(LinkAddress(info.nats_url), "bench", lambda: store.link_changed())  # noqa: PLW0108 (it is made below)
-    store = LatticeStore(LATTICE, link, "bench", lambda _: None)
+    address = LatticeAddress(LinkAddress(info.nats_url), LATTICE)
+    link = Link(address.link, "bench", lambda: store.link_changed())  # noqa: PLW0108 (it is made below)
+    store = LatticeStore(address, link, "bench", lambda _: None)
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
     informer: Informer[Any] = Informer(kube, APPLICATIONS, base_of, seen.take, NAMESPACE)
     tasks = [asyncio.create_task(one) for one in (link.run(), store.run(), informer.run())]

@@ -24,4 +24,5 @@ pytest_plugins = [
     "support.reflected",
     "support.secrets_world",
     "support.shims",
+    "support.tenants",
 ]

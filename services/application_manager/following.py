@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from trellis.events.subjects import APPLICATION_MANAGER, escape
+from trellis.bus.naming import consumer_name
+from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.lattice_claim import LatticeClaim
 from trellis.lattice.lattice_store import LatticeStore
@@ -110,9 +111,9 @@ class Following:
             for mark in [mark for mark, need in self._needs.items() if need == address]:
                 self._wake(mark, told)
 
-        reader = f"trellis-{APPLICATION_MANAGER}-{escape(address.lattice)}-{escape(self._cluster)}"
-        store = LatticeStore(address.lattice, link, reader, changed)
-        claim = LatticeClaim(address.lattice, link, self._cluster, lambda: changed(None))
+        reader = f"trellis-{consumer_name(APPLICATION_MANAGER, address.token, self._cluster)}"
+        store = LatticeStore(address, link, reader, changed)
+        claim = LatticeClaim(address, link, self._cluster, lambda: changed(None))
         followed = self._followed[address] = _Followed(store, claim)
         try:
             async with asyncio.TaskGroup() as tasks:

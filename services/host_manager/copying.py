@@ -14,7 +14,7 @@ from typing import Final
 from trellis.bus import cancellation
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.bus.naming import consumer_name
-from trellis.events.subjects import HOST_MANAGER, escape
+from trellis.events.subjects import HOST_MANAGER
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.forwarder import Forwarder, LatticeEvent
 from trellis.lattice.link import Link
@@ -37,12 +37,11 @@ class Copying:
 
     async def run(self, address: LatticeAddress, link: Link) -> None:
         """Copy a lattice's events until cancelled."""
-        lattice = address.lattice
-        name = f"trellis-{consumer_name(HOST_MANAGER, escape(lattice), self.cluster)}"
-        forwarder = Forwarder(link, lattice, name, self._take)
+        name = f"trellis-{consumer_name(HOST_MANAGER, address.token, self.cluster)}"
+        forwarder = Forwarder(link, address, name, self._take)
         metrics, nats = self.telemetry.metrics, redact_url(address.link.url)
         forgets = [
-            metrics.lattice_lag(HOST_MANAGER, (nats, lattice, stream), lag.count, lag.seconds)
+            metrics.lattice_lag(HOST_MANAGER, (nats, address.name, stream), lag.count, lag.seconds)
             for stream, lag in forwarder.lags.items()
         ]
         try:

@@ -93,7 +93,7 @@ class Following:
             for mark in [mark for mark, need in self._needs.items() if need == address]:
                 self._wake(mark, names, trace)
 
-        comparison = self._comparisons[address] = Comparison(address.lattice, link, changed)
+        comparison = self._comparisons[address] = Comparison(address, link, changed)
         try:
             await comparison.run()
         finally:

@@ -94,7 +94,7 @@ async def asking(address: LatticeAddress) -> AsyncIterator[Wadm]:
                 await link.there()
         except TimeoutError:
             raise LinkAwayError(f"lattice {address.lattice}: {link.why or 'no connection'}; {HINT}") from None
-        yield Wadm(address.lattice, link)
+        yield Wadm(address, link)
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -29,17 +29,18 @@ KUBECTL = "?fieldManager=kubectl"
 
 
 class KeptWorld:
-    """The Applications of one test: a namespace, a lattice on a NATS."""
+    """The Applications of one test: a namespace, a lattice on a NATS; ``place``: what its groups say of where it is."""
 
-    def __init__(self, hosts: HostWorld, port: int, lattice: str) -> None:
+    def __init__(self, hosts: HostWorld, port: int, lattice: str, place: Manifest | None = None) -> None:
         self.hosts = hosts
         self.namespace = hosts.namespace
         self.port = port
         self.lattice = lattice
+        self.place = place or {}
 
     def group(self, name: str = "group", lattice: str = "", **spec: Any) -> Manifest:
         """Create a group of hosts on a lattice of the test's NATS; nobody makes pods of it."""
-        address: Manifest = {"natsAddress": "nats://127.0.0.1", "natsClientPort": self.port}
+        address: Manifest = {"natsAddress": "nats://127.0.0.1", "natsClientPort": self.port} | self.place
         return self.hosts.create(name, lattice=lattice or self.lattice, **(address | spec))
 
     def apply(self, name: str, spec: Manifest, **metadata: Any) -> Manifest:
@@ -156,10 +157,10 @@ def define_applications(hosts: HostWorld) -> None:
 
 
 @contextlib.contextmanager
-def kept_world(hosts: HostWorld, port: int, lattice: str) -> Iterator[KeptWorld]:
+def kept_world(hosts: HostWorld, port: int, lattice: str, place: Manifest | None = None) -> Iterator[KeptWorld]:
     """Have a world of one test for the time of a block."""
     define_applications(hosts)
-    made = KeptWorld(hosts, port, lattice)
+    made = KeptWorld(hosts, port, lattice, place)
     try:
         yield made
     finally:

@@ -58,12 +58,12 @@ class HostProcess:
 class RealLattice:
     """NATS and wadm, and what starts hosts. A context manager."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, config: Path | None = None) -> None:
         self._directory = directory
         self._token = secrets.token_hex(16)
         self._guard: Guard | None = None
         self._wadm: ProcessRecord | None = None
-        self.nats = NatsServer(directory / "nats")
+        self.nats = NatsServer(directory / "nats", config=config)
 
     @property
     def url(self) -> str:
@@ -97,7 +97,11 @@ class RealLattice:
         def started(process: ProcessRecord) -> None:
             self._wadm = process
 
-        start_wadm(self._place, started)()
+        start_wadm(self._place, started, self.wadm_arguments())()
+
+    def wadm_arguments(self) -> list[str]:
+        """Return what wadm is started with."""
+        return ["--nats-server", self.url.removeprefix("nats://")]
 
     def kill_wadm(self) -> None:
         """End wadm by SIGKILL."""

@@ -48,8 +48,8 @@ class SilentLink:
 async def replay(messages: Iterable[dict[str, Any]]) -> tuple[Comparison, LatticeWatch]:
     """Return what is known after messages as they are recorded."""
     link = SilentLink()
-    comparison = Comparison(LATTICE, cast("Link", link), lambda _names, _trace: None)
     address = LatticeAddress(LinkAddress("nats://nowhere:4222"), LATTICE)
+    comparison = Comparison(address, cast("Link", link), lambda _names, _trace: None)
     watch = LatticeWatch(address, cast("Link", link), lambda: None)
     runs = [asyncio.ensure_future(one.run()) for one in (comparison, watch)]
     await asyncio.sleep(0)

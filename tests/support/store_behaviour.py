@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nats.js.kv import KeyValue
@@ -18,6 +18,7 @@ from support.buses import eventually
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.projection import project
 from trellis.lattice.store import ModelStore, Proof
+from trellis.lattice.subjects import CONTROL_PREFIX
 from trellis.lattice.wadm import Wadm
 
 SECONDS = 60.0
@@ -26,17 +27,27 @@ MARK = "lattice"
 
 @dataclass(frozen=True)
 class World:
-    """``lose_bucket`` deletes wadm's storage; ``renew_bucket`` has wadm make another."""
+    """``lose_bucket`` deletes wadm's storage; ``renew_bucket`` has wadm make another.
+
+    ``account``: the tenant whose lattice it is, on a NATS of a wadm for several.
+    """
 
     url: str
     lattice: str
     kv: Callable[[], Awaitable[KeyValue]]
     lose_bucket: Callable[[], Awaitable[None]]
     renew_bucket: Callable[[], Awaitable[None]]
+    account: str = ""
 
     @property
     def address(self) -> LatticeAddress:
-        return LatticeAddress(LinkAddress(self.url), self.lattice)
+        prefix = f"{self.account}.{CONTROL_PREFIX}" if self.account else CONTROL_PREFIX
+        return LatticeAddress(LinkAddress(self.url), self.lattice, prefix)
+
+    @property
+    def key(self) -> str:
+        """The key of the lattice's list of names."""
+        return f"{self.account}-{self.lattice}" if self.account else self.lattice
 
 
 @dataclass
@@ -175,7 +186,7 @@ class StoreBehaviour:
             await seen.synced()
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
-            await (await world.kv()).purge(f"{world.lattice}-web")
+            await (await world.kv()).purge(f"{world.key}-web")
             await seen.lacks("web", Proof.UNKNOWN)
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
@@ -186,7 +197,7 @@ class StoreBehaviour:
             await seen.wadm.put(manifest("b", "v1"))
             await seen.wadm.put(manifest("b-c", "v1"))
             await seen.shows("b-c", "v1")
-            other = await others.enter_async_context(followed(LatticeAddress(world.address.link, f"{world.lattice}-b")))
+            other = await others.enter_async_context(followed(replace(world.address, lattice=f"{world.lattice}-b")))
             await other.synced()
             assert list(other.store.names()) == []
             assert other.store.absence("c") is Proof.LOST, "its list's key has an application of the other"

@@ -25,6 +25,7 @@ from support.settling import settle
 
 BUCKET = "wadm_manifests"
 Reply = dict[str, Any]
+_NO_STATUS = {"status": {"type": "waiting", "message": "Waiting for status: Lattice contains no hosts"}, "scalers": []}
 Answer = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 
@@ -32,12 +33,14 @@ Answer = Callable[[str, Any], Coroutine[Any, Any, Any]]
 class WadmStandIn:
     """A context manager. ``asked``: the verbs it was asked for; ``options``: of its connection, such as a user.
 
-    ``refusals``: what it answers instead, by verb and application, without doing anything.
+    ``account``: the tenant whose lattice it is, for one that serves several; ``refusals``: what it answers instead, by
+    verb and application, without doing anything.
     """
 
     url: str
     lattice: str
     options: dict[str, Any] = field(default_factory=dict)
+    account: str = ""
     asked: list[str] = field(default_factory=list)
     statuses: dict[str, Reply] = field(default_factory=dict)
     refusals: dict[tuple[str, str], Reply] = field(default_factory=dict)
@@ -56,12 +59,21 @@ class WadmStandIn:
             "status.*": self._status,
         }  # fmt: skip
         for verb, answer in verbs.items():
-            await self.client.subscribe(f"wadm.api.{self.lattice}.model.{verb}", cb=self._served(answer))
+            await self.client.subscribe(f"{self._before}wadm.api.{self.lattice}.model.{verb}", cb=self._served(answer))
         await settle(self.client)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.client.close()
+
+    @property
+    def key(self) -> str:
+        """The key of the lattice's list of names."""
+        return f"{self.account}-{self.lattice}" if self.account else self.lattice
+
+    @property
+    def _before(self) -> str:
+        return f"{self.account}." if self.account else ""
 
     async def make_bucket(self) -> None:
         """Make the bucket if there is none, as wadm does when it starts."""
@@ -88,7 +100,7 @@ class WadmStandIn:
         self, answer: Callable[[str, Any], Coroutine[Any, Any, Any]]
     ) -> Callable[[Msg], Coroutine[Any, Any, None]]:
         async def serve(message: Msg) -> None:
-            tokens = message.subject.split(".")
+            tokens = message.subject.removeprefix(self._before).split(".")
             self.asked.append(tokens[4])
             async with self._serving:
                 try:
@@ -116,7 +128,7 @@ class WadmStandIn:
         await self._store(name, stored)
         listed = await self._names() or []
         if name not in listed:
-            await self.kv.put(self.lattice, json.dumps(sorted([*listed, name])).encode())
+            await self.kv.put(self.key, json.dumps(sorted([*listed, name])).encode())
         count = len(stored["manifests"])
         result = "created" if count == 1 else "newversion"
         return {"result": result, "name": name, "total_versions": count, "current_version": version, "message": ""}
@@ -143,8 +155,8 @@ class WadmStandIn:
         if await self._stored(name) is None:
             return {"result": "noop", "message": "", "undeploy": False}
         listed = [one for one in await self._names() or [] if one != name]
-        await self.kv.put(self.lattice, json.dumps(listed).encode())
-        await self.kv.purge(f"{self.lattice}-{name}")
+        await self.kv.put(self.key, json.dumps(listed).encode())
+        await self.kv.purge(f"{self.key}-{name}")
         return {"result": "deleted", "message": "", "undeploy": True}
 
     async def _get(self, name: str, body: Any) -> Reply:
@@ -158,7 +170,12 @@ class WadmStandIn:
     async def _list(self, *_: Any) -> list[Reply]:
         found = {name: await self._stored(name) for name in await self._names() or []}
         return [
-            {"name": name, "version": list(stored["manifests"])[-1], "deployed_version": stored["deployed_version"]}
+            {
+                "name": name,
+                "version": list(stored["manifests"])[-1],
+                "deployed_version": stored["deployed_version"],
+                "detailed_status": self.statuses.get(name, _NO_STATUS),
+            }
             for name, stored in found.items()
             if stored is not None
         ]
@@ -182,7 +199,7 @@ class WadmStandIn:
 
     async def _stored(self, name: str) -> Reply | None:
         try:
-            found = await self.kv.get(f"{self.lattice}-{name}")
+            found = await self.kv.get(f"{self.key}-{name}")
         except (KeyNotFoundError, KeyDeletedError):
             return None
         stored: Reply = json.loads(found.value or b"")
@@ -190,11 +207,11 @@ class WadmStandIn:
 
     async def _names(self) -> list[str] | None:
         try:
-            found = await self.kv.get(self.lattice)
+            found = await self.kv.get(self.key)
         except (KeyNotFoundError, KeyDeletedError):
             return None
         listed: list[str] = json.loads(found.value or b"")
         return listed
 
     async def _store(self, name: str, stored: Reply) -> None:
-        await self.kv.put(f"{self.lattice}-{name}", json.dumps(stored).encode())
+        await self.kv.put(f"{self.key}-{name}", json.dumps(stored).encode())

@@ -185,7 +185,7 @@ class WasmCloudHostConfigSpec(ApiModel):
     registry_credentials_secret: str | None = None
     """Secret of type kubernetes.io/dockerconfigjson for the registry that components come from."""
     control_topic_prefix: str | None = None
-    """Prefix of the control interface's subjects."""
+    """Prefix of the control interface's subjects; <account>.wasmbus.ctl: NATS is wadm's own, the lattice a tenant's."""
     leaf_node_domain: str = "leaf"
     """JetStream domain of the NATS leaf."""
     config_service_enabled: bool = False

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trellis.credentials import HeldCredentials
-from trellis.lattice.subjects import CONTROL_PREFIX, host_ping_subject
+from trellis.events.subjects import escape
+from trellis.lattice.subjects import CONTROL_PREFIX, account_of, host_ping_subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +46,21 @@ class LatticeAddress:
 
     def __post_init__(self) -> None:
         host_ping_subject(self.lattice, self.control_prefix)
+
+    @property
+    def account(self) -> str:
+        """The tenant whose lattice it is, where this NATS account is that of a wadm for several tenants; "" elsewhere.
+
+        A tenant's own account has none: NATS puts it before subjects on the way to wadm's.
+        """
+        return account_of(self.control_prefix)
+
+    @property
+    def name(self) -> str:
+        """What it is called where this NATS account has other lattices: ``<lattice>`` or ``<account>/<lattice>``."""
+        return f"{self.account}/{self.lattice}" if self.account else self.lattice
+
+    @property
+    def token(self) -> str:
+        """What tells it in names of consumers from other lattices of this NATS account."""
+        return "-".join(escape(part) for part in (self.account, self.lattice) if part)

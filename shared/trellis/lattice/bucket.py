@@ -1,7 +1,7 @@
 """Reads the bucket in which wadm keeps its applications, by a pull consumer of our own, and keeps up with it.
 
-In: a link, a lattice's name. Out: the lattice's entries, since when they are complete, and word of every change. Called
-by ``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its last
+In: a link, a lattice's address. Out: its entries, since when they are complete, and word of every change. Called by
+``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its last
 fetch; a fetch lasts 5 s at most and ends with its connection; a message that was missed, a bucket that was made anew,
 and every ten minutes mean to read all of it again; nothing is forgotten before that was read to its end (ADR 0045).
 """
@@ -25,10 +25,11 @@ from trellis.bus import cancellation
 from trellis.bus.backoff import Backoff
 from trellis.bus.connection import describe
 from trellis.bus.user_client import PermissionDenied
+from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.stored import Entry, Stored
-from trellis.lattice.subjects import MODEL_KEYS, STREAM_MODELS
+from trellis.lattice.subjects import MODEL_KEYS, STREAM_MODELS, model_list_key
 from trellis.telemetry import get_logger
 
 EVERY_SECONDS: Final = 600.0
@@ -56,12 +57,12 @@ class MissedError(nats.errors.Error):
 class Bucket:
     """``unreadable`` is set while there is no such bucket, or this user may not read it: waiting does not help."""
 
-    def __init__(self, lattice: str, link: Link, name: str, changed: Changed) -> None:
-        self.stored: Final = Stored(lattice)
+    def __init__(self, address: LatticeAddress, link: Link, name: str, changed: Changed) -> None:
+        self.stored: Final = Stored(model_list_key(address.lattice, address.account))
         self.unreadable: Final = asyncio.Event()
         self.why = "wadm's storage was not read yet"
         """Why it is not read now, for people; "" if it is."""
-        self._lattice = lattice
+        self._lattice = address.name
         self._link = link
         self._name = name
         self._changed = changed
@@ -198,7 +199,7 @@ class Bucket:
         self._synced = None
         missing = isinstance(error, APIError) and isinstance(error, NotFoundError)
         if missing:
-            self.why = f"no stream {STREAM_MODELS}: wadm makes it, and does not run there"
+            self.why = f"no stream {STREAM_MODELS}: wadm makes it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
             self.why = f"the NATS user may not read stream {STREAM_MODELS}: {describe(error)}"
         elif isinstance(error, nats.errors.NoRespondersError | ServiceUnavailableError):

@@ -1,6 +1,6 @@
 """Compares what is known of a lattice's applications with wadm: at the start, after each reconnect, on every event.
 
-In: a link, a lattice's name. Out: its applications, where their providers run, and word of every change. Called by
+In: a link, a lattice's address. Out: its applications, where their providers run, and word of every change. Called by
 ``trellis.lattice.lattices`` beside each watch. Invariants: an event is acted on in the same turn of the loop, and wadm
 is asked afterwards; a question that fails takes nothing away (see ``applications``); garbage changes nothing.
 """
@@ -17,6 +17,7 @@ from typing import Any, Final
 import orjson
 
 from trellis.bus import cancellation
+from trellis.lattice.address import LatticeAddress
 from trellis.lattice.applications import Applications
 from trellis.lattice.configurations import NamedConfigurations
 from trellis.lattice.hosts import APPLICATION
@@ -30,7 +31,7 @@ from trellis.lattice.subjects import (
     CONFIG_SET,
     PROVIDER_STARTED,
     PROVIDER_STOPPED,
-    event_subject,
+    event_subjects,
     model_get_subject,
     model_list_subject,
     wadm_events_subject,
@@ -42,6 +43,8 @@ EVERY_SECONDS: Final = 180.0
 """Between two comparisons when nothing is heard."""
 PUBLISHED: Final = "manifest_published"
 UNPUBLISHED: Final = "manifest_unpublished"
+DEAF_SECONDS: Final = 15.0
+"""The same where wadm's answers have shown what it had not said: an account of a tenant's may hear nothing of it."""
 _SETTLE_SECONDS: Final = 0.05
 _ANSWER_SECONDS: Final = 5.0
 _TRY_AGAIN_SECONDS: Final = 10.0
@@ -57,19 +60,22 @@ _log = get_logger(__name__)
 class Comparison:
     """``applications`` and ``running`` are what is known; ``why`` says why wadm does not answer, "" if it does."""
 
-    def __init__(self, lattice: str, link: Link, changed: Changed) -> None:
+    def __init__(self, address: LatticeAddress, link: Link, changed: Changed) -> None:
         self.applications: Final = Applications()
         self.running: Final = Running()
         self.why = "wadm was not asked yet"
         self.heard = time.monotonic()
         """When the lattice last said or answered anything, monotonic seconds; before that, when this was made."""
-        self._lattice = lattice
-        self._configurations = NamedConfigurations(lattice, link)
+        self._address = address
+        self._of = (address.lattice, address.account)
+        self._configurations = NamedConfigurations(address, link)
         self._manifests: dict[str, object] = {}  # of applications that name configurations
         self._link = link
         self._changed = changed
         self._ask = asyncio.Event()
         self._asked_on: float | None = None
+        self._deaf = False
+        self._said_something = True
         self._garbage_told = -_REPORT_SECONDS
 
     def link_changed(self) -> None:
@@ -80,13 +86,16 @@ class Comparison:
 
     async def run(self) -> None:
         """Compare until cancelled."""
-        heard = [
-            (wadm_events_subject(self._lattice), self._on_wadm),
-            (event_subject(self._lattice, PROVIDER_STARTED), self._on_provider),
-            (event_subject(self._lattice, PROVIDER_STOPPED), self._on_provider),
-            (event_subject(self._lattice, CONFIG_SET), self._on_configuration),
-            (event_subject(self._lattice, CONFIG_DELETED), self._on_configuration),
-        ]
+        lattice, account = self._of
+        listeners = {
+            PROVIDER_STARTED: self._on_provider,
+            PROVIDER_STOPPED: self._on_provider,
+            CONFIG_SET: self._on_configuration,
+            CONFIG_DELETED: self._on_configuration,
+        }
+        heard = [(wadm_events_subject(lattice), self._on_wadm)]
+        for event, listener in listeners.items():
+            heard += [(subject, listener) for subject in event_subjects(lattice, event, account)]
         try:
             for subject, listener in heard:
                 await self._link.listen(subject, listener)
@@ -103,7 +112,7 @@ class Comparison:
     async def _rest(self) -> None:
         """Wait until wadm is to be asked again; several events are one question."""
         doubts = self.applications.doubts(time.monotonic())
-        pause = EVERY_SECONDS if not self.why else _TRY_AGAIN_SECONDS
+        pause = (DEAF_SECONDS if self._deaf else EVERY_SECONDS) if not self.why else _TRY_AGAIN_SECONDS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause if doubts is None else min(pause, doubts + _SETTLE_SECONDS)):
                 await self._ask.wait()
@@ -115,10 +124,13 @@ class Comparison:
     async def _compare(self) -> None:
         """Ask wadm for its applications, and for the manifests that are not known."""
         self._ask.clear()
+        on_another = self._asked_on != self._link.since
+        expected = self._said_something or on_another or self.applications.doubts(time.monotonic()) is not None
+        self._said_something = False
         self._asked_on = self._link.since
         asked, before = self.applications.events, self._shown()
         try:
-            models = read_models(await self._link.ask(model_list_subject(self._lattice), seconds=_ANSWER_SECONDS))
+            models = read_models(await self._link.ask(model_list_subject(*self._of), seconds=_ANSWER_SECONDS))
         except (LinkAwayError, LatticeDataError) as error:
             self._failed(str(error))
             self.applications.refused(asked)
@@ -130,6 +142,7 @@ class Comparison:
         after = self._shown()
         news = [name for name in before.keys() | after.keys() if before.get(name) != after.get(name)]
         if news:
+            self._deaf = self._deaf or not expected
             self._changed(news, None)
 
     def _shown(self) -> dict[str, object]:
@@ -145,7 +158,8 @@ class Comparison:
         async def one(name: str, version: str) -> None:
             async with gate:
                 try:
-                    subject = model_get_subject(self._lattice, name)
+                    lattice, account = self._of
+                    subject = model_get_subject(lattice, name, account)
                     answer = await self._link.ask(subject, orjson.dumps({"version": version}), seconds=_ANSWER_SECONDS)
                     application = await self._resolved(read_manifest(answer))
                 except (LinkAwayError, LatticeDataError, ValueError) as error:
@@ -184,7 +198,10 @@ class Comparison:
     def _on_wadm(self, subject: str, payload: bytes) -> None:
         event = subject.rsplit(".", 1)[-1]
         self.heard = time.monotonic()
+        self._deaf, self._said_something = False, True
         self._ask.set()
+        if self._address.account:
+            return  # wadm says the same of every tenant's lattice of this name: its answer tells what is this one's
         try:
             envelope = read_event(payload)
             said, data = _said(envelope), envelope["data"]
@@ -224,7 +241,9 @@ class Comparison:
     def _failed(self, why: str) -> None:
         if not self.why:
             _log.warning(
-                "wadm does not tell a lattice's applications; what is known stays", lattice=self._lattice, reason=why
+                "wadm does not tell a lattice's applications; what is known stays",
+                lattice=self._address.name,
+                reason=why,
             )
         self.why = why
 
@@ -234,7 +253,7 @@ class Comparison:
             self._garbage_told = now
             _log.warning(
                 "a lattice's message is not what its protocol says: it is left out",
-                lattice=self._lattice,
+                lattice=self._address.name,
                 subject=subject,
                 reason=str(error),
             )

@@ -4,7 +4,8 @@ In: a link, names. Out: of each what of it says an address, and nothing else: ot
 ``trellis.lattice.comparison``. Invariants: one that could not be read keeps what it had; one that is not there says
 nothing, which is known then.
 Source: wasmCloud 1.x keeps them in the KV bucket ``CONFIGDATA_<lattice>`` as maps of strings. They are got one by one:
-a client's watch of a bucket can be deaf after its server's restart.
+a client's watch of a bucket can be deaf after its server's restart. A tenant's bucket is in the tenant's own account:
+from wadm's account a host is asked, by the control interface, which NATS brings there because wadm needs it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ from typing import Final
 
 import orjson
 
+from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link
 from trellis.lattice.manifests import SETTINGS
 from trellis.lattice.reading import LatticeDataError, decoded
-from trellis.lattice.subjects import configuration_get_subject, configuration_subject
+from trellis.lattice.subjects import (
+    SubjectError,
+    configuration_ask_subject,
+    configuration_get_subject,
+    configuration_subject,
+)
 
 _KEY: Final = re.compile(r"[-/_=.a-zA-Z0-9]+")
 _NOT_FOUND: Final = 404
@@ -33,9 +40,9 @@ _ANSWER_SECONDS: Final = 5.0
 class NamedConfigurations:
     """``known``: by name what was read."""
 
-    def __init__(self, lattice: str, link: Link) -> None:
+    def __init__(self, address: LatticeAddress, link: Link) -> None:
         self.known: dict[str, Mapping[str, str]] = {}
-        self._lattice = lattice
+        self._address = address
         self._link = link
         self._doubted: set[str] = set()
 
@@ -78,9 +85,19 @@ class NamedConfigurations:
     async def _get(self, name: str) -> Mapping[str, str]:
         if not _KEY.fullmatch(name):
             return {}  # no key of a bucket can be called so
-        question = orjson.dumps({"last_by_subj": configuration_subject(self._lattice, name)})
-        subject = configuration_get_subject(self._lattice)
+        lattice = self._address.lattice
+        if self._address.account:
+            return await self._ask_host(name)
+        question = orjson.dumps({"last_by_subj": configuration_subject(lattice, name)})
+        subject = configuration_get_subject(lattice)
         return read_configuration(await self._link.ask(subject, question, seconds=_ANSWER_SECONDS))
+
+    async def _ask_host(self, name: str) -> Mapping[str, str]:
+        try:
+            subject = configuration_ask_subject(self._address.lattice, name, self._address.control_prefix)
+        except SubjectError as error:
+            raise LatticeDataError(str(error)) from None
+        return read_host_configuration(await self._link.ask(subject, seconds=_ANSWER_SECONDS))
 
 
 def read_configuration(payload: bytes) -> Mapping[str, str]:
@@ -105,6 +122,24 @@ def read_configuration(payload: bytes) -> Mapping[str, str]:
         found = decoded(_bytes(message.get("data")))
     except LatticeDataError:
         return {}
+    return _address_in(found)
+
+
+def read_host_configuration(payload: bytes) -> Mapping[str, str]:
+    """Return what a configuration says of an address, from a host's answer; nothing, if there is none of the name.
+
+    Raises:
+        LatticeDataError: it is no answer of the control interface, or says that it failed.
+    """
+    answer = decoded(payload)
+    if not isinstance(answer, dict) or not isinstance(answer.get("success"), bool):
+        raise LatticeDataError("no answer of the control interface")
+    if not answer["success"]:
+        raise LatticeDataError(f"the host says: {answer.get('message') or 'no'}")
+    return _address_in(answer.get("response"))
+
+
+def _address_in(found: object) -> Mapping[str, str]:
     if not isinstance(found, dict):
         return {}
     return {key.lower(): value for key, value in found.items() if key.lower() in SETTINGS and isinstance(value, str)}

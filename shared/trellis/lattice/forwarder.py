@@ -1,6 +1,6 @@
 """Hands the events of one lattice on, each at least once, in the order in which its streams have them.
 
-In: a link, a lattice's name. Out: events to whoever keeps them longer than the 70 s for which wadm does. Called by
+In: a link, a lattice's address. Out: events to whoever keeps them longer than the 70 s for which wadm does. Called by
 ``trellis.lattice.lattices`` beside each watch. Invariants: an event is acknowledged once it was taken; a stream that
 was made anew is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its server; nobody
 waits for a lattice without wadm, or one that is away.
@@ -26,6 +26,7 @@ from trellis.bus import cancellation
 from trellis.bus.backoff import Backoff
 from trellis.bus.connection import describe
 from trellis.bus.user_client import PermissionDenied
+from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.subjects import copied_event, event_streams
 from trellis.telemetry import get_logger
@@ -85,7 +86,7 @@ class Forwarder:
     """``name`` is that of the consumers, one for each reader of the lattice: who shares it shares the events."""
 
     link: Link
-    lattice: str
+    address: LatticeAddress
     name: str
     take: Take
     lags: Mapping[str, Lag] = field(init=False)
@@ -95,13 +96,17 @@ class Forwarder:
     """By stream, why it is not read now."""
 
     def __post_init__(self) -> None:
-        self.lags = {stream: Lag() for stream in event_streams(self.lattice)}
+        self.lags = {stream: Lag() for stream in self._streams}
+
+    @property
+    def _streams(self) -> dict[str, str]:
+        return event_streams(self.address.lattice, self.address.account)
 
     async def run(self) -> None:
         """Hand events on until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for stream, subject in event_streams(self.lattice).items():
-                tasks.create_task(self._forward(stream, subject), name=f"forward {stream} {self.lattice}")
+            for stream, subject in self._streams.items():
+                tasks.create_task(self._forward(stream, subject), name=f"forward {stream} {self.address.name}")
             tasks.create_task(self._warn())
 
     async def _forward(self, stream: str, subject: str) -> None:
@@ -174,25 +179,25 @@ class Forwarder:
             if longest > LATE_SECONDS and not self.late:
                 _log.warning(
                     "a lattice's events wait to be copied; they are lost after 70 s",
-                    lattice=self.lattice,
+                    lattice=self.address.name,
                     waiting_seconds=round(longest),
                 )
             self.late = longest > LATE_SECONDS
 
     def _tell(self, stream: str, error: Exception) -> None:
         if isinstance(error, APIError) and isinstance(error, NotFoundError):
-            why = f"no stream {stream}: wadm makes it, and does not run there"
+            why = f"no stream {stream}: wadm makes it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
             why = f"the NATS user may not read stream {stream}: {describe(error)}"
         else:
             why = str(error) if isinstance(error, LinkAwayError) else describe(error)
         if stream not in self.why and self.link.since is not None:
-            _log.warning("a lattice's events are not copied now", lattice=self.lattice, stream=stream, reason=why)
+            _log.warning("a lattice's events are not copied now", lattice=self.address.name, stream=stream, reason=why)
         self.why[stream] = why
 
     def _found(self, stream: str) -> None:
         if self.why.pop(stream, None) is not None:
-            _log.info("a lattice's events are copied again", lattice=self.lattice, stream=stream)
+            _log.info("a lattice's events are copied again", lattice=self.address.name, stream=stream)
 
 
 async def _fetch(subscription: JetStreamContext.PullSubscription) -> list[Msg]:

@@ -1,6 +1,6 @@
 """Which of several clusters on one lattice owns its applications: the first that says so, until it is silent for long.
 
-In: a link, the lattice's and the cluster's name. Out: the owner, and word of every change. Called by services that keep
+In: a link, a lattice's address, a cluster's name. Out: the owner, and word of every change. Called by what keeps
 applications. Invariants: a claim is made only where there is none, by compare-and-swap; it is written again three times
 within its lifetime; whoever holds it stops a third of that before the server forgets it, counted on its own clock from
 before it wrote, so that no two clocks are compared (ADR 0046).
@@ -24,11 +24,12 @@ from trellis.bus import cancellation
 from trellis.bus.connection import describe
 from trellis.bus.user_client import PermissionDenied
 from trellis.events.subjects import escape
+from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.telemetry import get_logger
 
 BUCKET: Final = "TRELLIS_LATTICES"
-"""In the NATS of the lattice; a key a lattice."""
+"""In the NATS of the lattice; a key a lattice: its name, of a tenant's in wadm's own account ``<account>.<name>``."""
 STREAM: Final = f"KV_{BUCKET}"
 CLAIM_SECONDS: Final = 600.0
 """How long a claim lasts that nobody writes again: after it another cluster gets the lattice of one that is gone."""
@@ -51,12 +52,18 @@ class LatticeClaim:
     """``changed`` is called, in the event loop, when the owner is another. ``lifetime``: of a bucket that is made."""
 
     def __init__(
-        self, lattice: str, link: Link, cluster: str, changed: Callable[[], None], lifetime: float = CLAIM_SECONDS
+        self,
+        address: LatticeAddress,
+        link: Link,
+        cluster: str,
+        changed: Callable[[], None],
+        lifetime: float = CLAIM_SECONDS,
     ) -> None:
         self.unclaimed = ""
         """Why no claim can be made: then the lattice counts as ours. Empty if one can."""
-        self._lattice = lattice
-        self._subject = f"$KV.{BUCKET}.{escape(lattice)}"
+        self._lattice = address.name
+        names = filter(None, (address.account, address.lattice))
+        self._subject = f"$KV.{BUCKET}.{'.'.join(map(escape, names))}"
         self._link = link
         self._cluster = cluster
         self._changed = changed

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from trellis.lattice.address import LatticeAddress
 from trellis.lattice.answering import Answering
 from trellis.lattice.bucket import Bucket
 from trellis.lattice.link import Link
@@ -27,14 +28,14 @@ Changed = Callable[[Iterable[str] | None], None]
 class LatticeStore:
     """``reader`` is what names of consumers begin with: service, lattice and cluster, as one token of a subject."""
 
-    def __init__(self, lattice: str, link: Link, reader: str, changed: Changed) -> None:
-        self.wadm: Final = Wadm(lattice, link)
-        self._lattice = lattice
+    def __init__(self, address: LatticeAddress, link: Link, reader: str, changed: Changed) -> None:
+        self.wadm: Final = Wadm(address, link, lambda: self._listing.want())  # noqa: PLW0108 (it is made below)
+        self._lattice = address.lattice
         self._link = link
         self._changed = changed
-        self._bucket = Bucket(lattice, link, reader, self._on_models)
-        self._listing = Listing(self.wadm, link)
+        self._bucket = Bucket(address, link, reader, self._on_models)
         self._statuses = Statuses(self.wadm, link, self, changed)
+        self._listing = Listing(self.wadm, link, self._statuses)
         self._answering = Answering(self.wadm, link, lambda: changed(None))
         self._there = False
 
@@ -88,6 +89,7 @@ class LatticeStore:
     def link_changed(self) -> None:
         """The link may be lost, or another."""
         self._bucket.link_changed()
+        self._listing.want()
         self._statuses.want()
         there = self._link.since is not None
         if self._there and not there:
@@ -110,7 +112,7 @@ class LatticeStore:
     async def _list(self) -> None:
         while True:
             await self._bucket.unreadable.wait()
-            await self._listing.run(lambda: not self._bucket.unreadable.is_set(), self._on_models)
+            await self._listing.run(self._lattice, lambda: not self._bucket.unreadable.is_set(), self._on_models)
 
     def _on_models(self, names: Iterable[str] | None) -> None:
         self._statuses.models_changed(names)

@@ -1,13 +1,15 @@
 """A lattice's applications as wadm's answers tell them, for users who may not read its storage.
 
-In: a client of wadm. Out: the applications, since when they are complete. Called by ``lattice_store`` while the bucket
-is unreadable. Invariants: at most 16 questions at once; a version is asked for once; nothing here proves that an
-application was deleted, and a question that fails takes nothing away.
+In: a client of wadm. Out: the applications and their statuses, since when they are complete. Called by
+``lattice_store`` while the bucket is unreadable. Invariants: at most 16 questions at once; a version is asked for once;
+what wadm says of itself only shortens the wait; nothing here proves that an application was deleted, and a question
+that fails takes nothing away.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
@@ -16,11 +18,14 @@ from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.models import Model
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import WadmRefusedError
+from trellis.lattice.statuses import Statuses
 from trellis.lattice.store import StoredModel
-from trellis.lattice.subjects import SubjectError
+from trellis.lattice.subjects import SubjectError, wadm_events_subject
 from trellis.lattice.wadm import Wadm
 
 EVERY_SECONDS: Final = 15.0
+"""Between two lists when nothing is heard: a tenant's account may hear nothing of what wadm says."""
+_SETTLE_SECONDS: Final = 0.1
 AFRESH_SECONDS: Final = 600.0
 """After so long every version is asked for again: one that was deleted and put again may hold something else."""
 _ASKED_AT_ONCE: Final = 16
@@ -32,12 +37,14 @@ Manifest = Mapping[str, Any]
 class Listing:
     """``why`` is why wadm does not tell, for people; "" if it does."""
 
-    def __init__(self, wadm: Wadm, link: Link) -> None:
+    def __init__(self, wadm: Wadm, link: Link, statuses: Statuses) -> None:
         self.why = "wadm was not asked yet"
         self.known = False
         """Whether wadm told all applications since the bucket could not be read: what it told counts then."""
         self._wadm = wadm
         self._link = link
+        self._statuses = statuses
+        self._wanted = asyncio.Event()
         self._models: dict[str, tuple[Model, StoredModel]] = {}
         self._afresh = 0.0
         self._synced: tuple[float, float] | None = None
@@ -58,24 +65,45 @@ class Listing:
         """Return the names of all applications."""
         return self._models.keys()
 
-    async def run(self, readable: Callable[[], bool], changed: Callable[[Iterable[str] | None], None]) -> None:
+    def want(self) -> None:
+        """Something may be new: it is asked soon."""
+        self._wanted.set()
+
+    async def run(
+        self, lattice: str, readable: Callable[[], bool], changed: Callable[[Iterable[str] | None], None]
+    ) -> None:
         """Ask until the bucket can be read, and tell the names of which something is new, None for all."""
-        while not readable():
-            was_away = self.synced_at is None
-            news = await self._compare()
-            if was_away != (self.synced_at is None):
-                changed(None)
-            elif news:
-                changed(news)
-            await asyncio.sleep(EVERY_SECONDS)
-        self._synced, self.known = None, False
+        subject = wadm_events_subject(lattice)
+        await self._link.listen(subject, self._on_wadm)
+        try:
+            while not readable():
+                self._wanted.clear()
+                was_away = self.synced_at is None
+                news = await self._compare()
+                if was_away != (self.synced_at is None):
+                    changed(None)
+                elif news:
+                    changed(news)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(EVERY_SECONDS):
+                        await self._wanted.wait()
+                await asyncio.sleep(_SETTLE_SECONDS)  # several changes, one list
+        finally:
+            self._synced, self.known = None, False
+            await self._link.ignore(subject, self._on_wadm)
+
+    def _on_wadm(self, subject: str, payload: bytes) -> None:
+        del subject, payload  # wadm is asked what there is: events come twice, late, and from other tenants
+        self.want()
 
     async def _compare(self) -> set[str]:
         """Ask for what is new; return the names of that."""
         since = self._link.since
         afresh = time.monotonic() - self._afresh > AFRESH_SECONDS
+        answered = self._statuses.asking()
         try:
-            listed = {model.name: model for model in await self._wadm.models()}
+            models, statuses = await self._wadm.models_and_statuses()
+            listed = {model.name: model for model in models}
             wanted = [model for name, model in listed.items() if afresh or not self._has(name, model)]
             found = await self._get_all(wanted, afresh)
         except _TROUBLE as error:
@@ -89,6 +117,7 @@ class Listing:
             for name, model in listed.items()
             if name in found or name in self._models
         }
+        answered(statuses)
         self.why, self.known = "", True
         self._synced = None if since is None else (since, time.time())
         return news

@@ -92,6 +92,10 @@ class Status:
     scalers: tuple[Scaler, ...] = ()
 
 
+UNDEPLOYED: Final = Status("undeployed")
+"""What wadm says of an application of which it has no status."""
+
+
 def read_put(payload: bytes) -> Put:
     """Return the version that was stored.
 
@@ -167,7 +171,7 @@ def read_status(payload: bytes) -> Status:
         LatticeDataError: it is no such answer.
     """
     answer = _answer(payload, "ok", "notfound")
-    return Status("undeployed") if answer["result"] == "notfound" else _status(answer.get("status"))
+    return UNDEPLOYED if answer["result"] == "notfound" else read_status_in(answer.get("status"))
 
 
 def read_status_said(payload: bytes) -> Status:
@@ -176,10 +180,15 @@ def read_status_said(payload: bytes) -> Status:
     Raises:
         LatticeDataError: it is none.
     """
-    return _status(decoded(payload))
+    return read_status_in(decoded(payload))
 
 
-def _status(value: object) -> Status:
+def read_status_in(value: object) -> Status:
+    """Return the status that an answer holds.
+
+    Raises:
+        LatticeDataError: it is none.
+    """
     if not isinstance(value, dict):
         raise LatticeDataError("`status` is no map")
     kind, message = _said(value, WHOLE_MESSAGE_KEPT)

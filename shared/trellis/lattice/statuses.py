@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from trellis.bus import cancellation
@@ -86,6 +86,21 @@ class Statuses:
         self._begun = self._begun or names is None
         self.want()
 
+    def asking(self) -> Callable[[Mapping[str, Status]], None]:
+        """Return whom to tell the statuses that an answer to a question has that is asked now."""
+        asked, at, doubted = self._count, time.monotonic(), dict(self._doubted)
+
+        def answered(statuses: Mapping[str, Status]) -> None:
+            for name, status in statuses.items():
+                doubt = doubted.get(name)
+                settled = doubt is not None and doubt <= at and self._doubted.get(name) == doubt
+                if self._heard.get(name, 0) <= asked:
+                    if settled:  # else yet another version is deployed
+                        del self._doubted[name]
+                    self._take(name, status, news=settled)
+
+        return answered
+
     def want(self) -> None:
         """There may be applications of which nothing was heard, or another link: it is asked soon."""
         self._wanted.set()
@@ -134,17 +149,12 @@ class Statuses:
 
     async def _ask(self, name: str) -> bool:
         """Ask for a status; return whether it was answered."""
-        heard, doubt = self._heard.get(name), self._doubted.get(name)
-        settled = doubt is not None and doubt <= time.monotonic()
+        answered = self.asking()
         try:
             status = await self._wadm.status(name)
         except _TROUBLE:
             return False
-        if self._heard.get(name) == heard:
-            settled = settled and self._doubted.get(name) == doubt  # else yet another version is deployed
-            if settled:
-                del self._doubted[name]
-            self._take(name, status, news=settled)
+        answered({name: status})
         return True
 
     def _take(self, name: str, status: Status, *, news: bool) -> None:

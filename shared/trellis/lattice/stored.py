@@ -4,7 +4,8 @@ Pure. In: keys, sequences and values. Out: the lattice's applications, and what 
 ``bucket``. Invariants: an application's name is taken from its value, as keys are ambiguous (lattice ``a`` with
 application ``b-c``, lattice ``a-b`` with ``c``); what cannot be read changes nothing (ADR 0045).
 Source: wadm 0.21 keeps a lattice's names as a list under ``<lattice>``, each application with all of its versions as a
-map under ``<lattice>-<application>``, the last entry of each key. To put one it writes the application, then the list;
+map under ``<lattice>-<application>``, the last entry of each key; where it serves several tenants, the account and "-"
+stand before both. To put one it writes the application, then the list;
 to delete one it writes the list without the name, then purges the application.
 """
 
@@ -39,12 +40,12 @@ class _Kept:
 
 
 class Stored:
-    """``bucket`` is which storage the entries are of, "" before the first."""
+    """``bucket`` is which storage the entries are of, "" before the first. ``key``: that of the lattice's names."""
 
-    def __init__(self, lattice: str) -> None:
+    def __init__(self, key: str) -> None:
         self.bucket = ""
-        self._lattice = lattice
-        self._prefix = f"{lattice}-"
+        self._list_key = key
+        self._prefix = f"{key}-"
         self._kept: dict[str, _Kept] = {}
         self._listed: frozenset[str] | None = None
         self._former: set[str] = set()
@@ -65,7 +66,7 @@ class Stored:
         Raises:
             LatticeDataError: its value cannot be read; the text says where.
         """
-        if entry.key == self._lattice:
+        if entry.key == self._list_key:
             return self._take_list(entry)
         if not entry.key.startswith(self._prefix):
             return set()
@@ -77,7 +78,7 @@ class Stored:
         for key in lost:
             del self._kept[key]
         names = {key.removeprefix(self._prefix) for key in lost}
-        if self._lattice not in self._seen and self._listed is not None:
+        if self._list_key not in self._seen and self._listed is not None:
             names |= self._listed
             self._listed = None
         return names

@@ -1,9 +1,11 @@
 """The subjects of a lattice, spelt once.
 
-Pure. In: a lattice's name, a host's id. Out: NATS subjects and back. Called by the rest of ``trellis.lattice``.
-Source: wasmCloud's control interface v1 (``<prefix>.v1.<lattice>.<noun>.<verb>``), its events
+Pure. In: a lattice's name, a host's id, an account. Out: NATS subjects and back. Called by the rest of
+``trellis.lattice``. Source: wasmCloud's control interface v1 (``<prefix>.v1.<lattice>.<noun>.<verb>``), its events
 (``wasmbus.evt.<lattice>.<event>``), wadm 0.21 (``wadm.api.<lattice>.model.<verb>``, ``wadm.evt.<lattice>.<event>``),
 the secrets protocol (``wasmcloud.secrets.v1alpha1.<backend>.<operation>``, queue ``wasmcloud.secrets.<backend>``).
+In the account of a wadm for several tenants (``--multitenant``) requests and events of hosts have the tenant's account
+before them; what wadm itself says never has.
 Invariant: a name that is not one token never becomes part of a subject: it would be somebody else's.
 """
 
@@ -29,11 +31,14 @@ _CONFIGURATIONS: Final = "CONFIGDATA"
 _WADM_API: Final = "wadm.api"
 _WADM_EVENTS: Final = "wadm.evt"
 _CONTROL_VERSION: Final = "v1"
-_EVENT_TOKENS: Final = 4
-"""``wasmbus.evt.<lattice>.<event>``."""
+_SAID_TOKENS: Final = 4
+"""``wasmbus.evt.<lattice>.<event>``, ``wadm.evt.<lattice>.<event>``, ``wadm.status.<lattice>.<application>``."""
 # NATS separates tokens by dots; wildcards, white space and control characters cannot be in one.
 _TOKEN = re.compile(r"[^\s.*>\x00-\x1f\x7f]+")
 _TOKENS = re.compile(rf"{_TOKEN.pattern}(?:\.{_TOKEN.pattern})*")
+# wadm passes over the hosts of what does not begin with "A", as NATS' own names of accounts do; and the account has to
+# be part of a key of its bucket.
+_ACCOUNT_PREFIX = re.compile(rf"(A[-/_=A-Za-z0-9]*)\.{re.escape(CONTROL_PREFIX)}")
 
 
 STREAM_WADM: Final = "wadm_events"
@@ -45,8 +50,6 @@ STREAM_MODELS: Final = "KV_wadm_manifests"
 MODEL_KEYS: Final = "$KV.wadm_manifests."
 """What the subject of an entry of that bucket begins with; the rest is its key."""
 _WADM_STATUS: Final = "wadm.status"
-_STATUS_TOKENS: Final = 4
-"""``wadm.status.<lattice>.<application>``."""
 _COPIED: Final = ("manifest_", "provider_", "component_", "host_started", "host_stopped", "linkdef_", "health_")
 
 
@@ -58,13 +61,34 @@ class SubjectError(ValueError):
     """A name that cannot stand in a NATS subject; the text says which and why, for people."""
 
 
-def event_subject(lattice: str, event: str) -> str:
-    """Return where hosts say an event of a lattice.
+def account_of(control_prefix: str) -> str:
+    """Return the tenant that a control prefix ``<account>.wasmbus.ctl`` names, "" if it names none.
+
+    Whoever gives that prefix is in the account of a wadm for several tenants, where the tenant's subjects have it.
+    """
+    found = _ACCOUNT_PREFIX.fullmatch(control_prefix)
+    return found[1] if found is not None else ""
+
+
+def event_subject(lattice: str, event: str, account: str = "") -> str:
+    """Return where an event of a lattice's hosts is heard.
 
     Raises:
         SubjectError: the lattice's name cannot stand in a subject.
     """
-    return f"{_EVENTS}.{_token('lattice', lattice)}.{event}"
+    return f"{_of(account)}{_EVENTS}.{_token('lattice', lattice)}.{event}"
+
+
+def event_subjects(lattice: str, event: str, account: str = "") -> tuple[str, ...]:
+    """Return everywhere an event of a lattice's hosts may be heard.
+
+    Hosts say it without an account; NATS puts that before it on the way from the tenant's. Those in wadm's own account
+    are heard as they say it.
+
+    Raises:
+        SubjectError: the lattice's name cannot stand in a subject.
+    """
+    return tuple(dict.fromkeys(event_subject(lattice, event, one) for one in (account, "")))
 
 
 def wadm_events_subject(lattice: str) -> str:
@@ -76,13 +100,13 @@ def wadm_events_subject(lattice: str) -> str:
     return f"{_WADM_EVENTS}.{_token('lattice', lattice)}.>"
 
 
-def event_streams(lattice: str) -> dict[str, str]:
+def event_streams(lattice: str, account: str = "") -> dict[str, str]:
     """Return by stream of wadm's what selects a lattice's events in it.
 
     Raises:
         SubjectError: the lattice's name cannot stand in a subject.
     """
-    return {STREAM_WADM: wadm_events_subject(lattice), STREAM_HOSTS: event_subject(lattice, ">")}
+    return {STREAM_WADM: wadm_events_subject(lattice), STREAM_HOSTS: event_subject(lattice, ">", account)}
 
 
 def copied_event(subject: str) -> str | None:
@@ -90,46 +114,50 @@ def copied_event(subject: str) -> str | None:
 
     Heartbeats are read where they are said, and ``config_*`` may have secrets in it.
     """
-    tokens = subject.split(".")
-    if ".".join(tokens[:2]) not in {_EVENTS, _WADM_EVENTS} or len(tokens) != _EVENT_TOKENS:
-        return None
-    return tokens[-1] if tokens[-1].startswith(_COPIED) else None
+    event = event_of(subject) or _after(_WADM_EVENTS, subject)
+    return event if event is not None and event.startswith(_COPIED) else None
 
 
-def model_list_subject(lattice: str) -> str:
+def model_list_subject(lattice: str, account: str = "") -> str:
     """Return where wadm answers with a lattice's applications.
 
     Raises:
         SubjectError: the lattice's name cannot stand in a subject.
     """
-    return f"{_WADM_API}.{_token('lattice', lattice)}.model.list"
+    return f"{_of(account)}{_WADM_API}.{_token('lattice', lattice)}.model.list"
 
 
-def model_put_subject(lattice: str) -> str:
+def model_put_subject(lattice: str, account: str = "") -> str:
     """Return where wadm takes a version of an application.
 
     Raises:
         SubjectError: the lattice's name cannot stand in a subject.
     """
-    return f"{_WADM_API}.{_token('lattice', lattice)}.model.put"
+    return f"{_of(account)}{_WADM_API}.{_token('lattice', lattice)}.model.put"
 
 
-def model_subject(lattice: str, verb: str, application: str) -> str:
+def model_list_key(lattice: str, account: str = "") -> str:
+    """Return the key under which wadm's bucket has the names of a lattice's applications."""
+    return f"{account}-{lattice}" if account else lattice
+
+
+def model_subject(lattice: str, verb: str, application: str, account: str = "") -> str:
     """Return where wadm is asked to do something with an application: get, deploy, undeploy, del, versions, status.
 
     Raises:
         SubjectError: one of the names cannot stand in a subject.
     """
-    return f"{_WADM_API}.{_token('lattice', lattice)}.model.{verb}.{_token('application', application)}"
+    name = _token("application", application)
+    return f"{_of(account)}{_WADM_API}.{_token('lattice', lattice)}.model.{verb}.{name}"
 
 
-def model_get_subject(lattice: str, application: str) -> str:
+def model_get_subject(lattice: str, application: str, account: str = "") -> str:
     """Return where wadm answers with an application's manifest.
 
     Raises:
         SubjectError: one of the names cannot stand in a subject.
     """
-    return model_subject(lattice, "get", application)
+    return model_subject(lattice, "get", application, account)
 
 
 def status_subject(lattice: str) -> str:
@@ -143,8 +171,7 @@ def status_subject(lattice: str) -> str:
 
 def status_of(subject: str) -> str | None:
     """Return whose status a message is about, None if it is about nobody's."""
-    tokens = subject.split(".")
-    return tokens[-1] if ".".join(tokens[:2]) == _WADM_STATUS and len(tokens) == _STATUS_TOKENS else None
+    return _after(_WADM_STATUS, subject)
 
 
 def host_ping_subject(lattice: str, prefix: str = CONTROL_PREFIX) -> str:
@@ -172,6 +199,15 @@ def configuration_subject(lattice: str, name: str) -> str:
         SubjectError: the lattice's name cannot stand in a subject.
     """
     return f"$KV.{_CONFIGURATIONS}_{_token('lattice', lattice)}.{name}"
+
+
+def configuration_ask_subject(lattice: str, name: str, prefix: str) -> str:
+    """Return where a host answers with a named configuration.
+
+    Raises:
+        SubjectError: one of the names cannot stand in a subject.
+    """
+    return f"{_control(lattice, prefix)}.config.get.{_token('configuration', name)}"
 
 
 def configuration_get_subject(lattice: str) -> str:
@@ -202,13 +238,22 @@ def secrets_queue(backend: str) -> str:
 
 
 def event_of(subject: str) -> str | None:
-    """Return the event a lattice's message is about, None if it is about none.
+    """Return the event a message of a lattice's hosts is about, None if it is about none.
 
-    Hosts of a multi-tenant NATS put an account before the subject (``<account>.wasmbus.evt.<lattice>.<event>``).
+    In wadm's own account NATS has put the tenant before it: ``<account>.wasmbus.evt.<lattice>.<event>``.
     """
+    found = _after(_EVENTS, subject)
+    return found if found is not None else _after(_EVENTS, subject.partition(".")[2])
+
+
+def _after(prefix: str, subject: str) -> str | None:
+    """Return the last token of ``<prefix>.<lattice>.<token>``, None if the subject has another form."""
     tokens = subject.split(".")
-    at = 1 if tokens[1:3] == _EVENTS.split(".") else 0
-    return tokens[at + 3] if tokens[at : at + 2] == _EVENTS.split(".") and len(tokens) == at + 4 else None
+    return tokens[-1] if ".".join(tokens[:2]) == prefix and len(tokens) == _SAID_TOKENS else None
+
+
+def _of(account: str) -> str:
+    return f"{_token('account', account)}." if account else ""
 
 
 def _control(lattice: str, prefix: str) -> str:

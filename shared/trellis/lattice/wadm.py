@@ -1,19 +1,20 @@
 """Asks wadm about the applications of one lattice, and tells it what to do with them.
 
-In: a link and a lattice's name. Out: what wadm answered. Called by services that keep applications. Invariants: a
+In: a link and a lattice's address. Out: what wadm answered. Called by services that keep applications. Invariants: a
 question waits for one answer, 5 s, to put 10 s at most; what wadm refuses is told in its words; nothing is tried again.
-Source: wadm 0.21, ``wadm.api.<lattice>.model.<verb>[.<application>]``.
+Source: wadm 0.21, ``[<account>.]wadm.api.<lattice>.model.<verb>[.<application>]``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 import orjson
 
+from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, TooLargeError
-from trellis.lattice.models import Model, read_models
+from trellis.lattice.models import Model, read_models, read_statuses
 from trellis.lattice.replies import (
     Put,
     Status,
@@ -27,6 +28,7 @@ from trellis.lattice.replies import (
 )
 from trellis.lattice.subjects import model_list_subject, model_put_subject, model_subject
 
+Answer = TypeVar("Answer")
 ANSWER_SECONDS: Final = 5.0
 _STORED_SECONDS: Final = 10.0
 """wadm answers after 5 s if it could not store a version."""
@@ -35,19 +37,25 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class Wadm:
-    """What one says to wadm about a lattice's applications.
+    """What one says to wadm about a lattice's applications. ``wrote`` is called after wadm acknowledged a change.
 
     Every method raises ``LinkAwayError`` if wadm does not answer, ``WadmRefusedError`` if it says no,
     ``LatticeDataError`` if its answer cannot be read, and ``SubjectError`` for a name that can be in no subject.
     """
 
-    def __init__(self, lattice: str, link: Link) -> None:
-        self._lattice = lattice
+    def __init__(self, address: LatticeAddress, link: Link, wrote: Callable[[], None] = lambda: None) -> None:
+        self._of = (address.lattice, address.account)
         self._link = link
+        self._wrote = wrote
 
     async def models(self) -> tuple[Model, ...]:
         """Return all applications, in the order of their names."""
-        return read_models(await self._link.ask(model_list_subject(self._lattice), seconds=ANSWER_SECONDS))
+        return (await self.models_and_statuses())[0]
+
+    async def models_and_statuses(self) -> tuple[tuple[Model, ...], Mapping[str, Status]]:
+        """Return all applications, in the order of their names, and by name what wadm says of each."""
+        answer = await self._link.ask(model_list_subject(*self._of), seconds=ANSWER_SECONDS)
+        return read_models(answer), read_statuses(answer)
 
     async def put(self, manifest: Mapping[str, Any], beside: Iterable[Mapping[str, Any]] = ()) -> Put:
         """Store a version of an application.
@@ -59,24 +67,24 @@ class Wadm:
         Raises:
             TooLargeError: the server does not take it, or not the entry; wadm would try that for 5 s, and not say why.
         """
-        subject, payload = model_put_subject(self._lattice), orjson.dumps(manifest)
+        subject, payload = model_put_subject(*self._of), orjson.dumps(manifest)
         sizes = [len(payload), *(len(orjson.dumps(one)) for one in beside)]
         if len(sizes) > 1 and sum(sizes) > self._link.limit:
             entry, remedy = f"an entry with {len(sizes)} versions", "delete old ones, `wash app delete NAME VERSION`"
             raise TooLargeError(entry, sum(sizes), self._link.limit, remedy)
-        return read_put(await self._link.ask(subject, payload, seconds=_STORED_SECONDS, headers=_JSON))
+        return self._done(read_put(await self._link.ask(subject, payload, seconds=_STORED_SECONDS, headers=_JSON)))
 
     async def deploy(self, application: str, version: str) -> str | None:
         """Deploy a version, and return it; None if there is no such application."""
-        return read_deploy(await self._ask("deploy", application, {"version": version}))
+        return self._done(read_deploy(await self._ask("deploy", application, {"version": version})))
 
     async def undeploy(self, application: str) -> bool:
         """Take an application off its hosts, all versions stay; return whether there is such an application."""
-        return read_deploy(await self._ask("undeploy", application, {})) is not None
+        return self._done(read_deploy(await self._ask("undeploy", application, {}))) is not None
 
     async def delete(self, application: str) -> bool:
         """Delete an application with all versions; return whether there was one."""
-        return read_delete(await self._ask("del", application, {"version": None}))
+        return self._done(read_delete(await self._ask("del", application, {"version": None})))
 
     async def get(self, application: str, version: str | None = None) -> Mapping[str, Any] | None:
         """Return the manifest of a version, by default the newest; None if there is none."""
@@ -90,6 +98,12 @@ class Wadm:
         """Return what wadm says of an application."""
         return read_status(await self._ask("status", application))
 
+    def _done(self, answer: Answer) -> Answer:
+        self._wrote()
+        return answer
+
     async def _ask(self, verb: str, application: str, body: Mapping[str, Any] | None = None) -> bytes:
         payload = b"" if body is None else orjson.dumps(body)
-        return await self._link.ask(model_subject(self._lattice, verb, application), payload, seconds=ANSWER_SECONDS)
+        lattice, account = self._of
+        subject = model_subject(lattice, verb, application, account)
+        return await self._link.ask(subject, payload, seconds=ANSWER_SECONDS)

@@ -24,7 +24,7 @@ from trellis.lattice.subjects import (
     HOST_EVENTS,
     HOST_STOPPED,
     event_of,
-    event_subject,
+    event_subjects,
     host_get_subject,
     host_ping_subject,
     model_list_subject,
@@ -83,8 +83,9 @@ class LatticeWatch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        lattice = self._address.lattice
-        heard = [(event_subject(lattice, event), self._on_host) for event in HOST_EVENTS]
+        lattice, account = self._address.lattice, self._address.account
+        subjects = [subject for event in HOST_EVENTS for subject in event_subjects(lattice, event, account)]
+        heard = [(subject, self._on_host) for subject in subjects]
         heard.append((wadm_events_subject(lattice), self._on_wadm))
         try:
             for subject, listener in heard:
@@ -203,7 +204,8 @@ class LatticeWatch:
     async def _ask_wadm(self) -> None:
         before = self._models, self._wadm.why
         try:
-            answer = await self._link.ask(model_list_subject(self._address.lattice), seconds=_ANSWER_SECONDS)
+            subject = model_list_subject(self._address.lattice, self._address.account)
+            answer = await self._link.ask(subject, seconds=_ANSWER_SECONDS)
             self._models = read_models(answer)
             self._wadm.over()
         except LinkAwayError as error:

@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -87,12 +87,15 @@ Started = Callable[[ProcessRecord], None]
 Wait = Callable[[], None]
 
 
-def start_wadm(place: Place, started: Started) -> Wait:
-    """Start wadm; return what waits until it answers.
+def start_wadm(place: Place, started: Started, arguments: Sequence[str] = ()) -> Wait:
+    """Start wadm; return what waits until it answers those who give NATS no credentials.
+
+    ``arguments``: in place of those for a NATS that asks for none.
 
     The wait raises StartError if it ends or does not answer within 90 s, AbortedError if asked to stop.
     """
-    waiting = place.start(WADM, [WADM, "--nats-server", f"{LOOPBACK}:{place.port}"], started)
+    given = arguments or ["--nats-server", f"{LOOPBACK}:{place.port}"]
+    waiting = place.start(WADM, [WADM, *given], started)
     return lambda: waiting(lambda: _succeeds(place.port, "wadm.api.default.model.get", "result", "success"))
 
 

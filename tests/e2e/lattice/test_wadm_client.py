@@ -11,7 +11,7 @@ import pytest
 
 from support.host_behaviour import own_lattice
 from support.real_lattice import RealLattice, application, http_server
-from trellis.lattice.address import LinkAddress
+from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.projection import project
 from trellis.lattice.replies import Put, Refusal, Version, WadmRefusedError
@@ -76,12 +76,13 @@ EVERYTHING: dict[str, Any] = {
 
 @pytest.fixture
 async def wadm(real_lattice: RealLattice) -> AsyncIterator[Wadm]:
-    link = Link(LinkAddress(real_lattice.url), "test", lambda: None)
+    address = LatticeAddress(LinkAddress(real_lattice.url), own_lattice())
+    link = Link(address.link, "test", lambda: None)
     running = asyncio.create_task(link.run())
     try:
         async with asyncio.timeout(SECONDS):
             await link.there()
-        yield Wadm(own_lattice(), link)
+        yield Wadm(address, link)
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -262,7 +262,7 @@ async def test_events_that_wait_for_long_are_warned_of(origin: Origin, monkeypat
     forwarders: list[Forwarder] = []
 
     async def beside(address: LatticeAddress, link: Link) -> None:
-        forwarders.append(Forwarder(link, address.lattice, f"late-{address.lattice}", take))
+        forwarders.append(Forwarder(link, address, f"late-{address.lattice}", take))
         await forwarders[0].run()
 
     async with Lattices[str](CONNECTION, lambda _: None, beside) as lattices:

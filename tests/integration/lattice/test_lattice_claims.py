@@ -15,7 +15,7 @@ from nats.aio.client import Client
 
 from support.buses import eventually
 from trellis.lattice import lattice_claim
-from trellis.lattice.address import LinkAddress
+from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.lattice_claim import BUCKET, STREAM, LatticeClaim
 from trellis.lattice.link import Link
 from trellis.localcluster.nats import NatsServer
@@ -61,8 +61,9 @@ async def cluster(
     server: NatsServer, lattice: str, name: str, lifetime: float = 600.0, url: str = ""
 ) -> AsyncIterator[Cluster]:
     owners: list[str | None] = []
-    link = Link(LinkAddress(url or server.url), "test", lambda: claim.link_changed())  # noqa: PLW0108 (it is made below)
-    claim = LatticeClaim(lattice, link, name, lambda: owners.append(claim.owner), lifetime)
+    address = LatticeAddress(LinkAddress(url or server.url), lattice)
+    link = Link(address.link, "test", lambda: claim.link_changed())  # noqa: PLW0108 (it is made below)
+    claim = LatticeClaim(address, link, name, lambda: owners.append(claim.owner), lifetime)
 
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:

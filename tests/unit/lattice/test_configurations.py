@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.manifests import ANY_HOST, capability, link, manifest
-from trellis.lattice.configurations import read_configuration
+from trellis.lattice.configurations import read_configuration, read_host_configuration
 from trellis.lattice.manifests import read_application
 from trellis.lattice.reading import LatticeDataError
 
@@ -50,12 +51,29 @@ def test_what_is_no_answer_is_told(payload: bytes) -> None:
         read_configuration(payload)
 
 
-@given(st.binary())
-def test_any_bytes_are_an_answer_or_refused(payload: bytes) -> None:
+@pytest.mark.parametrize("read", [read_configuration, read_host_configuration])
+@given(payload=st.binary())
+def test_any_bytes_are_an_answer_or_refused(payload: bytes, read: Callable[[bytes], object]) -> None:
     try:
-        read_configuration(payload)
+        read(payload)
     except LatticeDataError:
         return
+
+
+def host_answer(response: object, *, success: object = True, message: str = "") -> bytes:
+    return json.dumps({"success": success, "message": message, "response": response}).encode()
+
+
+def test_of_a_hosts_answer_only_what_says_an_address_is_kept() -> None:
+    told = {"Address": "0.0.0.0:80", "password": "secret"}
+    assert read_host_configuration(host_answer(told)) == {"address": "0.0.0.0:80"}
+    assert read_host_configuration(host_answer(None, message="Configuration not found")) == {}
+
+
+@pytest.mark.parametrize("payload", [b"[]", b"{}", host_answer({}, success="yes"), host_answer({}, success=False)])
+def test_what_is_no_answer_of_a_host_is_told(payload: bytes) -> None:
+    with pytest.raises(LatticeDataError):
+        read_host_configuration(payload)
 
 
 PLACES: dict[str, dict[str, Any]] = {

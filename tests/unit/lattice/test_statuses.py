@@ -163,6 +163,34 @@ async def test_an_answer_never_replaces_what_was_heard_after_it_was_asked_for(la
     assert lattice.statuses.find("new") == RECONCILING
 
 
+async def test_a_list_never_replaces_what_was_heard_after_it_was_asked_for(lattice: Lattice) -> None:
+    answered = lattice.statuses.asking()
+    lattice.says("web", RECONCILING)
+    answered({"web": DEPLOYED, "api": Status("failed")})
+    assert (lattice.statuses.find("web"), lattice.statuses.find("api")) == (RECONCILING, Status("failed"))
+    assert lattice.told == ["web", "api"]
+    lattice.statuses.asking()({"web": DEPLOYED, "api": Status("failed")})
+    assert lattice.statuses.find("web") == DEPLOYED
+    assert lattice.told == ["web", "api", "web"]
+
+
+async def test_a_list_counts_for_another_version_once_wadm_would_have_said_something(
+    lattice: Lattice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = lattice.statuses.asking()
+    lattice.stores("web", "v2", v1=ONE, v2=OTHER)
+    before({"web": Status("failed")})
+    lattice.statuses.asking()({"web": DEPLOYED})
+    assert lattice.statuses.find("web") is None
+    monkeypatch.setattr(statuses, "DOUBT_SECONDS", 0.0)
+    lattice.stores("web", "v3", v1=ONE, v2=OTHER, v3=ONE)
+    before({"web": Status("failed")})
+    assert lattice.statuses.find("web") is None
+    lattice.statuses.asking()({"web": DEPLOYED})
+    assert lattice.statuses.find("web") == DEPLOYED
+    assert "web" in lattice.told
+
+
 class TestAnswering:
     """Whether anybody answers for wadm."""
 

@@ -1,0 +1,140 @@
+"""Applications of tenants: a real wadm that serves several, on a NATS with accounts, with real hosts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from support.fleet import eventually
+from support.host_behaviour import own_lattice
+from support.host_world import PATIENCE, HostWorld
+from support.kept import KeptWorld, kept_world
+from support.kept_behaviour import KeptBehaviour, models
+from support.real_lattice import Wadm, application, http_server
+from support.store_behaviour import followed, manifest, until
+from support.tenants import EAST, WEST, TenantLattice, control_prefix, from_own_account, from_wadms_account, url_of
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.lattices import Lattices
+from trellis.lattice.store import Proof
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+SERVER = {"components": [http_server()]}
+
+
+class OfATenant(KeptBehaviour):
+    """``tenant``: whose applications they are; wash speaks in the tenant's account."""
+
+    tenant = EAST
+
+    @pytest.fixture
+    async def wadm(self, kept: KeptWorld, tenant_lattice: TenantLattice) -> AsyncIterator[Wadm]:
+        async with Wadm.of(url_of(tenant_lattice.nats.port, self.tenant), kept.lattice) as client:
+            yield client
+
+
+class TestFromWadmsAccount(OfATenant):
+    """Its storage is read there."""
+
+    @pytest.fixture
+    def kept(self, hosts: HostWorld, tenant_lattice: TenantLattice) -> Iterator[KeptWorld]:
+        with kept_world(hosts, tenant_lattice.nats.port, own_lattice(), from_wadms_account(self.tenant)) as made:
+            yield made
+
+    async def test_what_is_applied_runs_on_the_tenants_hosts(
+        self, kept: KeptWorld, wadm: Wadm, tenant_lattice: TenantLattice
+    ) -> None:
+        await runs(kept, wadm, tenant_lattice)
+
+
+class FromATenantsAccount(OfATenant):
+    """Wadm is asked."""
+
+    proves = False
+
+    @pytest.fixture(autouse=True)
+    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 1.0)
+
+    @pytest.fixture
+    def kept(self, hosts: HostWorld, tenant_lattice: TenantLattice) -> Iterator[KeptWorld]:
+        with kept_world(hosts, tenant_lattice.nats.port, own_lattice(), from_own_account(self.tenant)) as made:
+            yield made
+
+
+class TestFromATenantsAccount(FromATenantsAccount):
+    """East hears what wadm says."""
+
+    async def test_what_is_applied_runs_on_the_tenants_hosts(
+        self, kept: KeptWorld, wadm: Wadm, tenant_lattice: TenantLattice
+    ) -> None:
+        await runs(kept, wadm, tenant_lattice)
+
+
+class TestFromAnAccountThatHearsNothing(FromATenantsAccount):
+    """West is only answered."""
+
+    tenant = WEST
+
+
+async def runs(kept: KeptWorld, wadm: Wadm, servers: TenantLattice) -> None:
+    """An application goes through its life on a host."""
+    kept.group()
+    async with servers.hosts(kept.lattice), kept.hosts.service(), kept.manager():
+        await eventually(
+            lambda: len(kept.hosts.status("group").get("latticeHosts") or ()) == 1, "a host", seconds=PATIENCE
+        )
+        kept.apply("web", SERVER)
+        await kept.condition("web", "Ready", "True", "Deployed")
+        scalers = kept.status("web")["scalers"]
+        assert [(one["kind"], one["status"]) for one in scalers] == [("DaemonScaler", "deployed")]
+        kept.undeploy("web")
+        await kept.condition("web", "Ready", "True", "Undeployed")
+        kept.delete("web")
+        await kept.gone("web")
+        assert await models(wadm) == {}
+
+
+async def test_tenants_whose_lattices_have_one_name_do_not_see_each_others_applications(
+    tenant_lattice: TenantLattice,
+) -> None:
+    lattice, url = own_lattice(), url_of(tenant_lattice.nats.port)
+    east = LatticeAddress(LinkAddress(url), lattice, control_prefix(EAST))
+    west = LatticeAddress(LinkAddress(url), lattice, control_prefix(WEST))
+    async with followed(east) as ours, followed(west) as theirs:
+        await ours.synced()
+        await theirs.synced()
+        await ours.wadm.put(manifest("web", "v1"))
+        await theirs.wadm.put(manifest("web", "v2"))
+        await theirs.wadm.put(manifest("api", "v1"))
+        await ours.shows("web", "v1")
+        await theirs.shows("web", "v2")
+        await theirs.shows("api", "v1")
+        await theirs.wadm.delete("web")
+        await theirs.lacks("web", Proof.GONE)
+        await ours.shows("web", "v1")
+        assert list(ours.store.names()) == ["web"]
+        async with Wadm.of(url_of(tenant_lattice.nats.port, WEST), lattice) as wash:
+            assert set(await models(wash)) == {"api"}
+            await wash.put(application("new", http_server(), version="v1"))
+            await theirs.shows("new", "v1")
+        await until(lambda: list(ours.store.names()) == ["web"])
+
+
+async def test_hosts_of_a_tenant_are_seen_from_wadms_account_only_as_the_tenants(
+    tenant_lattice: TenantLattice,
+) -> None:
+    lattice, url = own_lattice(), url_of(tenant_lattice.nats.port)
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+
+    def ids(tenant: str) -> list[str]:
+        view = lattices.view(tenant)
+        return [] if view is None else [seen.host.id for seen in view.hosts]
+
+    async with tenant_lattice.hosts(lattice) as (host,), lattices:
+        for tenant in (EAST, WEST):
+            await lattices.need(tenant, LatticeAddress(LinkAddress(url), lattice, control_prefix(tenant)))
+        await until(lambda: ids(EAST) == [host.id])
+        assert ids(WEST) == []
+        await until(lambda: (view := lattices.view(EAST)) is not None and view.models is not None)

@@ -1,0 +1,84 @@
+"""Applications of tenants: a real API server, a real NATS with accounts, a stand-in for a wadm that serves several.
+
+The suite is held by the real wadm, too, in ``tests/e2e/lattice/test_tenants.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from support.fleet import eventually
+from support.host_behaviour import own_lattice
+from support.host_world import PATIENCE, HostWorld
+from support.kept import KeptWorld, kept_world, spec
+from support.kept_behaviour import KeptBehaviour, wadm_has
+from support.real_lattice import Wadm
+from support.tenants import EAST, WEST, from_own_account, from_wadms_account, url_of, write_accounts
+from support.wadm_stand_in import WadmStandIn
+from trellis import names
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    directory = tmp_path_factory.mktemp("accounts")
+    with NatsServer(directory / "server", config=write_accounts(directory)) as started:
+        yield started
+
+
+class OfATenant(KeptBehaviour):
+    """``tenant``: whose applications they are; wash speaks in the tenant's account."""
+
+    tenant = EAST
+
+    @pytest.fixture
+    async def stand_in(self, server: NatsServer) -> AsyncIterator[WadmStandIn]:
+        async with WadmStandIn(url_of(server.port), own_lattice(), account=self.tenant) as started:
+            yield started
+
+    @pytest.fixture
+    async def wadm(self, server: NatsServer, stand_in: WadmStandIn) -> AsyncIterator[Wadm]:
+        async with Wadm.of(url_of(server.port, self.tenant), stand_in.lattice) as client:
+            yield client
+
+
+class TestFromWadmsAccount(OfATenant):
+    """Its storage is read there."""
+
+    @pytest.fixture
+    def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+        with kept_world(hosts, server.port, stand_in.lattice, from_wadms_account(self.tenant)) as made:
+            yield made
+
+
+class TestFromATenantsAccount(OfATenant):
+    """Wadm is asked, and says nothing by itself."""
+
+    tenant = WEST
+    proves = False
+
+    @pytest.fixture(autouse=True)
+    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.5)
+
+    @pytest.fixture
+    def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+        with kept_world(hosts, server.port, stand_in.lattice, from_own_account(self.tenant)) as made:
+            yield made
+
+    async def test_the_group_says_that_deletions_are_not_proved(self, kept: KeptWorld, wadm: Wadm) -> None:
+        kept.group()
+        async with kept.hosts.service(), kept.manager():
+            kept.apply("web", spec())
+            await kept.synced("web")
+            await wadm_has(wadm, "web")
+
+            def said() -> tuple[str, str, str]:
+                return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)
+
+            await eventually(lambda: said()[:2] == ("True", "DeletionsNotProved"), "told", seconds=PATIENCE)
+            assert "does not run in this NATS account" in said()[2]

@@ -1,0 +1,321 @@
+"""Lattices of tenants on a NATS with accounts: seen from wadm's own account, and from a tenant's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.msg import Msg
+from nats.js.api import StreamConfig
+from nats.js.kv import KeyValue
+
+from support.buses import eventually
+from support.lattice_speaker import LatticeSpeaker
+from support.manifests import ANY_HOST, capability, link
+from support.manifests import manifest as with_listener
+from support.settling import settle
+from support.store_behaviour import StoreBehaviour, World, followed, manifest, until
+from support.tenants import EAST, HOSTS_STREAM, PASSWORD, USERS, WEST, control_prefix, url_of, write_accounts
+from support.wadm_stand_in import WadmStandIn
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.comparison import Comparison
+from trellis.lattice.forwarder import Forwarder, LatticeEvent
+from trellis.lattice.lattices import Lattices
+from trellis.lattice.link import Link
+from trellis.lattice.replies import Status
+from trellis.lattice.store import Proof
+from trellis.lattice.subjects import STREAM_WADM
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats]
+
+Json = dict[str, Any]
+NEVER = 3600.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    directory = tmp_path_factory.mktemp("accounts")
+    with NatsServer(directory / "server", config=write_accounts(directory)) as started:
+        yield started
+
+
+@pytest.fixture
+def lattice() -> str:
+    return f"l-{secrets.token_hex(4)}"
+
+
+def options(account: str = "") -> Json:
+    return {"user": USERS[account], "password": PASSWORD}
+
+
+def from_wadms(server: NatsServer, lattice: str, tenant: str) -> LatticeAddress:
+    return LatticeAddress(LinkAddress(url_of(server.port)), lattice, control_prefix(tenant))
+
+
+def from_its_own(server: NatsServer, lattice: str, tenant: str) -> LatticeAddress:
+    return LatticeAddress(LinkAddress(url_of(server.port, tenant)), lattice)
+
+
+def wadm_of(server: NatsServer, lattice: str, tenant: str) -> WadmStandIn:
+    return WadmStandIn(server.url, lattice, options(), account=tenant)
+
+
+class TestStandIn(StoreBehaviour):
+    """From wadm's account a tenant's lattice is seen as any other."""
+
+    @pytest.fixture
+    async def world(self, server: NatsServer, lattice: str) -> AsyncIterator[World]:
+        async with wadm_of(server, lattice, EAST) as stand_in:
+
+            async def kv() -> KeyValue:
+                return stand_in.kv
+
+            lose, make = stand_in.lose_bucket, stand_in.make_bucket
+            yield World(url_of(server.port), lattice, kv, lose, make, account=EAST)
+
+
+@pytest.mark.parametrize("place", [from_wadms, from_its_own])
+async def test_tenants_whose_lattices_have_one_name_see_their_own_applications(
+    server: NatsServer, lattice: str, place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.3)
+    async with (
+        wadm_of(server, lattice, EAST),
+        wadm_of(server, lattice, WEST),
+        followed(place(server, lattice, EAST)) as east,
+        followed(place(server, lattice, WEST)) as west,
+    ):
+        await east.synced()
+        await west.synced()
+        await east.wadm.put(manifest("web", "v1"))
+        await west.wadm.put(manifest("web", "v2"))
+        await west.wadm.put(manifest("api", "v1"))
+        await east.shows("web", "v1")
+        await west.shows("web", "v2")
+        await west.shows("api", "v1")
+        await west.wadm.delete("web")
+        await west.lacks("web", Proof.GONE if place is from_wadms else Proof.UNKNOWN)
+        await east.shows("web", "v1")
+        assert list(east.store.names()) == ["web"]
+        assert [one.name for one in await east.wadm.models()] == ["web"]
+
+
+async def test_clusters_claim_lattices_of_one_name_for_each_tenant(server: NatsServer, lattice: str) -> None:
+    async with (
+        followed(from_wadms(server, lattice, EAST), "one") as east,
+        followed(from_wadms(server, lattice, WEST), "two") as west,
+    ):
+        await until(lambda: east.following.owner(east.mark) == "one")
+        await until(lambda: west.following.owner(west.mark) == "two")
+        async with followed(from_wadms(server, lattice, EAST), "three") as third:
+            await until(lambda: third.following.owner(third.mark) == "one")
+
+
+async def test_a_tenants_statuses_come_with_the_list_where_none_is_heard(
+    server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", 0.3)
+    async with wadm_of(server, lattice, WEST) as wadm, followed(from_its_own(server, lattice, WEST)) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await until(lambda: seen.store.status("web") == Status("undeployed"))
+        await wadm.say("web", "failed", "no host")
+        await until(lambda: seen.store.status("web") == Status("failed", "no host"))
+
+
+async def test_a_tenant_sees_what_it_does_and_what_it_hears_without_waiting_for_the_next_list(
+    server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with wadm_of(server, lattice, EAST) as wadm, followed(from_its_own(server, lattice, EAST)) as seen:
+        await seen.synced()
+        monkeypatch.setattr("trellis.lattice.listing.EVERY_SECONDS", NEVER)
+        await seen.wadm.put(manifest("before", "v1"))
+        await seen.shows("before", "v1")  # the list that waits from now on waits for ever
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.shows("web", "v1")
+        await seen.wadm.deploy("web", "v1")
+        await seen.shows("web", "v1", deployed="v1")
+        async with followed(from_wadms(server, lattice, EAST)) as other:
+            await other.synced()
+            await other.wadm.undeploy("web")
+            await wadm.client.publish(f"wadm.evt.{lattice}.manifest_unpublished", b'{"data": {"name": "web"}}')
+            await seen.shows("web", "v1")
+
+
+async def test_hosts_are_heard_and_asked_with_their_tenant_before_them(server: NatsServer, lattice: str) -> None:
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+
+    def ids(tenant: str) -> list[str]:
+        view = lattices.view(tenant)
+        return [] if view is None else [seen.host.id for seen in view.hosts]
+
+    async with (
+        LatticeSpeaker(server.url, lattice, options=options(EAST)) as east,
+        LatticeSpeaker(server.url, lattice, options=options(WEST)) as west,
+        lattices,
+    ):
+        east.add("N1")
+        for tenant in (EAST, WEST):
+            await lattices.need(tenant, from_wadms(server, lattice, tenant))
+        await eventually(lambda: ids(EAST) == ["N1"])
+        west.add("N2")
+        await west.beat("N2")
+        await eventually(lambda: ids(WEST) == ["N2"])
+        await east.stop("N1")
+        await eventually(lambda: ids(EAST) == [])
+        assert ids(WEST) == ["N2"]
+
+
+async def test_a_host_in_wadms_own_account_is_heard_as_it_says_it(server: NatsServer, lattice: str) -> None:
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+    async with LatticeSpeaker(server.url, lattice, options=options()) as speaker, lattices:
+        await lattices.need("group", from_wadms(server, lattice, EAST))
+        await eventually(lambda: (view := lattices.view("group")) is not None and view.settled)
+        speaker.add("N1")
+        await speaker.beat("N1")
+        await eventually(lambda: (view := lattices.view("group")) is not None and len(view.hosts) == 1)
+
+
+@contextlib.asynccontextmanager
+async def linked(address: LatticeAddress) -> AsyncIterator[Link]:
+    made = Link(address.link, "test", lambda: None)
+    running = asyncio.create_task(made.run())
+    try:
+        async with asyncio.timeout(60):
+            await made.there()
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+
+
+@contextlib.asynccontextmanager
+async def compared(address: LatticeAddress) -> AsyncIterator[Comparison]:
+    async with linked(address) as link_:
+        made = Comparison(address, link_, lambda _names, _trace: None)
+        running = asyncio.create_task(made.run())
+        try:
+            await eventually(lambda: made.applications.complete)
+            yield made
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+
+def ports(comparison: Comparison) -> dict[str, list[int]]:
+    return {
+        name: [one.port for one in application.listeners]
+        for name, application in comparison.applications.deployed().items()
+    }
+
+
+async def test_an_event_of_another_tenants_lattice_of_the_name_is_no_word_about_this_one(
+    server: NatsServer, lattice: str
+) -> None:
+    web = capability("web", link("0.0.0.0:80"), ANY_HOST)
+    async with wadm_of(server, lattice, EAST) as wadm, compared(from_wadms(server, lattice, EAST)) as seen:
+        for name in ("theirs", "shop"):
+            said = {"specversion": "1.0", "source": "wadm", "data": with_listener(name, web)}
+            if name == "shop":  # this one's: it is asked for
+                async with followed(from_wadms(server, lattice, EAST)) as other:
+                    await other.synced()
+                    await other.wadm.put(with_listener(name, web, version="v1"))
+                    await other.wadm.deploy(name, "v1")
+            await wadm.client.publish(f"wadm.evt.{lattice}.manifest_published", json.dumps(said).encode())
+        await eventually(lambda: "shop" in ports(seen))
+        assert "theirs" not in ports(seen)
+
+
+async def test_named_configurations_are_asked_of_a_tenants_host(server: NatsServer, lattice: str) -> None:
+    web = capability("web", link(None, source={"config": [{"name": "of-web"}]}), ANY_HOST)
+    host = await nats.connect(server.url, **options(EAST))
+    told: Json = {"success": True, "message": "", "response": {"ADDRESS": "0.0.0.0:9090", "password": "secret"}}
+
+    async def answer(message: Msg) -> None:
+        await message.respond(json.dumps(told).encode())
+
+    await host.subscribe(f"wasmbus.ctl.v1.{lattice}.config.get.of-web", cb=answer)
+    await settle(host)
+    address = from_wadms(server, lattice, EAST)
+    async with wadm_of(server, lattice, EAST), followed(address) as other:
+        await other.synced()
+        await other.wadm.put(with_listener("shop", web, version="v1"))
+        await other.wadm.deploy("shop", "v1")
+        async with compared(address) as seen:
+            await eventually(lambda: ports(seen) == {"shop": [9090]})
+    await host.close()
+
+
+async def test_events_are_copied_with_their_tenants_lattice(server: NatsServer, lattice: str) -> None:
+    client = await nats.connect(server.url, **options())
+    jetstream = client.jetstream()
+    await jetstream.add_stream(StreamConfig(name=STREAM_WADM, subjects=["wadm.evt.*.>"], max_age=70))
+    await jetstream.add_stream(HOSTS_STREAM)
+    taken: dict[str, list[LatticeEvent]] = {EAST: [], WEST: []}
+    async with contextlib.AsyncExitStack() as stack:
+        for tenant, events in taken.items():
+            address = from_wadms(server, lattice, tenant)
+            link_ = await stack.enter_async_context(linked(address))
+
+            async def take(event: LatticeEvent, events: list[LatticeEvent] = events) -> None:
+                events.append(event)
+
+            running = asyncio.create_task(Forwarder(link_, address, f"test-{address.token}", take).run())
+            stack.push_async_callback(asyncio.wait, {running})
+            stack.callback(running.cancel)
+        said = {"specversion": "1.0", "id": "1", "data": {}}
+        for tenant, event in ((EAST, "provider_started"), (WEST, "component_scaled")):
+            async with LatticeSpeaker(server.url, lattice, options=options(tenant)) as speaker:
+                await speaker.raw(f"wasmbus.evt.{lattice}.{event}", json.dumps(said).encode())
+        await eventually(lambda: all(taken.values()))
+        assert [(one.lattice, one.event) for one in taken[EAST]] == [(lattice, "provider_started")]
+        assert [(one.lattice, one.event) for one in taken[WEST]] == [(lattice, "component_scaled")]
+    await client.close()
+
+
+async def test_where_nothing_of_wadm_is_heard_it_is_asked_more_often(
+    server: NatsServer, lattice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.comparison.EVERY_SECONDS", 0.5)
+    address = from_its_own(server, lattice, WEST)
+    async with wadm_of(server, lattice, WEST) as wadm, compared(address) as seen, followed(address) as other:
+        await other.synced()
+        for name in ("first", "second"):
+            await other.wadm.put(with_listener(name, version="v1"))
+        await other.wadm.deploy("first", "v1")
+        monkeypatch.setattr("trellis.lattice.comparison.DEAF_SECONDS", 0.1)
+        await eventually(lambda: set(ports(seen)) == {"first"})
+        monkeypatch.setattr("trellis.lattice.comparison.EVERY_SECONDS", NEVER)
+        asked = len(wadm.asked)
+        await eventually(lambda: len(wadm.asked) > asked + 2)
+        await other.wadm.deploy("second", "v1")
+        await eventually(lambda: set(ports(seen)) == {"first", "second"})
+
+
+async def test_the_rights_that_are_written_down_are_enough(server: NatsServer, lattice: str) -> None:
+    viewer = LinkAddress(f"nats://viewer:{PASSWORD}@127.0.0.1:{server.port}")
+    address = LatticeAddress(viewer, lattice, control_prefix(EAST))
+    lattices: Lattices[str] = Lattices("trellis-test", lambda _: None)
+    async with (
+        wadm_of(server, lattice, EAST),
+        LatticeSpeaker(server.url, lattice, options=options(EAST)) as host,
+        followed(address) as seen,
+        lattices,
+    ):
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.shows("web", "v1")
+        await seen.wadm.delete("web")
+        await seen.lacks("web", Proof.GONE)
+        await until(lambda: seen.following.owner(seen.mark) == "one")
+        assert seen.store.why == ""
+        host.add("N1")
+        await lattices.need("group", address)
+        await until(lambda: (view := lattices.view("group")) is not None and len(view.hosts) == 1)
