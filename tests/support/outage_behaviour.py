@@ -81,6 +81,22 @@ class OutageBehaviour:
             await equal_again(kept, "mine", "theirs")
             assert set(await models(wadm)) == {"mine", "theirs"}
 
+    async def test_a_group_of_hosts_says_that_wadm_is_dead(self, kept: KeptWorld, wadm: Wadm, servers: Servers) -> None:
+        def said() -> tuple[str, str]:
+            return kept.hosts.condition("group", names.CONDITION_APPLICATIONS_SYNCED)[:2]
+
+        kept.group()
+        async with kept.hosts.service(), kept.manager():
+            await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
+            await kept.synced("web", deployed=False)
+            await eventually(lambda: said() == ("True", "Synced"), "it is said", seconds=PATIENCE)
+            await servers.kill_wadm()
+            try:
+                await eventually(lambda: said() == ("Unknown", "WadmAway"), "wadm is away", seconds=PATIENCE)
+            finally:
+                await servers.start_wadm()
+            await eventually(lambda: said() == ("True", "Synced"), "it is there again", seconds=PATIENCE)
+
     async def test_what_is_changed_and_deleted_while_wadm_is_away_is_so_when_it_is_back(
         self, kept: KeptWorld, wadm: Wadm, servers: Servers
     ) -> None:

@@ -57,6 +57,49 @@ async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: Kep
         assert "scalersLeftOut" not in found["status"]
 
 
+async def test_another_version_is_not_ready_with_what_was_said_of_the_one_before(
+    kept: KeptWorld, stand_in: WadmStandIn
+) -> None:
+    kept.group()
+    async with kept.manager():
+        kept.apply("web", spec())
+        first = await kept.synced("web")
+        await stand_in.say("web", "deployed")
+        await kept.condition("web", "Ready", "True", "Deployed")
+        kept.patch("web", {"spec": spec("file:///none-2.wasm")})
+        second = await kept.synced("web")
+        assert second["status"]["synced"]["wadmVersion"] != first["status"]["synced"]["wadmVersion"]
+        assert second["status"]["phase"] == "Reconciling"
+        assert kept.said("web")["Ready"] == ("False", "Reconciling")
+        await stand_in.say("web", "deployed")
+        await kept.condition("web", "Ready", "True", "Deployed")
+        kept.patch("web", {"metadata": {"annotations": {"description": "words alone"}}})
+        await kept.until("web", "a third version", lambda one: len(one["status"]["versions"]) == 3)
+        third = await kept.synced("web")
+        assert third["status"]["synced"]["wadmVersion"] != second["status"]["synced"]["wadmVersion"]
+        assert kept.said("web")["Ready"] == ("True", "Deployed")
+
+
+async def test_what_wadm_said_of_a_deleted_application_is_not_told_of_the_next_of_its_name(
+    kept: KeptWorld, stand_in: WadmStandIn
+) -> None:
+    kept.group()
+    async with kept.manager():
+        kept.apply("web", spec())
+        await kept.synced("web")
+        await stand_in.say("web", "deployed")
+        await kept.condition("web", "Ready", "True", "Deployed")
+        kept.delete("web")
+        await kept.gone("web")
+        kept.apply("web", spec())  # of which wadm answers what it said last
+        found = await kept.synced("web")
+        assert found["status"]["phase"] == "Reconciling"
+        await stand_in.say("web", "undeployed", "Manifest has been undeployed")
+        await kept.condition("web", "Ready", "False", "Waiting")
+        await stand_in.say("web", "deployed")
+        await kept.condition("web", "Ready", "True", "Deployed")
+
+
 async def test_what_cannot_be_read_changes_nothing_and_what_comes_after_it_counts(
     kept: KeptWorld, stand_in: WadmStandIn
 ) -> None:
