@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,9 @@ from support.kept_behaviour import KeptBehaviour, image_of, wadm_has
 from support.real_lattice import RealLattice, Wadm, wasm_component
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+EMPTY_COMPONENT = bytes.fromhex("0061736d0d000100")
+READY = ("Ready", "True")
 
 
 class TestWadm(KeptBehaviour):
@@ -54,3 +59,27 @@ async def test_while_wadm_is_away_nothing_is_lost_and_changes_go_on_when_it_is_b
         found = await kept.synced("web")
         await wadm_has(wadm, "web", deployed_version=found["status"]["synced"]["wadmVersion"])
         assert image_of(found) == "file:///none-2.wasm"
+
+
+async def test_a_version_that_fails_is_never_ready_with_the_word_about_the_one_before(
+    kept: KeptWorld, wadm: Wadm, real_lattice: RealLattice, tmp_path: Path
+) -> None:
+    good = tmp_path / "good.wasm"
+    good.write_bytes(EMPTY_COMPONENT)
+    kept.group()
+    async with real_lattice.hosts(kept.lattice), kept.manager():
+        kept.apply("web", spec(f"file://{good}"))
+        await kept.condition("web", "Ready", "True", "Deployed")
+        changed = kept.patch("web", {"spec": spec(f"file://{tmp_path}/none.wasm")})
+        ready: list[Any] = []
+
+        def failed(one: dict[str, Any]) -> bool:
+            status = one["status"]
+            if status["observedGeneration"] == changed["metadata"]["generation"]:
+                ready.extend(each for each in status["conditions"] if (each["type"], each["status"]) == READY)
+            return bool(status["phase"] == "Failed" and status["observedGeneration"] > 1)
+
+        found = await kept.until("web", "failed", failed)
+        assert ready == []
+        assert "failed to fetch component" in found["status"]["scalers"][0]["message"]
+        await wadm_has(wadm, "web", deployed_version=found["status"]["synced"]["wadmVersion"])
