@@ -145,15 +145,14 @@ async def test_a_tool_that_dry_runs_and_applies_for_ever_converges(
 
         assert await drifted()
         await kubectl("apply", *server_side, "-f", path)
-        await kept.synced("web")
+        version = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
         await wadm.put(application("web", wasm_component("echo", "file:///other.wasm"), version="w1"))
         await wadm.deploy("web", "w1")
         await kept.synced("web", version="w1")
         assert await drifted()
         await kubectl("apply", *server_side, "-f", path)
-        # The version of wash is still asked for, and has other content.
-        await kept.until("web", "its own again", lambda one: one["status"]["synced"]["wadmVersion"].startswith("w1-"))
-        version = (await kept.synced("web"))["status"]["synced"]["wadmVersion"]
+        found = await kept.synced("web", version=version)
+        assert "version" not in found["metadata"]["annotations"]
         manifest = (await wadm._ask("get.web", {"version": version}))["manifest"]
         assert {one["name"] for one in manifest["spec"]["components"]} == {"httpserver", "echo"}
         mark = kept.hosts.fleet.mark()
