@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -254,3 +255,27 @@ def test_people_are_told_once_of_what_was_refused() -> None:
     refused = status_of(seen(refused=Refused(DIGEST, False, Refusal.REJECTED, "no")))
     assert dict(news_of({}, refused)) == {"Rejected": "no"}
     assert dict(news_of(refused, refused)) == {}
+
+
+WAITS = [Decision(waits=Because(reason, "for a reason"), again=60.0) for reason in Reason]
+WORKS_ON = Decision((Put(Because(Reason.APPLIED, "it was applied in Kubernetes"), "v1"),))
+REFUSED = [None, *(Refused(DIGEST, undeploy=False, refusal=one, message="no") for one in Refusal)]
+WORDS = [None, *map(Status, (*PHASES, "something new"))]
+
+
+@pytest.mark.parametrize("decision", [Decision(), WORKS_ON, *WAITS], ids=str)
+def test_whatever_is_known_one_of_ready_reconciling_and_stalled_holds(decision: Decision) -> None:
+    """kstatus reads Stalled as failed, Reconciling as in progress, Ready as current: two of them contradict."""
+    for refused, word, deployed in itertools.product(REFUSED, WORDS, ("v1", "")):
+        base = replace(BASE, deployed=bool(deployed))
+        for problem, wadm in (("", MODEL), ("it is no manifest", MODEL), ("", Absence.AWAY)):
+            view = replace(VIEW, object=replace(VIEW.object, base=base), problem=problem)
+            snapshot = Snapshot(view.object, wadm, now=NOW)
+            model = replace(STORED, deployed=deployed)
+            one = seen(view=view, snapshot=snapshot, decision=decision, model=model, said=word, refused=refused)
+            status = status_of(one)
+            verdicts = {kind: verdict for kind, (verdict, _) in said(status).items()}
+            holds = [kind for kind in ("Ready", "Reconciling", "Stalled") if verdicts[kind] == "True"]
+            assert len(holds) == 1, (refused, word, deployed, problem, wadm, verdicts)
+            if verdicts["Synced"] != "True":
+                assert verdicts["Ready"] != "True"
