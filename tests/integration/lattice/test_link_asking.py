@@ -1,4 +1,4 @@
-"""Messages that are too large for a lattice's NATS, on a real nats-server."""
+"""What a link is asked, on a real nats-server: of nobody, of who is silent, and what is too large to be sent."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import nats
 import pytest
 
 from support.buses import eventually
 from trellis.lattice.address import LinkAddress
-from trellis.lattice.link import Link, LinkAwayError, TooLargeError
+from trellis.lattice.link import Link, LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError
 from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
@@ -52,3 +53,21 @@ async def test_a_larger_one_is_refused_with_both_sizes_and_costs_no_connection(n
         with pytest.raises(LinkAwayError, match="nobody answers"):
             await link.ask("to.nobody", seconds=10)
         assert link.since == since
+
+
+async def test_silence_is_told_from_an_outage(nats_server: NatsServer) -> None:
+    client = await nats.connect(nats_server.url)
+    try:
+        await client.subscribe("asked.without.answer")
+        await client.flush()
+        async with linked(nats_server) as link:
+            with pytest.raises(SilenceError) as silent:
+                await link.ask("asked.without.answer", seconds=0.2)
+            assert not isinstance(silent.value, NobodyAnswersError)
+            with pytest.raises(NobodyAnswersError):
+                await link.ask("to.nobody", seconds=10)
+    finally:
+        await client.close()
+    with pytest.raises(LinkAwayError) as away:
+        await link.ask("to.nobody", seconds=10)
+    assert not isinstance(away.value, SilenceError)
