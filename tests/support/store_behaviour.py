@@ -17,6 +17,7 @@ from application_manager.following import Following, News
 from support.buses import eventually
 from trellis.lattice.address import LatticeAddress, LinkAddress
 from trellis.lattice.projection import project
+from trellis.lattice.replies import Status
 from trellis.lattice.store import ModelStore, Proof
 from trellis.lattice.subjects import CONTROL_PREFIX
 from trellis.lattice.wadm import Wadm
@@ -151,6 +152,15 @@ class StoreBehaviour:
             await seen.wadm.put(manifest("web", "v1"))
             await seen.shows("web", "v1")
             assert list(seen.store.names()) == ["web"]
+
+    async def test_of_what_it_does_not_have_or_has_not_begun_with_wadm_says_undeployed(self, world: World) -> None:
+        async with followed(world.address) as seen:
+            await seen.synced()
+            assert await seen.wadm.status("web") == Status("undeployed")
+            await seen.wadm.put(manifest("web", "v1"))
+            await seen.wadm.deploy("web", "v1")
+            assert await seen.wadm.status("web") == Status("undeployed")  # there is no host
+            assert seen.store.silent == ""
 
     async def test_a_manifest_is_held_to_the_letter(self, world: World) -> None:
         letters = 'a \x85 b \u2028 c\t\r\n \x00\x7f \ufeff \\ " \U0001f600'
