@@ -20,7 +20,7 @@ import orjson
 from secrets_backend.box import BoxError, seal, unseal
 from secrets_backend.keys import CurveKey, KeyFormatError, KeyRing
 from secrets_backend.policy import Policy, read_policy
-from secrets_backend.reading import UNREADABLE, quoted, read_object
+from secrets_backend.reading import UNREADABLE, quoted, read_object, shown
 from secrets_backend.refusals import ErrorName, Refusal
 from secrets_backend.tokens import Token, TokenError, TokenKind, read_token
 
@@ -29,12 +29,17 @@ HOST_KEY_HEADER: Final = "WasmCloud-Host-Xkey"
 RESPONSE_KEY_HEADER: Final = "Server-Response-Xkey"
 """Names the public key that an answer was sealed with; without it a host takes the answer for an error."""
 _NAME_MAX: Final = 253
+_FIELD: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Who asks for what. ``reply_to``: the host's public curve key; ``secret``, ``field``: an entry of a Secret."""
+    """Who asks for what. ``reply_to``: the host's public curve key; ``secret``, ``field``: an entry of a Secret.
+
+    Every text in it is short, and but for ``application`` and the tokens' names of a known form: strangers wrote them,
+    and they go into logs and facts.
+    """
 
     reply_to: str
     secret: str
@@ -111,8 +116,8 @@ def _opened(headers: Mapping[str, str], payload: bytes, keys: KeyRing, now: floa
         host=_token(ErrorName.INVALID_HOST_JWT, host, TokenKind.HOST, now),
         policy=read_policy(policy),
         secret=_secret_name(secret),
-        field=_given(field, "missing secret key/field"),
-        application=name or None,
+        field=_field(field),
+        application=shown(name) if name else None,
     )
 
 
@@ -162,6 +167,14 @@ def _secret_name(name: str) -> str:
     if len(name) > _NAME_MAX or not _NAME.fullmatch(name):
         raise Refusal(ErrorName.UPSTREAM, f"no Secret can have the name {quoted(name)}")
     return name
+
+
+def _field(field: str) -> str:
+    """Return a field that a Secret can have: what none can have is not asked for."""
+    _given(field, "missing secret key/field")
+    if not _FIELD.fullmatch(field):
+        raise Refusal(ErrorName.SECRET_NOT_FOUND, f"no Secret can have the entry {quoted(field)}")
+    return field
 
 
 def _given(value: str, otherwise: str) -> str:

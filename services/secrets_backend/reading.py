@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import orjson
 
 QUOTED_MAX: Final = 64
+SHOWN_MAX: Final = 253
 
 
 class Unreadable(Enum):
@@ -40,5 +41,10 @@ def read_object(text: bytes | str) -> dict[str, Any] | Literal[Unreadable.UNREAD
 
 def quoted(name: str) -> str:
     """Return a name for a message: in quotes, at most 64 characters, nothing that moves a cursor or ends a line."""
-    shown = name if len(name) <= QUOTED_MAX else name[: QUOTED_MAX - 1] + "…"
-    return '"' + "".join(char if char.isprintable() and char != '"' else f"\\u{ord(char):04x}" for char in shown) + '"'
+    return '"' + shown(name, QUOTED_MAX, hidden='"') + '"'
+
+
+def shown(text: str, most: int = SHOWN_MAX, hidden: str = "") -> str:
+    """Return a text for logs and facts: so many characters at most; what is not printable, or hidden, as escapes."""
+    start = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(char if char.isprintable() and char not in hidden else f"\\u{ord(char):04x}" for char in start)

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 BASE32 = string.ascii_uppercase + "234567"
 BASE64URL = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
+FIELD = set(string.ascii_letters + string.digits + "-._")
 DEPTH_MAX = 1024
 P = 2**255 - 19
 # The y of every point of low order on Edwards25519 (RFC 7748's curve in its other form): orders 1, 2, 4 and 8.
@@ -65,7 +66,15 @@ def judge(text: bytes, now: float) -> str | Asked:
         return "UpstreamError"
     if not texts["field"]:
         return "Other"
-    return Asked(texts["key"], texts["field"], texts["name"] or None, entity, host, *wanted)
+    if len(texts["field"]) > 253 or not set(texts["field"]) <= FIELD:
+        return "SecretNotFound"
+    return Asked(texts["key"], texts["field"], printable(texts["name"]) or None, entity, host, *wanted)
+
+
+def printable(name: str) -> str:
+    """The name of an application as logs have it: 253 characters, and escapes for what is not printable."""
+    cut = name[:252] + "…" if len(name) > 253 else name
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in cut)
 
 
 def read(text: bytes | str) -> Any:
@@ -191,7 +200,7 @@ def token(text: str, kinds: str, now: float) -> tuple[str, str, str | None] | No
 
 
 def _claims(claims: dict[str, Any], kinds: str, now: float) -> bytes | None:
-    if not all(isinstance(claims.get(name), str) and claims[name] for name in ("iss", "sub", "jti")):
+    if not all(isinstance(claims.get(name), str) for name in ("iss", "sub", "jti")):
         return None
     for name in ("iat", "exp", "nbf", "wascap_revision"):
         value = claims.get(name)

@@ -201,19 +201,53 @@ def test_a_name_that_no_secret_can_have_never_gets_into_a_path(case: str) -> Non
 
 
 FIELDS: dict[str, str] = {
+    "one letter": "a",
     "dots and dashes": "tls.crt-1_a",
+    "dots alone": "..",
+    "upper case": "PASSWORD",
+    "253 characters": "f" * 253,
+}
+
+
+@pytest.mark.parametrize("case", FIELDS)
+def test_a_field_that_a_secret_can_have_is_taken(case: str) -> None:
+    assert accepted(message(asking(field=FIELDS[case]))).field == FIELDS[case]
+
+
+NO_FIELDS: dict[str, str] = {
     "a path": "../../etc/passwd",
     "a zero byte": "a\0b",
     "line breaks": "a\r\nb",
     "letters outside of ASCII": "pässword✓",
     "blanks": "  ",
-    "very long": "f" * 100_000,
+    "a line break at the end": "password\n",
+    "254 characters": "f" * 254,
+    "a hundred thousand characters": "f" * 100_000,
 }
 
 
-@pytest.mark.parametrize("case", FIELDS)
-def test_a_field_is_any_text_for_it_is_only_looked_up(case: str) -> None:
-    assert accepted(message(asking(field=FIELDS[case]))).field == FIELDS[case]
+@pytest.mark.parametrize("case", NO_FIELDS)
+def test_a_field_that_no_secret_can_have_is_not_found_without_asking(case: str) -> None:
+    """As it would be after asking; and no stranger's text of any length gets into facts."""
+    refused = refusal(message(asking(field=NO_FIELDS[case])))
+    assert refused.body() == b'{"error":"SecretNotFound"}'
+    assert refused.message.isprintable()
+    assert len(refused.message) < 500
+
+
+APPLICATIONS: dict[str, tuple[str, str]] = {
+    "a name": ("shop", "shop"),
+    "letters outside of ASCII": ("lädchen ✓", "lädchen ✓"),
+    "253 characters": ("a" * 253, "a" * 253),
+    "a hundred thousand characters": ("a" * 100_000, "a" * 252 + "…"),
+    "what moves a cursor": ("a\x1b[2Jb\n", "a\\u001b[2Jb\\u000a"),
+}
+
+
+@pytest.mark.parametrize("case", APPLICATIONS)
+def test_the_name_of_an_application_is_kept_as_a_log_can_have_it(case: str) -> None:
+    given, kept = APPLICATIONS[case]
+    assert accepted(message(asking_with({"context.application.name": given}))).application == kept
 
 
 def test_the_first_check_that_fails_answers() -> None:
@@ -232,5 +266,5 @@ def test_the_first_check_that_fails_answers() -> None:
         seen.append(str(refusal(message(asking_with(left))).error))
     assert seen == order
     assert refusal(message(asking(key="", field=""))).message == "missing secret name"
-    assert refusal(message(asking(key="..", field=""))).error is ErrorName.UPSTREAM
+    assert refusal(message(asking(key="..", field="/"))).error is ErrorName.UPSTREAM
     assert refusal(message(asking_with({**wrong, "version": 5}))).error is ErrorName.INVALID_PAYLOAD
