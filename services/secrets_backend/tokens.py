@@ -103,7 +103,8 @@ def _read_claims(raw: bytes, kind: TokenKind, now: float) -> tuple[Token, bytes]
     issuer, subject = _text(claims, "iss"), _text(claims, "sub")
     key = _key("issuer", issuer, (Prefix.ACCOUNT,))
     _key("subject", subject, kind.value)
-    _text(claims, "jti")
+    if not isinstance(claims.get("jti"), str):
+        raise TokenError("its jti is missing, or no text")
     if _time(claims, "iat") is None:
         raise TokenError("it says not when it was issued (iat)")
     _check_times(_time(claims, "exp"), _time(claims, "nbf"), now)

@@ -33,13 +33,14 @@ TEXTS_OF_CLAIMS: dict[str, Callable[[Side], str]] = {
         for kind, value in {
             "left out": Absent,
             "null": None,
-            "empty": "",
             "5": 5,
             "true": True,
             "a list": ["A"],
             "an object": {},
         }.items()
     },
+    "iss empty": claim(iss=""),
+    "sub empty": claim(sub=""),
     "iss outside of ASCII": claim(iss="Ä" * 56),
     "iss in lower case": lambda side: side.signed(iss=side.issuer.public.lower()),
     "iss with the last letter off": lambda side: side.signed(iss=side.issuer.public[:-1]),

@@ -48,7 +48,8 @@ TAKEN: dict[str, Callable[[Side], str]] = {
     "a header with blanks": lambda side: side.signed(header=b' {"typ": "jwt", "alg": "Ed25519"}\n'),
     "claims with blanks": lambda side: side.signed(json.dumps(side.claims(), indent=4).encode()),
     "a claim twice, the last counts": lambda side: side.signed(b'{"sub":5,' + json.dumps(side.claims()).encode()[1:]),
-    "a nonce of another kind": lambda side: side.signed(jti="0"),
+    "another number": lambda side: side.signed(jti="0"),
+    "an empty number": lambda side: side.signed(jti=""),
 }
 
 
