@@ -1,0 +1,125 @@
+"""Records what the crates of a wasmCloud host (nkeys, wascap, wasmcloud-secrets-types) make of our side, and theirs.
+
+`python tests/data/secrets/record.py` writes both_ways.json beside it. Needs a Rust toolchain; builds rust/ once, into
+the cache. To be done anew when a crate, the wire format or a table of tokens changes; fresh keys are then new ones.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from secrets_backend.protocol import HOST_KEY_HEADER, RESPONSE_KEY_HEADER, open_request, seal_reply, success
+from secrets_backend.refusals import ErrorName, Refusal
+from support.opened_requests import KEYS
+from support.secret_requests import ENTITY_JWT, HOST_JWT, NOW, SERVER_SEED
+from support.token_sides import SIDES
+from trellis.localcluster.building import How, make_once
+from trellis.localcluster.crates import CrateBuild, sources_digest
+from trellis.localcluster.paths import cache_root
+from trellis.localcluster.progress import Lines
+
+HERE = Path(__file__).resolve().parent
+TESTS = HERE.parents[1]
+PROGRAM = "trellis-secrets-host"
+LONGEST = 3_000
+QUESTIONS: list[dict[str, Any]] = [
+    {"entity": entity, "application": application, "properties": properties, "key": "app-secrets", "field": "password"}
+    for entity in ("component", "provider")
+    for application in ("shop", None)
+    for properties in ({}, {"namespace": "a"}, {"namespace": "a", "impersonate": "reader"}, {"impersonate": None})
+]
+VALUES = [b"hunter2", b"", "pässword✓".encode(), b"\0\xff\x80", bytes(range(256)), b"x" * 5_000]
+
+
+def program() -> Path:
+    """The program in rust/, built if it is not in the cache."""
+    project = HERE / "rust"
+    digest = sources_digest(project, ("Cargo.toml", "crates.lock", "src/main.rs"))
+    target, how = cache_root() / "bin" / f"{PROGRAM}-{digest}", How(Lines(), threading.Event())
+    step = f"build {PROGRAM}"
+
+    def make(temporary: Path, log: Path) -> None:
+        build = CrateBuild(project, cache_root() / "build" / f"{target.name}.work", log, step, "It needs cargo.", how)
+        try:
+            (build.run([]) / "debug" / PROGRAM).rename(temporary)
+        finally:
+            build.clean()
+
+    return make_once(target, step, how, make)
+
+
+def ask(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The program's answers."""
+    lines = "\n".join(map(json.dumps, questions))
+    ran = subprocess.run([str(program())], input=lines, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def requests() -> list[dict[str, Any]]:
+    """Requests that Rust sealed, with what they ask for."""
+    questions = [{**question, "op": "ask", "server": KEYS.current.public} for question in QUESTIONS]
+    return [{"asked": asked, **made} for asked, made in zip(QUESTIONS, ask(questions), strict=True)]
+
+
+def answers(made: dict[str, Any]) -> list[dict[str, Any]]:
+    """Answers of ours to a request of Rust's, with how Rust read them."""
+    request = open_request({HOST_KEY_HEADER: made["header"]}, bytes.fromhex(made["payload"]), KEYS, NOW)
+    sent = []
+    for value in VALUES:
+        secret = {"metadata": {"resourceVersion": "4711"}, "data": {"f": base64.b64encode(value).decode()}}
+        payload, headers = seal_reply(request, success(secret, "f"))
+        sent.append({"value": value.hex(), "header": headers[RESPONSE_KEY_HEADER], "payload": payload.hex()})
+    sent += [{"error": name.value, "payload": Refusal(name, 'why "so" ✓').body().hex()} for name in ErrorName]
+    read = ask([{"op": "read", "seed": made["seed"], **one} for one in sent])
+    return [{**one, "seed": made["seed"], "read": how} for one, how in zip(sent, read, strict=True)]
+
+
+def verdicts() -> list[dict[str, Any]]:
+    """Every token of the unit tests' tables, with what wascap makes of it."""
+    found = [{"side": side, "case": "good", "token": SIDES[side].signed()} for side in SIDES]
+    for name in ("test_tokens", "test_claims", "test_signatures"):
+        tables = _module(name)
+        cases = {**getattr(tables, "TAKEN", {}), **getattr(tables, "REFUSED", {}), **getattr(tables, "SIGNATURES", {})}
+        found += [
+            {"side": side, "case": case, "token": make(SIDES[side])} for case, make in cases.items() for side in SIDES
+        ]
+    found = [one for one in found if len(one["token"]) < LONGEST]
+    good = {"entity_jwt": ENTITY_JWT, "host_jwt": HOST_JWT}
+    asked = [{"op": "validate", **good, f"{one['side']}_jwt": one["token"]} for one in found]
+    return [{**one, **judged} for one, judged in zip(found, ask(asked), strict=True)]
+
+
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, TESTS / "unit" / "secrets_backend" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def main() -> None:
+    """Write both_ways.json."""
+    made = requests()
+    document = {
+        "about": "Made by record.py with the crates in rust/crates.lock. Test keys only.",
+        "server_seed": SERVER_SEED,
+        "requests": made,
+        "answers": answers(made[0]),
+        "tokens": verdicts(),
+    }
+    (HERE / "both_ways.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
