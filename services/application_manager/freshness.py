@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from application_manager.gather import Known
+from application_manager.homes import name_of
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
@@ -110,8 +111,19 @@ class TellGroups:
         return await self._tell_all(mark, said)
 
     async def _tell_all(self, mark: str, said: Verdict | None) -> float | None:
-        told = [await self._tell(group, said) for group in list(self.known.groups_of(mark)) if not group.deleting]
+        groups = [group for group in self.known.groups_of(mark) if not group.deleting]
+        told = [await self._tell(group, said and self._of(group, said)) for group in groups]
         return None if all(told) else AGAIN_SECONDS
+
+    def _of(self, group: GroupView, said: Verdict) -> Verdict:
+        """Return what holds for a group: its namespace may mean another lattice of the name."""
+        if self.known.means(group.namespace, group.lattice):
+            return said
+        name = name_of(group.lattice)
+        why = (
+            f"an older group of this namespace is of another lattice {name}: what this one has is shown elsewhere only"
+        )
+        return Verdict("Unknown", "NameTaken", why)
 
     async def _tell(self, group: GroupView, said: Verdict | None) -> bool:
         """Say it on a group; return whether that could be: a status begins with what host_manager says."""

@@ -106,6 +106,10 @@ class Known:
         mark = lattice_of(groups, view.lattice, view.shown)
         return Key(mark, view.application) if mark else Key("", view.key)
 
+    def means(self, namespace: str, mark: str) -> bool:
+        """Say whether an object of a namespace that names a lattice means this one, and no other of that name."""
+        return lattice_of(self.by_place.get(namespace, {}).values(), name_of(mark), "") == mark
+
     def groups_of(self, mark: str) -> Iterable[GroupView]:
         """Return the groups of a lattice that is to be followed: none while another operator is in charge."""
         return () if self.controller is not None else self.by_lattice.get(mark, {}).values()
@@ -146,6 +150,9 @@ class Known:
         if not key.mark or key.mark not in self.by_lattice:
             snapshot = Snapshot(obj, Absence.AWAY, Standing.NO_LATTICE, now)
             return World(key, view, tuple(found[1:]), snapshot, why=self._why_none(view))
+        home = home_of(group for group in self.by_lattice[key.mark].values() if self.means(group.namespace, key.mark))
+        if view is None and not home:
+            return World(key, None, (), Snapshot(None, Absence.AWAY, Standing.NO_LATTICE, now))
         store = self.following.store(key.mark)
         model = store.find(key.name) if store is not None else None
         wadm = self._wadm(key, store, model, view)
@@ -160,7 +167,7 @@ class Known:
             model,
             store.status(key.name) if store is not None else None,
             store.bucket if store is not None else "",
-            home_of(self.by_lattice[key.mark].values()),
+            home,
             _why_away(store) if wadm is Absence.AWAY else "",
         )
 

@@ -30,9 +30,10 @@ def on_group(
         if change.new is not None and change.new.lattice:
             known.by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
             known.by_place.setdefault(change.new.namespace, {})[change.key] = change.new
-        for mark in {group.lattice for group in views} - {""}:
-            wake_lattice(mark)
         places = {group.namespace for group in views}
+        beside = {one.lattice for place in places for one in known.by_place.get(place, {}).values()}
+        for mark in ({group.lattice for group in views} | beside) - {""}:  # which of one name is meant may be another
+            wake_lattice(mark)
         for view in known.applications.values():
             if view.namespace in places:
                 wake(known.key_of(view))

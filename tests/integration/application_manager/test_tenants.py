@@ -14,7 +14,7 @@ from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE, HostWorld
 from support.kept import KeptWorld, kept_world, spec
 from support.kept_behaviour import KeptBehaviour, wadm_has
-from support.real_lattice import Wadm
+from support.real_lattice import Wadm, application, wasm_component
 from support.tenants import EAST, WEST, from_own_account, from_wadms_account, url_of, write_accounts
 from support.wadm_stand_in import WadmStandIn
 from trellis import names
@@ -82,3 +82,30 @@ class TestFromATenantsAccount(OfATenant):
 
             await eventually(lambda: said()[:2] == ("True", "DeletionsNotProved"), "told", seconds=PATIENCE)
             assert "does not run in this NATS account" in said()[2]
+
+
+async def test_of_two_tenants_lattices_of_one_name_in_a_namespace_the_older_groups_is_meant(
+    hosts: HostWorld, server: NatsServer
+) -> None:
+    lattice, port = own_lattice(), server.port
+    async with (
+        WadmStandIn(url_of(port), lattice, account=EAST),
+        WadmStandIn(url_of(port), lattice, account=WEST),
+        Wadm.of(url_of(port, EAST), lattice) as east,
+        Wadm.of(url_of(port, WEST), lattice) as west,
+    ):
+        with kept_world(hosts, port, lattice, from_wadms_account(EAST)) as kept:
+            kept.group("one")
+            kept.group("two", **from_wadms_account(WEST))
+            await west.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="w1"))
+            async with kept.hosts.service(), kept.manager():
+                kept.apply("mine", spec(), labels={names.LABEL_LATTICE: lattice})
+                await kept.synced("mine")
+
+                def said(name: str) -> tuple[str, str]:
+                    return kept.hosts.condition(name, names.CONDITION_APPLICATIONS_SYNCED)[:2]
+
+                await eventually(lambda: said("two") == ("Unknown", "NameTaken"), "told", seconds=PATIENCE)
+                await eventually(lambda: said("one") == ("True", "Synced"), "told", seconds=PATIENCE)
+                assert kept.find("web") is None
+                assert (await east.names(), await west.names()) == ({"mine"}, {"web"})

@@ -97,7 +97,7 @@ def telling(kube: FakeKube, health: Health, *, let_go: bool = False) -> TellGrou
     """Return what tells every group there is of a lattice that is there."""
     following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
     groups = [view_group(one) for one in kube.objects(HOST_CONFIGS)]
-    known = SimpleNamespace(following=following, groups_of=lambda _: groups)
+    known = SimpleNamespace(following=following, groups_of=lambda _: groups, means=lambda *_: True)
     return TellGroups(kube, cast("Known", known), Refusals(health, remedy), let_go)
 
 

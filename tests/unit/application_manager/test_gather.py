@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from application_manager.actions import RemoveFinalizer
+from application_manager.actions import CreateObject, RemoveFinalizer
 from application_manager.decide import decide
 from application_manager.following import Following
 from application_manager.gather import Awaited, Key, Known
@@ -126,6 +126,22 @@ def test_an_object_without_a_lattice_has_a_key_of_its_own() -> None:
     world = found.world(key)
     assert (world.view, world.snapshot.standing) == (view, Standing.NO_LATTICE)
     assert "WasmCloudHostConfig" in world.why
+
+
+def test_of_two_lattices_of_one_name_in_a_namespace_that_of_the_older_group_is_meant() -> None:
+    found = known(Lattice(Store({"web": MODEL})))
+    older = GroupView("team", "older", "o", "0", deleting=False, lattice="red/other")
+    found.by_lattice["red/other"] = {older.key: older}
+    found.by_place["team"] = {**found.by_place["team"], older.key: older}
+    world = found.world(KEY)
+    assert world.snapshot.standing is Standing.NO_LATTICE
+    assert decide(world.snapshot).actions == (), "an object here would be the other lattice's"
+    elsewhere = GroupView("away", "hosts", "u2", "9", deleting=False, lattice=MARK)
+    found.by_lattice[MARK] = {**found.by_lattice[MARK], elsewhere.key: elsewhere}
+    found.by_place["away"] = {elsewhere.key: elsewhere}
+    world = found.world(KEY)
+    assert world.home == "away"
+    assert [type(action) for action in decide(world.snapshot).actions] == [CreateObject]
 
 
 def test_of_two_objects_the_oldest_is_the_application() -> None:
