@@ -1,0 +1,81 @@
+"""Applications of tenants while servers are away: a real API server, a real NATS with accounts, a stand-in for wadm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.host_behaviour import own_lattice
+from support.host_world import HostWorld
+from support.kept import KeptWorld, kept_world
+from support.outage_behaviour import OutageBehaviour, Servers
+from support.real_lattice import Wadm
+from support.tenants import EAST, from_own_account, from_wadms_account, url_of, write_accounts
+from support.wadm_stand_in import WadmStandIn
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path / "server", config=write_accounts(tmp_path)) as started:
+        yield started
+
+
+class OfATenant(OutageBehaviour):
+    """``place``: from where the lattice is seen."""
+
+    @staticmethod
+    def place() -> dict[str, Any]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def stand_in(self, server: NatsServer) -> AsyncIterator[WadmStandIn]:
+        async with WadmStandIn(url_of(server.port), own_lattice(), account=EAST) as started:
+            yield started
+
+    @pytest.fixture
+    def kept(self, hosts: HostWorld, server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+        with kept_world(hosts, server.port, stand_in.lattice, self.place()) as made:
+            yield made
+
+    @pytest.fixture
+    async def wadm(self, server: NatsServer, stand_in: WadmStandIn) -> AsyncIterator[Wadm]:
+        async with Wadm.of(url_of(server.port, EAST), stand_in.lattice) as client:
+            yield client
+
+    @pytest.fixture
+    def servers(self, stand_in: WadmStandIn, server: NatsServer) -> Servers:
+        async def start_wadm() -> None:
+            await stand_in.__aenter__()
+
+        return Servers(
+            url_of(server.port),
+            kill_wadm=stand_in.__aexit__,
+            start_wadm=start_wadm,
+            kill_nats=lambda: asyncio.to_thread(server.kill),
+            start_nats=lambda: asyncio.to_thread(server.start),
+        )
+
+
+class TestFromWadmsAccount(OfATenant):
+    """Its storage is read there."""
+
+    @staticmethod
+    def place() -> dict[str, Any]:
+        return from_wadms_account(EAST)
+
+
+class TestFromATenantsAccount(OfATenant):
+    """Wadm is asked."""
+
+    proves = False
+
+    @staticmethod
+    def place() -> dict[str, Any]:
+        return from_own_account(EAST)
