@@ -64,6 +64,7 @@ PARTS = (
     Part("what a real wadm stores, as it is seen", LATTICE / "test_model_store.py", lattice_servers.missing),
     Part("kubectl and wash agree on applications", LATTICE / "test_kept.py", lattice_servers.missing, quick=True),
     Part("applications while servers are away", LATTICE / "test_outages.py", lattice_servers.missing),
+    Part("applications of tenants of one wadm", LATTICE / "test_tenants.py", lattice_servers.missing),
     Part("applications as kubectl, Flux and Argo CD treat them", LATTICE / "test_gitops.py", lattice_servers.missing),
     Part("no application is lost by mistake", LATTICE / "test_kept_care.py", lattice_servers.missing),
     Part("both sides while every server is killed", LATTICE / "test_two_sides.py", lattice_servers.missing),
