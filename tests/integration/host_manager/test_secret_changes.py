@@ -12,6 +12,8 @@ import pytest
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.lattice_speaker import LatticeSpeaker
+from support.secrets_host import value
+from support.secrets_world import SecretsWorld
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.events.secrets import SecretChanged, SecretUsers
@@ -128,3 +130,28 @@ async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(
             assert said(hosts, "wants") == "payments/api=8 payments/db=10"
             for group in ("uses", "other"):
                 assert (rolls(hosts, group), said(hosts, group)) == (before[group], ""), group
+
+
+async def test_a_secret_that_a_host_was_given_rolls_it_when_it_changes(
+    hosts: HostWorld, secret_world: SecretsWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both services and nothing in between: what one says, and of whom, is what the other knows hosts by."""
+    monkeypatch.setattr("host_manager.handlers.GATHERING_SECONDS", 0.5)
+    url = secret_world.server.url
+    secret_world.secret("db", password="former")
+    secret_world.account(secrets=("db",))
+    async with LatticeSpeaker(url, "default", models=[]) as speaker, hosts.service(), secret_world.backend():
+        hosts.create("group", WANTED, natsAddress="nats://127.0.0.1", natsClientPort=secret_world.server.port)
+        async with secret_world.asking() as host:
+            await with_a_host(hosts, speaker, "group", host.host.public)
+            await hosts.fleet.listening(HOST_MANAGER)
+            before = rolls(hosts, "group")
+            assert value(await host.get("db", "password", namespace=hosts.namespace)) == "former"
+            secret_world.secret("other", password="x")
+            assert rolls(hosts, "group") == before
+            secret_world.secret("db", password="newer")
+            await eventually(lambda: said(hosts, "group"), "it rolls", seconds=PATIENCE)
+            assert said(hosts, "group").startswith(f"{hosts.namespace}/db=")
+            assert value(await host.get("db", "password", namespace=hosts.namespace)) == "newer"
+            await hosts.settled("group")
+            assert rolls(hosts, "group") == before + 1

@@ -126,3 +126,11 @@ def test_a_user_that_a_grant_has_needs_no_other() -> None:
 
 def test_a_binding_to_a_role_that_is_gone_gives_nothing() -> None:
     assert plan(a_binding("jane")) == []
+
+
+def test_a_binding_of_another_namespace_than_the_policy_asks_about_is_not_what_it_needs() -> None:
+    steps = plan(a_role(), a_binding("jane"), apps=(an_app("jane", namespace="ledger"),))
+    assert [(step.object, step.why.partition(":")[0]) for step in steps] == [
+        ("Application shop/cart", "policies of shop/cart name it"),
+        ("RoleBinding payments/db", "no policy of a known application names jane; if one does"),
+    ]
