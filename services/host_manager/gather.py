@@ -22,7 +22,7 @@ from host_manager.listening import Listening
 from host_manager.looked import HalfMade, Looked
 from host_manager.pods import PodView
 from host_manager.resources import make_nats_conf
-from host_manager.snapshot import Snapshot, group_of, view_head
+from host_manager.snapshot import Snapshot, group_of, misread, view_head
 from host_manager.template import pod_labels
 from host_manager.views import BudgetView, GroupView
 from host_manager.waiting_changes import Changes
@@ -216,7 +216,7 @@ class Known:
         return replace(
             base,
             inputs=inputs,
-            problems=problems,
+            problems=(*problems, *misread(base.head)),
             children=children,
             foreign_budget=self._foreign_budget(group),
             last_words=words,

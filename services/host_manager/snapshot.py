@@ -34,7 +34,7 @@ class Head:
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
     wants_latest: bool = False
-    restarts_on_secrets: bool = False
+    restart_on: str = ""
 
     @property
     def key(self) -> str:
@@ -92,6 +92,17 @@ def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:
     return Group(head.name, head.namespace, head.uid, spec)
 
 
+def misread(head: Head) -> tuple[Problem, ...]:
+    """Return what annotations of a group ask for that nobody knows."""
+    if head.restart_on in {"", names.RESTART_ON_CHANGE}:
+        return ()
+    message = (
+        f"annotation {names.ANNOTATION_RESTART_ON} is {head.restart_on!r}, and has no meaning: "
+        f"write {names.RESTART_ON_CHANGE}, or take it away"
+    )
+    return (Problem("AnnotationUnknown", message, blocks=False),)
+
+
 def view_head(manifest: Mapping[str, Any]) -> Head:
     """Project the metadata of a group."""
     metadata = manifest["metadata"]
@@ -105,5 +116,5 @@ def view_head(manifest: Mapping[str, Any]) -> Head:
         deleting=bool(metadata.get("deletionTimestamp")),
         finalizers=tuple(metadata.get("finalizers") or ()),
         wants_latest=annotations.get(names.ANNOTATION_TEMPLATE) == names.TEMPLATE_LATEST,
-        restarts_on_secrets=annotations.get(names.ANNOTATION_RESTART_ON) == names.RESTART_ON_CHANGE,
+        restart_on=str(annotations.get(names.ANNOTATION_RESTART_ON) or ""),
     )

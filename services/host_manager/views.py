@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from host_manager.snapshot import view_head
+from trellis import names
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +22,24 @@ class GroupView:
     deleting: bool
     finalizers: tuple[str, ...]
     wants_latest: bool
-    restarts_on_secrets: bool = False
+    restart_on: str = ""
+
+    @property
+    def restarts_on_secrets(self) -> bool:
+        """Whether its hosts are to roll for changed Secrets that they were given."""
+        return self.restart_on == names.RESTART_ON_CHANGE
 
 
 def view_group(manifest: Mapping[str, Any]) -> GroupView:
     """Project a group."""
     head = view_head(manifest)
     return GroupView(
-        head.uid, head.generation, head.deleting, head.finalizers, head.wants_latest, head.restarts_on_secrets
+        uid=head.uid,
+        generation=head.generation,
+        deleting=head.deleting,
+        finalizers=head.finalizers,
+        wants_latest=head.wants_latest,
+        restart_on=head.restart_on,
     )
 
 

@@ -15,8 +15,8 @@ from host_manager.group import ADOPTED, LATEST, Inputs, Wish
 from host_manager.handlers import FollowSecrets
 from host_manager.restarts import uses
 from host_manager.secret_changes import SecretChange, change_of, is_newer
-from host_manager.snapshot import Snapshot
-from host_manager.views import GroupView
+from host_manager.snapshot import Snapshot, misread, view_head
+from host_manager.views import GroupView, view_group
 from host_manager.waiting_changes import Changes
 from support.host_groups import wish
 from support.kube_world import until
@@ -165,7 +165,7 @@ def a_view(**more: Any) -> GroupView:
 
 async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they_have_looked() -> None:
     changes, woken = Changes(), []
-    wanting = a_view(restarts_on_secrets=True)
+    wanting = a_view(restart_on=names.RESTART_ON_CHANGE)
     groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
     follow = FollowSecrets(changes, groups, woken.append, seconds=0.05)
     for fact in (a_fact("7", MINE, namespaces=("shop",)), a_fact("8", MINE, name="api", namespaces=("shop",))):
@@ -199,3 +199,13 @@ def test_what_changes_again_while_a_group_looks_is_not_over() -> None:
     changes.hand_over(change("8"), ["shop/a"])
     changes.looked_at("shop/a", seen, seen)
     assert [one.version for one in changes.of("shop/a")] == ["8"]
+
+
+@pytest.mark.parametrize(("value", "told"), [("secretChange", False), ("", False), ("secretchange", True)])
+def test_an_annotation_that_means_nothing_is_told_of(value: str, told: bool) -> None:
+    annotations = {names.ANNOTATION_RESTART_ON: value}
+    metadata = {"namespace": "g", "name": "group", "uid": "u", "resourceVersion": "1", "annotations": annotations}
+    assert view_group({"metadata": metadata}).restarts_on_secrets is (value == "secretChange")
+    problems = misread(view_head({"metadata": metadata}))
+    assert bool(problems) is told
+    assert all(not one.blocks and "write secretChange" in one.message for one in problems)
