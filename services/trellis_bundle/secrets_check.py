@@ -91,10 +91,11 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
         str | None, typer.Option("--namespace", "-n", help="of the Application, if its name is not one")
     ] = None,
     users: Annotated[
-        str | None, typer.Option("--users", help="the service's setting, by commas [env: TRELLIS_SECRETS_USERS]")
+        str | None,
+        typer.Option("--secrets-users", help="the service's setting, by commas [env: TRELLIS_SECRETS_USERS]"),
     ] = None,
     backend: Annotated[
-        str | None, typer.Option("--backend", help="the service's setting [env: TRELLIS_SECRETS_BACKEND]")
+        str | None, typer.Option("--secrets-backend", help="the service's setting [env: TRELLIS_SECRETS_BACKEND]")
     ] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
