@@ -76,6 +76,9 @@ class Answering:
         except AnswerLost as error:
             self._parts.measures.dropped("lost")
             _log.debug("an answer did not leave", reason=str(error))
+        except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
+            self._parts.measures.dropped("failed")
+            _log.error("a request failed inside", error=type(error).__name__, where=_where(error))
         else:
             self._parts.measures.answered(outcome, time.monotonic() - question.at)
 

@@ -20,7 +20,7 @@ from secrets_backend.limits import Limits
 from secrets_backend.links import Links
 from secrets_backend.lookup import Lookup
 from secrets_backend.measures import Measures
-from secrets_backend.rights import remedy, words
+from secrets_backend.rights import Advice
 from secrets_backend.serving import Around
 from secrets_backend.settings import Settings, Timings
 from secrets_backend.watch import FollowGroups, Watches
@@ -50,7 +50,7 @@ def create_app(
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
-        words=words,
+        words=Advice(settings.namespace).words,
     )
 
 
@@ -61,7 +61,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     parts = _parts(settings, base, timings)
     links = Links(known, _around(settings, base, known, parts, timings))
     follow = FollowGroups(base.kube, known, links, settings.sources_seconds)
-    guarded = Guarded(follow, Refusals(base.health, remedy))
+    guarded = Guarded(follow, Refusals(base.health, Advice(settings.namespace).remedy))
     groups = KeyedQueue(guarded.run, workers=GROUP_WORKERS, name="groups", telemetry=base.telemetry)
 
     def on_group(change: Change[GroupView]) -> None:
@@ -95,7 +95,7 @@ def _parts(settings: Settings, base: Base, timings: Timings) -> Parts:
         key=Key(base.kube, settings.namespace, base.health, timings.key),
         lookup=Lookup(base.kube, settings.secrets_cache_seconds),
         limits=Limits(settings.secrets_entity_rate),
-        audit=Audit(base.bus, metrics, settings.identity, SECRETS_BACKEND),
+        audit=Audit(base.bus, metrics, SECRETS_BACKEND),
         changes=Changes(base.kube, base.bus, timings.changes),
         measures=Measures(metrics, SECRETS_BACKEND),
         backend=settings.secrets_backend,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import secrets
 from collections import OrderedDict
 from typing import Final
 
@@ -28,11 +29,11 @@ _log = get_logger(__name__)
 
 
 class Audit:
-    """``identity`` tells this process from other replicas."""
+    """Of one process: what it says has numbers of its own, whatever other replicas say."""
 
-    def __init__(self, bus: Bus, metrics: Metrics, identity: str, service: str) -> None:
+    def __init__(self, bus: Bus, metrics: Metrics, service: str) -> None:
         self._bus = bus
-        self._identity = identity
+        self._mark = secrets.token_hex(8)
         self._dropped_total = metrics.secrets_audit_dropped_total.labels(service)
         self._dropped = 0
         self._waiting: OrderedDict[SecretAnswered, int] = OrderedDict()
@@ -86,11 +87,11 @@ class Audit:
     async def _published(self, fact: SecretAnswered, count: int) -> bool:
         try:
             await self._bus.publish(
-                fact.model_copy(update={"count": count}), dedup=f"{self._identity}.{next(self._numbers)}"
+                fact.model_copy(update={"count": count}), dedup=f"{self._mark}.{next(self._numbers)}"
             )
         except BusUnavailable:
             return False
-        except FactRefused as error:
+        except (FactRefused, ValueError) as error:  # too large, or nothing that JSON can hold
             _log.error("a fact about a secret was refused", namespace=fact.namespace, name=fact.name, error=str(error))
             self._drop(count)
         return True

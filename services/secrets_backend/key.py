@@ -22,6 +22,7 @@ from trellis.telemetry import get_logger
 
 HEALTH: Final = "key"
 _SOON_SECONDS: Final = 1.0
+_READ_SECONDS: Final = 5.0
 
 _log = get_logger(__name__)
 
@@ -84,16 +85,19 @@ class Key:
 
     async def _read_or_make(self) -> Manifest:
         try:
-            return await self._kube.get(SECRETS, names.SECRETS_KEY, self._namespace)
+            return await self._read()
         except NotFound:
             # Who deleted it gets the same again: hosts keep the public key for as long as they live.
             ring = self._ring or KeyRing(CurveKey.make(), ())
             try:
                 made = await self._kube.create(SECRETS, make_secret(self._namespace, ring))
             except AlreadyExists:  # another replica was faster
-                return await self._kube.get(SECRETS, names.SECRETS_KEY, self._namespace)
+                return await self._read()
             _log.info("the key was made" if self._ring is None else "the key was gone, and was made again")
             return made
+
+    async def _read(self) -> Manifest:
+        return await self._kube.get(SECRETS, names.SECRETS_KEY, self._namespace, timeout=_READ_SECONDS)
 
     def _trouble(self, why: str, *, counts: bool = True) -> None:
         if counts:

@@ -20,6 +20,8 @@ from trellis.kube.resources import SECRETS, Manifest
 from trellis.kube.rights import missing_right
 
 MOST_KEPT: Final = 256
+LARGEST_KEPT: Final = 64 * 2**10
+"""Bytes of the values of a Secret, in base64: larger ones are read each time."""
 _IMPERSONATE: Final = "impersonate"
 _ACCOUNTS: Final = "system:serviceaccount:"
 
@@ -67,7 +69,8 @@ class Lookup:
         return None if found is None else found[1]
 
     def _keep(self, key: tuple[str, str, str], secret: Manifest) -> None:
-        if not self.keep_seconds:
+        size = sum(len(value) for value in (secret.get("data") or {}).values())
+        if not self.keep_seconds or size > LARGEST_KEPT:
             return
         self._kept.pop(key, None)
         self._kept[key] = (time.monotonic(), secret)

@@ -9,6 +9,7 @@ taken is answered before the link ends.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import deque
 from collections.abc import Coroutine
@@ -40,8 +41,10 @@ AT_ONCE: Final = 32
 """Questions of one link that are in work."""
 MOST_WAITING: Final = 256
 """Questions of one link that wait."""
+MOST_WAITING_BYTES: Final = 8 * 2**20
+"""Of their payloads, each of which may be as large as NATS takes; one from a host has some KB."""
 _ASIDE: Final = 64
-"""Small answers of one link that are on their way."""
+"""Small answers of one link and kind that are on their way."""
 _BUSY: Final = Refusal(ErrorName.OTHER, "secrets_backend has too many requests of this NATS account: ask again").body()
 _INVALID: Final = Refusal(ErrorName.INVALID_REQUEST, "no such operation").body()
 _CLOSE_SECONDS: Final = 2.0
@@ -52,6 +55,7 @@ _OTHER: Final = (
     "them another name (TRELLIS_SECRETS_BACKEND)"
 )
 
+_NUMBERS = itertools.count(1)
 _log = get_logger(__name__)
 
 
@@ -92,9 +96,12 @@ class Serving:
         self._ending = False
         self._asked_about: float | None = None
         self._waiting: deque[Question] = deque()
+        self._waiting_bytes = 0
         self._working: set[asyncio.Task[None]] = set()
+        self._keys: set[asyncio.Task[None]] = set()
         self._aside: set[asyncio.Task[None]] = set()
-        self._note = f"secrets over {redact_url(address.url)}"
+        # Several links may go to one address, as several users.
+        self._note = f"secrets over {redact_url(address.url)} ({next(_NUMBERS)})"
 
     @property
     def state(self) -> State:
@@ -119,7 +126,7 @@ class Serving:
                 tasks.create_task(self._link.run(), name="link")
                 tasks.create_task(self._look_after(), name="serving")
         finally:
-            for task in (*self._working, *self._aside):
+            for task in (*self._working, *self._keys, *self._aside):
                 task.cancel()
             self._around.health.note(self._note, "")
 
@@ -128,7 +135,7 @@ class Serving:
         self._ending = True
         until = time.monotonic() + seconds
         await self._close(min(_CLOSE_SECONDS, seconds))
-        while (left := until - time.monotonic()) > 0 and (tasks := {*self._working, *self._aside}):
+        while (left := until - time.monotonic()) > 0 and (tasks := {*self._working, *self._keys, *self._aside}):
             await asyncio.wait(tasks, timeout=left)
         if self.in_work:
             _log.warning("questions are left without an answer at the end", url=self._url, questions=self.in_work)
@@ -215,13 +222,15 @@ class Serving:
         """Take a question: one that is answered at once, one that is worked on, or one too many."""
         operation = question.subject.removeprefix(self._subject.removesuffix(">"))
         if operation == SERVER_XKEY:
-            self._answer_aside(question, self._around.key.ring.current.public.encode(), SERVER_XKEY)
+            # Apart from what is told to a flood: a host that gets no key starts no component.
+            self._answer_aside(self._keys, question, self._around.key.ring.current.public.encode(), SERVER_XKEY)
         elif operation != GET:
-            self._answer_aside(question, _INVALID, ErrorName.INVALID_REQUEST.value)
-        elif len(self._waiting) >= MOST_WAITING:
-            self._answer_aside(question, _BUSY, "busy")
+            self._answer_aside(self._aside, question, _INVALID, ErrorName.INVALID_REQUEST.value)
+        elif len(self._waiting) >= MOST_WAITING or self._waiting_bytes >= MOST_WAITING_BYTES:
+            self._answer_aside(self._aside, question, _BUSY, "busy")
         else:
             self._waiting.append(question)
+            self._waiting_bytes += len(question.payload)
             if len(self._working) < AT_ONCE:
                 self._begin(self._working, self._work())
 
@@ -229,14 +238,15 @@ class Serving:
         """Answer questions until none waits."""
         while self._waiting:
             question = self._waiting.popleft()
+            self._waiting_bytes -= len(question.payload)
             await self._around.answering.answer(question, lambda: self._around.known.link_grant(self._address))
             await asyncio.sleep(0)  # other links' turn, also if nothing of this answer had to wait
 
-    def _answer_aside(self, question: Question, body: bytes, outcome: str) -> None:
-        if len(self._aside) >= _ASIDE:
+    def _answer_aside(self, among: set[asyncio.Task[None]], question: Question, body: bytes, outcome: str) -> None:
+        if len(among) >= _ASIDE:
             self._around.measures.dropped("flood")
             return
-        self._begin(self._aside, self._answer_small(question, body, outcome))
+        self._begin(among, self._answer_small(question, body, outcome))
 
     async def _answer_small(self, question: Question, body: bytes, outcome: str) -> None:
         try:

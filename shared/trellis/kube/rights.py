@@ -33,13 +33,15 @@ _log = get_logger(__name__)
 class Right:
     """What an account was not allowed to do. ``resource`` is ``pods/log`` or ``leases.coordination.k8s.io``.
 
-    ``namespace`` is "" for what has none, and for all of them together.
+    ``namespace`` is "" for what has none, and for all of them together. ``name`` is that of the object, if it was one;
+    of several objects it is the same right.
     """
 
     user: str
     verb: str
     resource: str
     namespace: str
+    name: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         """Return ``list pods in namespace team-a``."""
@@ -55,7 +57,7 @@ def missing_right(error: BaseException) -> Right | None:
         group = found["group"]
         resource, _, subresource = found["resource"].partition("/")
         named = (f"{resource}.{group}" if group else resource) + (f"/{subresource}" if subresource else "")
-        return Right(found["user"], found["verb"], named, found["namespace"] or "")
+        return Right(found["user"], found["verb"], named, found["namespace"] or "", error.name)
     if found := _NOT_TO_GIVE.search(error.message):
         rules = " ".join(found["rules"].split())
         return Right(found["user"], f"give on (in {error.kind} {error.name})", rules, error.namespace)

@@ -1,0 +1,233 @@
+"""What a fault inside costs: its own answer, and nothing of a secret in what is said of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import Any, cast
+
+import pytest
+
+from secrets_backend import answering as module
+from secrets_backend.answering import Answering, Parts
+from secrets_backend.audit import Audit
+from secrets_backend.changes import Changes
+from secrets_backend.decide import Identity, LinkGrant
+from secrets_backend.key import Key
+from secrets_backend.keys import CurveKey, KeyRing
+from secrets_backend.limits import Limits
+from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, words
+from secrets_backend.measures import Measures
+from secrets_backend.refusals import Refusal
+from secrets_backend.settings import Timings
+from support.secrets_host import Host, value
+from trellis.bus.bus import Bus
+from trellis.kube.client import Kube
+from trellis.kube.errors import Call, Forbidden, NotFound, TooManyRequests, Unavailable
+from trellis.lattice.questions import AnswerLost, Question
+from trellis.telemetry import Metrics
+
+PLANTED = "planted-value"
+CALL = Call("GET", "Secret", "secrets", "shop", "db")
+SECRET = {
+    "metadata": {"name": "db", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
+    "data": {"password": base64.b64encode(PLANTED.encode()).decode()},
+}
+GRANT = LinkGrant(frozenset({"shop"}), frozenset({("shop", "default")}))
+IDENTITY = Identity("system:serviceaccount:shop:reader", "shop", "rule")
+
+
+class Server:
+    """A client that gives one Secret, or fails."""
+
+    def __init__(self, trouble: Exception | None = None) -> None:
+        self.trouble = trouble
+        self.asked: list[tuple[str, tuple[str, str]]] = []
+
+    async def get_as(self, user: str, _: object, place: tuple[str, str], **__: object) -> Any:
+        self.asked.append((user, place))
+        if self.trouble is not None:
+            raise self.trouble
+        return SECRET
+
+
+class FixedKey:
+    """A key that nobody changes."""
+
+    def __init__(self) -> None:
+        self.ring = KeyRing(CurveKey.make(), ())
+
+    async def doubt(self) -> bool:
+        return False
+
+
+class Bench:
+    """Answering with a client of the test's, asked as a host asks."""
+
+    def __init__(self, server: Server) -> None:
+        self.metrics = Metrics()
+        self.key = FixedKey()
+        self.audit = Audit(cast("Bus", None), self.metrics, "secrets_backend")
+        kube = cast("Kube", server)
+        self.answering = Answering(
+            Parts(
+                key=cast("Key", self.key),
+                lookup=Lookup(kube),
+                limits=Limits(0),
+                audit=self.audit,
+                changes=Changes(kube, cast("Bus", None), 60),
+                measures=Measures(self.metrics, "secrets_backend"),
+                backend="kube",
+                users=frozenset(),
+                seconds=8.0,
+            )
+        )
+
+    async def ask(self, *, age: float = 0.0, lost: bool = False) -> dict[str, Any]:
+        """Return what a host reads in the answer, {} if there is none."""
+        host = Host("", server=self.key.ring.current.public)
+        host.tokens = (host.issuer.token(host.entity.public), host.issuer.token(host.host.public))
+        found: dict[str, Any] = {}
+        answering = self.answering
+
+        class Message:
+            data = b""
+            headers: dict[str, str] | None = None
+
+        class Client:
+            max_payload = 2**20
+
+            async def request(self, _: str, body: bytes, *, headers: dict[str, str], **__: object) -> Message:
+                await answering.answer(Question("s", body, headers, time.monotonic() - age, "r", self), lambda: GRANT)  # type: ignore[arg-type]
+                return answered
+
+            async def publish(self, _: str, body: bytes, headers: dict[str, str] | None) -> None:
+                if lost:
+                    raise ValueError("no subject")
+                answered.data, answered.headers = body, headers
+
+        answered = Message()
+        host.client = cast("Any", Client())
+        text = json.dumps(host.request("db", "password", namespace="shop", impersonate="reader"))
+        try:
+            found = await host.send(text.encode())
+        except json.JSONDecodeError:
+            assert answered.data == b""
+        return found
+
+    def dropped(self, reason: str) -> float:
+        labels = {"service": "secrets_backend", "reason": reason}
+        return self.metrics.registry.get_sample_value("trellis_secrets_dropped_total", labels) or 0.0
+
+
+async def test_a_secret_is_read_as_the_account_of_the_policy() -> None:
+    server = Server()
+    assert value(await Bench(server).ask()) == PLANTED
+    assert server.asked == [("system:serviceaccount:shop:reader", ("shop", "db"))]
+
+
+async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(secret: Any, _: str) -> bytes:
+        raise RuntimeError(f"cannot use {base64.b64decode(secret['data']['password']).decode()}")
+
+    monkeypatch.setattr(module, "success", broken)
+    bench = Bench(Server())
+    answer = await bench.ask()
+    assert list(answer["error"]) == ["Other"]
+    shown = capsys.readouterr()
+    said = f"{answer}{caplog.text}{shown.out}{shown.err}{[*bench.audit._waiting]}"
+    assert "RuntimeError" in said
+    assert "_give" in said  # where it failed is told
+    assert PLANTED not in said
+
+
+async def test_a_question_that_waited_too_long_is_counted_and_not_answered() -> None:
+    server = Server()
+    bench = Bench(server)
+    assert await bench.ask(age=Timings().answer + 1) == {}
+    assert bench.dropped("expired") == 1
+    assert not server.asked
+
+
+async def test_an_answer_that_cannot_leave_is_counted_and_no_grant_is_said() -> None:
+    bench = Bench(Server())
+    assert await bench.ask(lost=True) == {}
+    assert bench.dropped("lost") == 1
+    assert len(bench.audit) == 0
+
+
+FORBIDDEN = 'secrets "db" is forbidden: User "system:serviceaccount:shop:reader" cannot get resource "secrets" in API '
+FORBIDDEN += 'group "" in the namespace "shop"'
+NOT_OURS = 'users "alice" is forbidden: User "system:serviceaccount:trellis-system:trellis-secrets-backend" cannot '
+NOT_OURS += 'impersonate resource "users" in API group "" at the cluster scope'
+
+
+NEEDED = "secrets_backend may not impersonate user alice: its account needs the verb impersonate on users, "
+NEEDED += "resourceNames [alice], by a ClusterRole"
+
+
+@pytest.mark.parametrize(
+    ("error", "user", "told"),
+    [
+        (Forbidden(CALL, status=403, reason="Forbidden", message=FORBIDDEN), IDENTITY.user, FORBIDDEN),
+        (NotFound(CALL, status=404, reason="NotFound", message="not found"), IDENTITY.user, "not found"),
+        (
+            Forbidden(CALL, status=403, reason="Forbidden", message=NOT_OURS),
+            "alice",
+            NEEDED,
+        ),
+        (
+            Unavailable(CALL, status=0, reason="Unavailable", message="https://10.0.0.1:6443 cannot be reached"),
+            IDENTITY.user,
+            "the API server of Kubernetes does not answer",
+        ),
+        (
+            TooManyRequests(CALL, status=429, reason="TooManyRequests", message="slow down"),
+            IDENTITY.user,
+            "429 TooManyRequests: slow down",
+        ),
+    ],
+    ids=["the account may not", "there is none", "we may not be that user", "away", "too many"],
+)
+async def test_an_error_of_the_api_server_is_told_in_words_for_whoever_asked(error: Any, user: str, told: str) -> None:
+    assert words(error, Identity(user, "shop", "rule")) == told
+    with pytest.raises(Refusal, match="UpstreamError"):
+        await Lookup(cast("Kube", Server(error))).read(IDENTITY, "db", 1.0)
+
+
+async def test_a_cache_keeps_few_secrets_and_no_large_one() -> None:
+    server = Server()
+    lookup = Lookup(cast("Kube", server), keep_seconds=60.0)
+    for _ in range(2):
+        for number in range(MOST_KEPT + 10):
+            await lookup.read(IDENTITY, f"s{number}", 1.0)
+    assert len(lookup._kept) == MOST_KEPT
+    lookup._keep(("u", "n", "large"), {"data": {"x": "A" * (LARGEST_KEPT + 1)}})
+    assert ("u", "n", "large") not in lookup._kept
+
+
+async def test_what_one_user_was_given_is_not_given_to_another_out_of_the_cache() -> None:
+    server = Server()
+    lookup = Lookup(cast("Kube", server), keep_seconds=60.0)
+    for user in ("system:serviceaccount:shop:reader", "system:serviceaccount:shop:other"):
+        for _ in range(2):
+            await lookup.read(Identity(user, "shop", "rule"), "db", 1.0)
+    assert [user for user, _ in server.asked] == [
+        "system:serviceaccount:shop:reader",
+        "system:serviceaccount:shop:other",
+    ]
+
+
+async def test_an_answer_lost_is_no_fault() -> None:
+    class Client:
+        max_payload = 100
+
+        async def publish(self, *_: object, **__: object) -> None:
+            raise OSError("gone")
+
+    question = Question("s", b"", None, 0.0, "r", cast("Any", Client()))
+    with pytest.raises(AnswerLost, match="OSError"):
+        await question.answer(b"x")

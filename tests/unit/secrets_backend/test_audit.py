@@ -1,0 +1,138 @@
+"""Facts about answers: nobody waits, nothing grows, nothing is lost in silence."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from secrets_backend import audit as auditing
+from secrets_backend.audit import Audit
+from trellis.bus.bus import Bus, BusUnavailable, FactRefused
+from trellis.events.envelope import FactData
+from trellis.events.secrets import SecretDenied, SecretGranted
+from trellis.telemetry import Metrics
+
+
+class Told:
+    """A bus that keeps what it is told, once it is there."""
+
+    def __init__(self) -> None:
+        self.facts: list[Any] = []
+        self.marks: list[str] = []
+        self.trouble: Exception | None = None
+
+    async def publish(self, fact: FactData, *, dedup: str) -> None:
+        if self.trouble is not None:
+            raise self.trouble
+        self.facts.append(fact)
+        self.marks.append(dedup)
+
+
+ABOUT: dict[str, Any] = {
+    "namespace": "shop",
+    "field": "f",
+    "entity": "M",
+    "issuer": "A",
+    "host": "N",
+    "backend": "kube",
+}
+
+
+def granted(name: str = "db") -> SecretGranted:
+    return SecretGranted(**ABOUT, name=name, uid="u", resource_version="1", rule="r")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def bus() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def audit(bus: Told, metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> Audit:
+    monkeypatch.setattr(auditing, "BUS_RETRY_SECONDS", 0.01)
+    return Audit(cast("Bus", bus), metrics, "secrets_backend")
+
+
+@asynccontextmanager
+async def running(audit: Audit) -> AsyncIterator[None]:
+    task = asyncio.create_task(audit.run())
+    yield
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_each_answer_is_said_under_a_number_of_its_own(audit: Audit, bus: Told) -> None:
+    async with running(audit):
+        audit.say(granted())
+        await until(lambda: len(bus.facts) == 1)
+        audit.say(granted())
+        audit.say(SecretDenied(**ABOUT, name="db", error="PolicyError", message="no"))
+        await audit.close(5)
+    assert [type(fact).__name__ for fact in bus.facts] == ["SecretGranted", "SecretGranted", "SecretDenied"]
+    assert len(set(bus.marks)) == 3
+
+
+async def test_equal_answers_that_wait_become_one_fact_with_their_count(audit: Audit, bus: Told) -> None:
+    for _ in range(1000):
+        audit.say(granted())
+    audit.say(granted("other"))
+    async with running(audit):
+        await audit.close(5)
+    assert [(fact.name, fact.count) for fact in bus.facts] == [("db", 1000), ("other", 1)]
+
+
+async def test_what_the_bus_did_not_take_is_said_when_it_is_back_and_in_order(audit: Audit, bus: Told) -> None:
+    bus.trouble = BusUnavailable("away")
+    async with running(audit):
+        for number in range(3):
+            audit.say(granted(f"s{number}"))
+        await asyncio.sleep(0.05)
+        audit.say(granted("s0"))
+        bus.trouble = None
+        await audit.close(5)
+    assert [(fact.name, fact.count) for fact in bus.facts] == [("s0", 2), ("s1", 1), ("s2", 1)]
+
+
+@pytest.mark.parametrize("trouble", [FactRefused("too large"), ValueError("no JSON")])
+async def test_a_fact_that_is_refused_is_counted_and_holds_up_no_other(
+    audit: Audit, bus: Told, metrics: Metrics, trouble: Exception
+) -> None:
+    bus.trouble = trouble
+    async with running(audit):
+        audit.say(granted())
+        await until(lambda: not len(audit))
+        bus.trouble = None
+        audit.say(granted("other"))
+        await until(lambda: bus.facts)
+    assert dropped(metrics) == 1
+
+
+async def test_beyond_what_may_wait_facts_are_dropped_and_counted(
+    audit: Audit, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auditing, "MOST", 10)
+    for number in range(15):
+        audit.say(granted(f"s{number}"))
+    audit.say(granted("s3"))  # of one that waits already there is room for more
+    assert len(audit) == 10
+    assert dropped(metrics) == 5
+
+
+def dropped(metrics: Metrics) -> float:
+    found = metrics.registry.get_sample_value("trellis_secrets_audit_dropped_total", {"service": "secrets_backend"})
+    return found or 0.0

@@ -1,0 +1,142 @@
+"""Which Secrets were given to whom, and that one of them is another now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from secrets_backend.changes import MOST_HOLDERS, MOST_SECRETS, Changes
+from trellis.bus.bus import Bus, BusUnavailable
+from trellis.events.secrets import SecretChanged, SecretGranted
+from trellis.kube.client import Kube
+from trellis.kube.errors import Call, NotFound
+
+GROUPS = [("shop", "default")]
+
+
+class World:
+    """A Secret ``shop/db`` in some version, a bus, and what was given."""
+
+    def __init__(self) -> None:
+        self.version: tuple[str, str] | None = ("u", "1")
+        self.facts: list[tuple[SecretChanged, str]] = []
+        self.away = False
+        self.looks = 0
+        self.changes = Changes(cast("Kube", self), cast("Bus", self), 0.01)
+
+    async def get_as(self, user: str, _: object, place: tuple[str, str], *, metadata: bool, **__: object) -> Any:
+        assert metadata, "the values are nothing to us"
+        assert user == "reader"
+        self.looks += 1
+        if self.version is None:
+            raise NotFound(Call("GET", "Secret", "secrets", *place), status=404, reason="NotFound", message="none")
+        return {"metadata": {"uid": self.version[0], "resourceVersion": self.version[1]}}
+
+    async def publish(self, fact: SecretChanged, *, dedup: str) -> None:
+        if self.away:
+            raise BusUnavailable("away")
+        self.facts.append((fact, dedup))
+
+    def give(self, host: str = "N1", version: str = "1", application: str | None = "app", name: str = "db") -> None:
+        about = {"namespace": "shop", "name": name, "field": "f", "entity": "M", "issuer": "A", "backend": "kube"}
+        fact = SecretGranted(
+            **about, host=host, application=application, user="reader", uid="u", resource_version=version, rule="r"
+        )
+        self.changes.remember(fact, GROUPS)
+
+    async def look(self, times: int = 2) -> None:
+        """Wait until everything was looked at."""
+        until = self.looks + times * max(1, len(self.changes))
+        async with asyncio.timeout(10):
+            while self.looks < until:  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[None]:
+    task = asyncio.create_task(world.changes.run())
+    yield
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_a_secret_that_is_as_it_was_given_is_no_news(world: World) -> None:
+    world.give()
+    async with running(world):
+        await world.look()
+    assert world.facts == []
+
+
+async def test_a_change_is_said_once_with_all_who_have_an_older_version(world: World) -> None:
+    world.give("N1", "1", "shop")
+    world.give("N2", "2", "bank")
+    world.give("N3", "3", "new")
+    world.version = ("u", "3")
+    async with running(world):
+        await world.look(4)
+    [(fact, _)] = world.facts
+    assert (fact.hosts, fact.applications, fact.resource_version) == (["N1", "N2"], ["bank", "shop"], "3")
+    assert [(one.namespace, one.lattice) for one in fact.groups] == GROUPS
+
+
+async def test_a_secret_made_anew_is_another(world: World) -> None:
+    world.give()
+    world.version = ("other", "1")
+    async with running(world):
+        await world.look()
+    assert [fact.uid for fact, _ in world.facts] == ["other"]
+
+
+async def test_a_secret_that_is_deleted_is_said_when_it_is_there_again(world: World) -> None:
+    world.give()
+    world.version = None
+    async with running(world):
+        await world.look()
+        assert world.facts == []
+        world.version = ("u", "9")
+        await world.look()
+    assert len(world.facts) == 1
+
+
+async def test_a_change_that_the_bus_did_not_take_is_said_again(world: World) -> None:
+    world.give()
+    world.version, world.away = ("u", "2"), True
+    async with running(world):
+        await world.look()
+        world.away = False
+        await world.look()
+    assert len(world.facts) == 1
+
+
+async def test_replicas_that_know_the_same_say_it_under_one_mark_and_others_under_another() -> None:
+    marks = []
+    for hosts in (["N1"], ["N1"], ["N2"]):
+        world = World()
+        for host in hosts:
+            world.give(host)
+        world.version = ("u", "2")
+        async with running(world):
+            await world.look()
+        marks.append(world.facts[0][1])
+    assert marks[0] == marks[1] != marks[2]
+
+
+async def test_what_is_remembered_is_bounded(world: World) -> None:
+    for number in range(MOST_SECRETS + 10):
+        world.give(name=f"s{number}")
+    assert len(world.changes) == MOST_SECRETS
+    for number in range(3 * MOST_HOLDERS):
+        world.give(f"N{number}", str(number), f"app{number}", "hot")
+        world.give(f"N{number}", "1", f"app{number}", "hot")
+    given = world.changes._given[("shop", "hot")]
+    assert len(given.versions) <= MOST_HOLDERS
+    assert all(len(holders.hosts) <= MOST_HOLDERS for holders in given.versions.values())

@@ -1,0 +1,82 @@
+"""Which grant a link has: of its groups, of its account's other links, of the SecretGrants that are for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from secrets_backend.decide import Grant
+from secrets_backend.gather import Known
+from trellis.crds.secret_grants import SecretGrantSpec
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.group_views import GroupView, view_group
+
+ONE, TWO, THREE = (LinkAddress(f"nats://{name}:4222") for name in ("one", "two", "three"))
+
+
+def group(namespace: str, lattice: str = "default") -> GroupView:
+    metadata = {"namespace": namespace, "name": "group", "uid": namespace}
+    return view_group({"metadata": metadata, "spec": {"lattice": lattice, "version": "1.9.2"}})
+
+
+def grant(namespace: str, source: str) -> Grant:
+    spec = SecretGrantSpec.model_validate({"from": [{"namespace": source}], "serviceAccounts": ["*"]})
+    return Grant(namespace, "grant", spec)
+
+
+@pytest.fixture
+def known() -> Known:
+    groups = {f"{name}/group": group(name) for name in ("shop", "bank", "zoo")}
+    made = Known(groups, {"vault/grant": grant("vault", "shop"), "safe/grant": grant("safe", "zoo")})
+    made.addresses = {"shop/group": ONE, "bank/group": TWO, "zoo/group": THREE}
+    return made
+
+
+def homes(known: Known, address: LinkAddress) -> set[str]:
+    return set(known.link_grant(address).home)
+
+
+def test_a_link_whose_account_is_not_known_stands_for_itself(known: Known) -> None:
+    assert homes(known, ONE) == {"shop"}
+    assert known.link_grant(ONE).groups == {("shop", "default")}
+
+
+def test_links_of_one_account_share_what_they_have_and_others_do_not(known: Known) -> None:
+    for address, account in ((ONE, "s/A"), (TWO, "s/A"), (THREE, "s/B")):
+        known.account_found(address, account)
+    assert homes(known, ONE) == homes(known, TWO) == {"shop", "bank"}
+    assert homes(known, THREE) == {"zoo"}
+
+
+def test_an_unknown_account_is_no_account_that_others_share(known: Known) -> None:
+    for address in (ONE, TWO):
+        known.account_found(address, None)
+    assert homes(known, ONE) == {"shop"}
+
+
+def test_an_account_that_was_known_counts_while_it_is_not_told(known: Known) -> None:
+    for address in (ONE, TWO):
+        known.account_found(address, "s/A")
+    known.account_found(TWO, None)
+    assert homes(known, ONE) == {"shop", "bank"}
+
+
+def test_a_link_that_is_gone_shares_nothing_any_more(known: Known) -> None:
+    for address in (ONE, TWO):
+        known.account_found(address, "s/A")
+    known.link_gone(TWO)
+    assert homes(known, ONE) == {"shop"}
+
+
+def test_only_the_secret_grants_for_its_groups_are_a_links(known: Known) -> None:
+    assert [one.namespace for one in known.link_grant(ONE).grants] == ["vault"]
+    assert [one.namespace for one in known.link_grant(TWO).grants] == []
+
+
+def test_grants_are_whole_once_every_group_was_looked_for_and_every_link_tried(known: Known) -> None:
+    known.seen = {"shop/group", "bank/group"}
+    known.tried = {ONE, TWO, THREE}
+    assert not known.settled()
+    known.seen.add("zoo/group")
+    assert known.settled()
+    known.link_gone(THREE)
+    assert not known.settled()
