@@ -11,12 +11,11 @@ from trellis.runtime import Service
 from trellis.settings import ServiceSettings
 
 S = TypeVar("S", bound=ServiceSettings)
+A = TypeVar("A", bound=Service)
 
 
 @contextlib.asynccontextmanager
-async def serving(
-    create: Callable[[S], Service], model: type[S], settings: Mapping[str, Any]
-) -> AsyncIterator[Service]:
+async def serving(create: Callable[[S], A], model: type[S], settings: Mapping[str, Any]) -> AsyncIterator[A]:
     """Run the service that ``create`` makes of those of the settings that its model has; it must not end by itself."""
     known = {name: value for name, value in settings.items() if name in model.model_fields}
     service = create(model(**known))

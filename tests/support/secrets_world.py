@@ -72,7 +72,7 @@ class SecretsWorld:
 
     def grant(self, name: str, namespace: str = "", **spec: Any) -> None:
         """Create a SecretGrant."""
-        body = {"apiVersion": SECRET_GRANTS.api_version, "kind": SECRET_GRANTS.kind}
+        body: Manifest = {"apiVersion": SECRET_GRANTS.api_version, "kind": SECRET_GRANTS.kind}
         body |= {"metadata": {"name": name}, "spec": spec}
         status, answer = self.api.call("POST", SECRET_GRANTS.path(namespace or self.namespace), body)
         assert status == http.HTTPStatus.CREATED, answer

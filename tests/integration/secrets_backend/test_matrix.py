@@ -1,0 +1,187 @@
+"""Who may be given what: the rights of both accounts on a real API server, as installed by deploy/rbac."""
+
+from __future__ import annotations
+
+import contextlib
+import http
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secrets_backend.resources import ACCOUNT, Reader, make_impersonation
+from support.fleet import eventually
+from support.grants import SYSTEM, Granted, given, granted, manifests, refused, used
+from support.secrets_host import Host, value
+from support.secrets_world import SecretsWorld
+from trellis import names
+from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from trellis.localcluster import ClusterInfo
+from trellis.runtime import Service
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+@dataclass
+class Installed:
+    """secrets_backend with exactly the rights of deploy/rbac, and another namespace with a Secret ``db``."""
+
+    world: SecretsWorld
+    account: Granted
+    other: str
+
+    def may_be(self, *accounts: str, namespace: str = "") -> None:
+        """Let the service impersonate ServiceAccounts of a namespace."""
+        for name in accounts:
+            self.account.apply(make_impersonation(Reader(namespace or self.world.namespace, name), SYSTEM))
+
+    @contextlib.asynccontextmanager
+    async def asking(self, **changes: Any) -> AsyncIterator[tuple[Host, Service]]:
+        settings = {"kubeconfig": self.account.kubeconfig, "namespace": SYSTEM} | changes
+        async with self.world.backend(**settings) as service, self.world.asking() as host:
+            yield host, service
+
+
+@pytest.fixture
+def installed(secret_world: SecretsWorld, cluster: ClusterInfo, tmp_path: Path) -> Iterator[Installed]:
+    world, other = secret_world, f"{secret_world.namespace}-other"
+    world.api.call("POST", NAMESPACES.path(), {"metadata": {"name": other}})
+    body = {"metadata": {"name": "db"}, "stringData": {"password": "theirs"}}
+    assert world.api.call("POST", SECRETS.path(other), body)[0] == http.HTTPStatus.CREATED
+    world.ready_to_ask()
+    with granted(cluster, world.api, ACCOUNT, tmp_path) as account:
+        account.apply(manifests("secrets-backend.yaml"))
+        yield Installed(world, account, other)
+    world.api.call("DELETE", SECRETS.path(SYSTEM, names.SECRETS_KEY))
+    world.api.call("DELETE", NAMESPACES.path(None, other))
+
+
+async def test_no_right_is_missing_and_none_is_given_for_nothing(installed: Installed) -> None:
+    world = installed.world
+    installed.may_be(names.SECRETS_ACCOUNT)
+    mark = world.hosts.fleet.mark()
+    async with installed.asking() as (host, service):
+        assert value(await host.get("db", "password", namespace=world.namespace)) == "hunter2"
+        assert service.health.readiness().reasons == ()
+    records = world.hosts.fleet.writes(mark)
+    assert refused(records, installed.account.user) == []
+    applied = manifests("secrets-backend.yaml")
+    anywhere = {(verb, resource) for verb, resource, _ in given(applied)}
+    assert {(verb, resource) for verb, resource, _ in used(records, installed.account.user)} <= anywhere
+    assert "impersonate" not in {verb for verb, _, _ in given(applied)}
+
+
+async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_asked_for(installed: Installed) -> None:
+    world = installed.world
+    installed.may_be(names.SECRETS_ACCOUNT)
+    async with installed.asking() as (host, service):
+        world.secret("creds", **{"nats.creds": ""})
+        world.group("with-secret", secretName="creds")
+
+        def told() -> str:
+            return " ".join(service.health.readiness().reasons)
+
+        await eventually(lambda: "--resource-name=creds" in told(), "it is told")
+        first, second = [one.split() for one in told().split("`")[1::2]]
+        assert first[:4] == ["kubectl", "-n", world.namespace, "create"]
+        assert second[-1] == f"--serviceaccount={SYSTEM}:{ACCOUNT}"
+        assert value(await host.get("db", "password", namespace=world.namespace)) == "hunter2"
+        rules = [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["creds"], "verbs": ["get"]}]
+        world.bind("link", rules, [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM}])
+        await eventually(lambda: not told(), "it is well", seconds=60)
+
+
+async def test_without_the_right_to_impersonate_it_is_told_what_to_apply(installed: Installed) -> None:
+    async with installed.asking() as (host, _):
+        told = value(await host.get("db", "password", namespace=installed.world.namespace))
+        assert told == {
+            "UpstreamError": "secrets_backend may not impersonate ServiceAccount "
+            f"{installed.world.namespace}/wasmcloud-secrets: `trellis secrets roles --namespace "
+            f"{installed.world.namespace} --service-account wasmcloud-secrets` prints what to apply"
+        }
+
+
+async def test_an_account_without_rights_cannot_tell_missing_from_forbidden(installed: Installed) -> None:
+    world = installed.world
+    world.account("poor")
+    installed.may_be("poor", "never-made")
+    async with installed.asking() as (host, _):
+        for account in ("poor", "never-made"):
+            answers = {
+                str(value(await host.get(name, entry, namespace=world.namespace, impersonate=account))).replace(
+                    name, ""
+                )
+                for name, entry in (("db", "password"), ("db", "none"), ("nothing", "password"))
+            }
+            assert len(answers) == 1, answers
+            assert "is forbidden" in answers.pop()
+
+
+async def test_an_account_with_rights_is_told_what_is_missing(installed: Installed) -> None:
+    world = installed.world
+    world.account("rich", secrets=("db", "gone"))
+    installed.may_be("rich")
+    async with installed.asking() as (host, _):
+        told = value(await host.get("gone", "password", namespace=world.namespace, impersonate="rich"))
+        assert told == {"UpstreamError": 'secrets "gone" not found'}
+        assert value(await host.get("db", "none", namespace=world.namespace, impersonate="rich")) == "SecretNotFound"
+
+
+async def test_a_right_to_list_is_none_to_get(installed: Installed) -> None:
+    world = installed.world
+    world.account("lister")
+    subject = {"kind": "ServiceAccount", "name": "lister", "namespace": world.namespace}
+    world.bind("lists", [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}], [subject])
+    installed.may_be("lister")
+    async with installed.asking() as (host, _):
+        told = value(await host.get("db", "password", namespace=world.namespace, impersonate="lister"))
+        assert 'cannot get resource \\"secrets\\"' in str(told).replace('"', '\\"')
+
+
+async def test_a_user_is_read_as_by_its_whole_name_if_platform_and_owner_both_list_it(installed: Installed) -> None:
+    world = installed.world
+    world.bind(
+        "alice",
+        [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["db"], "verbs": ["get"]}],
+        [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice@shop"}],
+    )
+    world.grant("shop", **{"from": [{"namespace": world.namespace}], "users": ["alice@shop"]})
+    installed.account.apply(make_impersonation(Reader(world.namespace, "alice@shop", is_user=True), SYSTEM))
+    async with installed.asking() as (host, _):
+        told = str(value(await host.get("db", "password", namespace=world.namespace, impersonate="alice@shop")))
+        assert "TRELLIS_SECRETS_USERS" in told
+    async with installed.asking(secrets_users="alice@shop") as (host, _):
+        assert value(await host.get("db", "password", namespace=world.namespace, impersonate="alice@shop")) == "hunter2"
+        assert "PolicyError" in str(value(await host.get("db", "password", namespace=world.namespace)))
+
+
+async def test_another_namespace_needs_its_own_consent_and_then_its_rights(installed: Installed) -> None:
+    world, other = installed.world, installed.other
+    api = "rbac.authorization.k8s.io"
+    world.api.call("POST", SERVICE_ACCOUNTS.path(other), {"metadata": {"name": "reader"}})
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["db"], "verbs": ["get"]}]
+    world.api.call("POST", ROLES.path(other), {"metadata": {"name": "read"}, "rules": rules})
+    subject = {"kind": "ServiceAccount", "name": "reader", "namespace": other}
+    binding = {"roleRef": {"kind": "Role", "apiGroup": api, "name": "read"}, "subjects": [subject]}
+    world.api.call("POST", ROLE_BINDINGS.path(other), {"metadata": {"name": "read"}} | binding)
+    installed.may_be("reader", namespace=other)
+    async with installed.asking() as (host, _):
+        told = {
+            str(value(await host.get(name, "password", namespace=other, impersonate="reader"))).replace(name, "")
+            for name in ("db", "nothing")
+        }
+        assert len(told) == 1
+        assert "PolicyError" in told.pop()
+        world.grant("shop", other, **{"from": [{"namespace": world.namespace}], "serviceAccounts": ["reader"]})
+
+        async def given_by_now() -> Any:
+            return value(await host.get("db", "password", namespace=other, impersonate="reader"))
+
+        answers = [await given_by_now()]
+        for _ in range(100):
+            if answers[-1] == "theirs":
+                break
+            answers.append(await given_by_now())
+        assert answers[-1] == "theirs"
