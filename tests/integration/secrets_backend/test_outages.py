@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,13 +60,14 @@ async def behind(cluster: ClusterInfo, tmp_path: Path) -> AsyncIterator[Behind]:
         info = cluster.model_copy(update={"kubeconfig": kubeconfig})
         place = Place(info, bus, f"{name}-home", tmp_path)
         serving = asked_backend(place, lattice, lattice_name=name, own=(f"{name}-own",))
-        # Its client and the API server's proxy must not wait for each other.
-        asked = await asyncio.to_thread(serving.__enter__)
+        # Not in this thread, which the proxy needs; and in one, because a connection to the API server is a thread's.
+        thread = stack.enter_context(ThreadPoolExecutor(max_workers=1))
+        asked = await asyncio.get_running_loop().run_in_executor(thread, serving.__enter__)
         try:
             yield Behind(asked, proxy, bus)
         finally:
             proxy.resume()
-            await asyncio.to_thread(serving.__exit__, None, None, None)
+            await asyncio.get_running_loop().run_in_executor(thread, serving.__exit__, None, None, None)
 
 
 async def test_an_api_server_that_is_silent_is_an_upstream_error_and_no_silence(behind: Behind) -> None:
