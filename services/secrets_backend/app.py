@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from secrets_backend.accounts import Accounts
 from secrets_backend.answering import Answering, Parts
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
@@ -107,6 +108,7 @@ def _parts(settings: Settings, base: Base, timings: Timings) -> Parts:
 def _around(settings: Settings, base: Base, known: Known, parts: Parts, timings: Timings) -> Around:
     return Around(
         known=known,
+        accounts=Accounts(known),
         key=parts.key,
         answering=Answering(parts),
         measures=parts.measures,

@@ -1,6 +1,6 @@
-"""What secrets_backend knows: the groups of hosts, which link each is on, whose account a link is, the SecretGrants.
+"""What secrets_backend knows: the groups of hosts, which link each is on, which links are one account, SecretGrants.
 
-In: objects of the informers, addresses, accounts. Out: the grant of a link. Called by ``watch``, ``links`` and
+In: objects of the informers, addresses, pairs of links. Out: the grant of a link. Called by ``watch``, ``links`` and
 ``serving``. Invariants: links of one account have one grant, as any of them may get a request of the others; a link
 whose account is not known stands for itself; what is unknown gives nothing.
 """
@@ -23,30 +23,34 @@ class Known:
     grants: Mapping[str, Grant]
     addresses: dict[str, LinkAddress] = field(default_factory=dict)
     """By ``namespace/name`` of a group: the link that it is on."""
-    accounts: dict[LinkAddress, str] = field(default_factory=dict)
-    """Which account of which server a link leads into, where it is known."""
+    pairs: set[frozenset[LinkAddress]] = field(default_factory=set)
+    """Links that lead into one account."""
     seen: set[str] = field(default_factory=set)
     """Groups whose link was looked for, found or not."""
     tried: set[LinkAddress] = field(default_factory=set)
-    """Links of which it is known whose account they are, or that it cannot be known now."""
+    """Links of which it is known which others lead into their account, or that it cannot be known now."""
     _found: dict[LinkAddress, LinkGrant] = field(default_factory=dict)
 
     def changed(self) -> None:
         """Forget what was made of what is known."""
         self._found.clear()
 
-    def account_found(self, address: LinkAddress, account: str | None) -> None:
-        """Note whose account a link leads into; what was known is kept while it is not told."""
+    def looked_for(self, address: LinkAddress) -> None:
+        """Note that the other links of this one's account were looked for, or that it is away."""
         self.tried.add(address)
-        if account is not None and self.accounts.get(address) != account:
-            self.accounts[address] = account
+
+    def one_account(self, one: LinkAddress, other: LinkAddress, *, yes: bool) -> None:
+        """Note whether two links lead into one account."""
+        pair = frozenset({one, other})
+        if yes != (pair in self.pairs):
+            self.pairs ^= {pair}
             self.changed()
 
     def link_gone(self, address: LinkAddress) -> None:
         """Forget a link that no group needs."""
         self.tried.discard(address)
-        if self.accounts.pop(address, None) is not None:
-            self.changed()
+        self.pairs = {pair for pair in self.pairs if address not in pair}
+        self.changed()
 
     def settled(self) -> bool:
         """Say whether every group's link was looked for, and every link tried: from then on grants are whole."""
@@ -60,8 +64,7 @@ class Known:
         return found
 
     def _link_grant(self, address: LinkAddress) -> LinkGrant:
-        account = self.accounts.get(address)
-        same = {address} if account is None else {one for one, its in self.accounts.items() if its == account}
+        same = {address}.union(*(pair for pair in self.pairs if address in pair))
         on = [group for key, group in self.groups.items() if self.addresses.get(key) in same]
         groups = frozenset((group.namespace, group.spec.lattice) for group in on if group.spec is not None)
         grants = tuple(grant for grant in self.grants.values() if grant.is_for(groups))

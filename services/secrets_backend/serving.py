@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Final
 
 from secrets_backend import others
+from secrets_backend.accounts import Accounts
 from secrets_backend.answering import Answering
 from secrets_backend.gather import Known
 from secrets_backend.key import Key
@@ -75,6 +76,7 @@ class Around:
     """What all links share."""
 
     known: Known
+    accounts: Accounts
     key: Key
     answering: Answering
     measures: Measures
@@ -121,6 +123,7 @@ class Serving:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        await self._around.accounts.join(self._address, self._link)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._link.run(), name="link")
@@ -128,6 +131,7 @@ class Serving:
         finally:
             for task in (*self._working, *self._keys, *self._aside):
                 task.cancel()
+            self._around.accounts.leave(self._address, self._link)
             self._around.health.note(self._note, "")
 
     async def end(self, seconds: float) -> None:
@@ -152,7 +156,7 @@ class Serving:
                 await self._close(_CLOSE_SECONDS)
                 self._asked_about = None
                 if self._link.tried:
-                    self._around.known.account_found(self._address, None)
+                    self._around.known.looked_for(self._address)
                 self._show()
                 await self._changed.wait()
                 continue
@@ -166,10 +170,10 @@ class Serving:
                 pass
 
     async def _know_account(self) -> None:
-        """Ask whose account this is, once for each connection."""
+        """Find out which links are of this one's account, once for each connection."""
         since = self._link.since
         if self._asked_about != since:
-            self._around.known.account_found(self._address, await others.account(self._link))
+            await self._around.accounts.look(self._address, self._link)
             self._asked_about = since
 
     async def _check(self) -> float:

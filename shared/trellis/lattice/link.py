@@ -127,6 +127,17 @@ class Link:
             with contextlib.suppress(*_TROUBLE):
                 await subscription.unsubscribe()
 
+    async def say(self, subject: str, payload: bytes) -> None:
+        """Publish a message; nobody may hear it.
+
+        Raises:
+            LinkAwayError: the link is away.
+        """
+        try:
+            await self._there().publish(subject, payload)
+        except _TROUBLE as error:
+            raise LinkAwayError(f"{subject}: {describe(error)}") from None
+
     async def ask(
         self, subject: str, payload: bytes = b"", *, seconds: float, headers: dict[str, str] | None = None
     ) -> bytes:

@@ -27,7 +27,7 @@ ACCOUNTS = """
 accounts {
   A { users: [
     {user: one, password: pw}, {user: two, password: pw},
-    {user: shy, password: pw, permissions: {publish: {deny: ["$SYS.>"]}}},
+    {user: shy, password: pw, permissions: {publish: {deny: ["_INBOX_trellis.>"]}}},
     {user: mute, password: pw, permissions: {subscribe: {deny: ["wasmcloud.secrets.>"]}}}
   ] }
   B { users: [{user: three, password: pw}] }
@@ -175,7 +175,7 @@ async def test_two_users_of_one_account_share_a_grant_and_another_account_has_it
             assert "PolicyError" in str(await tenants.told("three", namespace))
 
 
-async def test_a_user_that_may_not_ask_whose_it_is_stands_for_itself(tenants: Tenants) -> None:
+async def test_a_user_whom_nobody_hears_stands_for_itself(tenants: Tenants) -> None:
     shy = tenants.group("shy")
     three = tenants.group("three")
     async with tenants.world.backend():

@@ -35,34 +35,28 @@ def homes(known: Known, address: LinkAddress) -> set[str]:
     return set(known.link_grant(address).home)
 
 
-def test_a_link_whose_account_is_not_known_stands_for_itself(known: Known) -> None:
+def test_a_link_of_which_nothing_is_known_stands_for_itself(known: Known) -> None:
     assert homes(known, ONE) == {"shop"}
     assert known.link_grant(ONE).groups == {("shop", "default")}
 
 
 def test_links_of_one_account_share_what_they_have_and_others_do_not(known: Known) -> None:
-    for address, account in ((ONE, "s/A"), (TWO, "s/A"), (THREE, "s/B")):
-        known.account_found(address, account)
+    assert homes(known, ONE) == {"shop"}
+    known.one_account(ONE, TWO, yes=True)
+    known.one_account(THREE, TWO, yes=False)
     assert homes(known, ONE) == homes(known, TWO) == {"shop", "bank"}
     assert homes(known, THREE) == {"zoo"}
 
 
-def test_an_unknown_account_is_no_account_that_others_share(known: Known) -> None:
-    for address in (ONE, TWO):
-        known.account_found(address, None)
-    assert homes(known, ONE) == {"shop"}
-
-
-def test_an_account_that_was_known_counts_while_it_is_not_told(known: Known) -> None:
-    for address in (ONE, TWO):
-        known.account_found(address, "s/A")
-    known.account_found(TWO, None)
-    assert homes(known, ONE) == {"shop", "bank"}
+def test_links_that_are_no_more_one_account_share_nothing_any_more(known: Known) -> None:
+    for yes in (True, True, False):
+        known.one_account(ONE, TWO, yes=yes)
+        assert homes(known, ONE) == ({"shop", "bank"} if yes else {"shop"})
 
 
 def test_a_link_that_is_gone_shares_nothing_any_more(known: Known) -> None:
-    for address in (ONE, TWO):
-        known.account_found(address, "s/A")
+    known.one_account(ONE, TWO, yes=True)
+    assert homes(known, ONE) == {"shop", "bank"}
     known.link_gone(TWO)
     assert homes(known, ONE) == {"shop"}
 
