@@ -117,7 +117,8 @@ class Answering:
         return open_request(question.headers, question.payload, key.ring, time.time())
 
     def _decide(self, request: Request, grant: LinkGrant) -> Identity:
-        if not self._parts.limits.allows(request.entity.subject, time.monotonic()):
+        # By the link's groups too: whoever claims an entity on a NATS of their own takes nothing from it.
+        if not self._parts.limits.allows((grant.groups, request.entity.subject), time.monotonic()):
             raise Refusal(
                 ErrorName.OTHER,
                 f"{request.entity.subject} asks too often: more than {self._parts.limits.rate:g} times a second "

@@ -7,6 +7,7 @@ are; a name that was forgotten begins anew, so this is a fence against circles a
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,10 +19,13 @@ class Limits:
     """Token buckets, one for each entity; ``rate`` is requests a second, and how many may come at once. 0: no limit."""
 
     rate: float
-    _left: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
+    _left: OrderedDict[Hashable, tuple[float, float]] = field(default_factory=OrderedDict)
 
-    def allows(self, entity: str, now: float) -> bool:
-        """Count a request, and return whether it may be answered; ``now`` in seconds of any clock that goes on."""
+    def allows(self, entity: Hashable, now: float) -> bool:
+        """Count a request, and return whether it may be answered; ``now`` in seconds of any clock that goes on.
+
+        ``entity``: its name, with what tells it from one of the same name elsewhere: names are claimed, not proved.
+        """
         if not self.rate:
             return True
         most = max(1.0, self.rate)

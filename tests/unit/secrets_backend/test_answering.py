@@ -21,7 +21,7 @@ from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, words
 from secrets_backend.measures import Measures
 from secrets_backend.refusals import Refusal
 from secrets_backend.settings import Timings
-from support.secrets_host import Host, value
+from support.secrets_host import MODULE, Host, Signer, value
 from trellis.bus.bus import Bus
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, Forbidden, NotFound, TooManyRequests, Unavailable
@@ -65,8 +65,10 @@ class FixedKey:
 class Bench:
     """Answering with a client of the test's, asked as a host asks."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, rate: float = 0) -> None:
         self.metrics = Metrics()
+        self.grant = GRANT
+        self.entity = Signer(MODULE)
         self.key = FixedKey()
         self.audit = Audit(cast("Bus", None), self.metrics, "secrets_backend")
         kube = cast("Kube", server)
@@ -74,7 +76,7 @@ class Bench:
             Parts(
                 key=cast("Key", self.key),
                 lookup=Lookup(kube),
-                limits=Limits(0),
+                limits=Limits(rate),
                 audit=self.audit,
                 changes=Changes(kube, cast("Bus", None), 60),
                 measures=Measures(self.metrics, "secrets_backend"),
@@ -86,10 +88,10 @@ class Bench:
 
     async def ask(self, *, age: float = 0.0, lost: bool = False) -> dict[str, Any]:
         """Return what a host reads in the answer, {} if there is none."""
-        host = Host("", server=self.key.ring.current.public)
+        host = Host("", server=self.key.ring.current.public, entity=self.entity)
         host.tokens = (host.issuer.token(host.entity.public), host.issuer.token(host.host.public))
         found: dict[str, Any] = {}
-        answering = self.answering
+        answering, grant = self.answering, self.grant
 
         class Message:
             data = b""
@@ -99,7 +101,7 @@ class Bench:
             max_payload = 2**20
 
             async def request(self, _: str, body: bytes, *, headers: dict[str, str], **__: object) -> Message:
-                await answering.answer(Question("s", body, headers, time.monotonic() - age, "r", self), lambda: GRANT)  # type: ignore[arg-type]
+                await answering.answer(Question("s", body, headers, time.monotonic() - age, "r", self), lambda: grant)  # type: ignore[arg-type]
                 return answered
 
             async def publish(self, _: str, body: bytes, headers: dict[str, str] | None) -> None:
@@ -142,6 +144,15 @@ async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
     assert "RuntimeError" in said
     assert "_give" in said  # where it failed is told
     assert PLANTED not in said
+
+
+async def test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate() -> None:
+    bench = Bench(Server(), rate=1e-9)
+    bench.grant = LinkGrant(frozenset({"evil"}), frozenset({("evil", "default")}))
+    assert "PolicyError" in (await bench.ask())["error"]
+    assert "asks too often" in (await bench.ask())["error"]["Other"]
+    bench.grant = GRANT
+    assert value(await bench.ask()) == PLANTED
 
 
 async def test_a_question_that_waited_too_long_is_counted_and_not_answered() -> None:
