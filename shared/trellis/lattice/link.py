@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -22,8 +23,8 @@ from nats.js import JetStreamContext
 from trellis.bus import cancellation
 from trellis.bus.backoff import Backoff
 from trellis.bus.connection import REFUSED, describe
-from trellis.bus.user_client import UserClient
 from trellis.lattice.address import LinkAddress
+from trellis.lattice.client import StrangerClient
 from trellis.lattice.errors import LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError, require_room
 from trellis.lattice.outage import Outage
 from trellis.lattice.questions import Asked, Counter
@@ -60,13 +61,14 @@ class Link:
         self._address = address
         self._name = name
         self._changed = changed
-        self._client: UserClient | None = None
+        self._client: StrangerClient | None = None
         self._listeners: dict[str, list[Heard]] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._counters: dict[str, Counter] = {}
         self._outage = Outage("not connected yet")
         self._warned = False
-        self._complaints: list[Exception] = []
+        # The last one: a server may complain for ever.
+        self._complaints: deque[Exception] = deque(maxlen=1)
         self._tried = False
         self._arrived = asyncio.Event()
         self.since: float | None = None
@@ -224,7 +226,7 @@ class Link:
             nats.errors.Error, OSError, TimeoutError: it could not be made.
         """
         closed = asyncio.Event()
-        client = UserClient(self._address.credentials)
+        client = StrangerClient(self._address.credentials)
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await self._connect(client, attempt, closed)
@@ -245,9 +247,10 @@ class Link:
             self._subscriptions.clear()
             await client.say_goodbye(_GOODBYE_SECONDS)
 
-    async def _connect(self, client: UserClient, attempt: int, closed: asyncio.Event) -> None:
+    async def _connect(self, client: StrangerClient, attempt: int, closed: asyncio.Event) -> None:
         connected = False
-        self._complaints, self.deaf = [], ""
+        self._complaints.clear()
+        self.deaf = ""
 
         async def on_error(error: Exception) -> None:
             self._complaints.append(error)
@@ -275,14 +278,14 @@ class Link:
         connected = True
         self._client = client
 
-    async def _subscribe(self, client: UserClient, subject: str) -> None:
+    async def _subscribe(self, client: StrangerClient, subject: str) -> None:
         async def take(message: Msg) -> None:
             for heard in tuple(self._listeners.get(subject, ())):
                 heard(message.subject, message.data)
 
         self._subscriptions[subject] = await client.subscribe(subject, cb=take, pending_bytes_limit=_PENDING_BYTES)
 
-    def _there(self) -> UserClient:
+    def _there(self) -> StrangerClient:
         if self._client is None or self.since is None:
             raise LinkAwayError(self.why)
         return self._client
