@@ -8,6 +8,7 @@ neither a deleted nor a spoilt Secret ends the work; no seed is in any message.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Final
 
@@ -66,6 +67,16 @@ class Key:
             if time.monotonic() - self._looked >= _SOON_SECONDS:
                 await self._look()
         return self._ring != before
+
+    async def newest(self) -> KeyRing:
+        """Return the keys that stand in the Secret; those that were read last, if it is not read within a second.
+
+        A host keeps for its life what it is given, so it is not to be given a key that was just replaced.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SOON_SECONDS):
+                await self.doubt()
+        return self.ring
 
     async def _look(self) -> None:
         try:

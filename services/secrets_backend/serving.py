@@ -227,7 +227,7 @@ class Serving:
         operation = question.subject.removeprefix(self._subject.removesuffix(">"))
         if operation == SERVER_XKEY:
             # Apart from what is told to a flood: a host that gets no key starts no component.
-            self._answer_aside(self._keys, question, self._around.key.ring.current.public.encode(), SERVER_XKEY)
+            self._answer_aside(self._keys, question, None, SERVER_XKEY)
         elif operation != GET:
             self._answer_aside(self._aside, question, _INVALID, ErrorName.INVALID_REQUEST.value)
         elif len(self._waiting) >= MOST_WAITING or self._waiting_bytes >= MOST_WAITING_BYTES:
@@ -246,15 +246,20 @@ class Serving:
             await self._around.answering.answer(question, lambda: self._around.known.link_grant(self._address))
             await asyncio.sleep(0)  # other links' turn, also if nothing of this answer had to wait
 
-    def _answer_aside(self, among: set[asyncio.Task[None]], question: Question, body: bytes, outcome: str) -> None:
+    def _answer_aside(
+        self, among: set[asyncio.Task[None]], question: Question, body: bytes | None, outcome: str
+    ) -> None:
+        """Answer with a body that is known, or with the key as it is then."""
         if len(among) >= _ASIDE:
             self._around.measures.dropped("flood")
             return
         self._begin(among, self._answer_small(question, body, outcome))
 
-    async def _answer_small(self, question: Question, body: bytes, outcome: str) -> None:
+    async def _answer_small(self, question: Question, body: bytes | None, outcome: str) -> None:
         try:
             async with asyncio.timeout(self._around.timings.answer):
+                if body is None:
+                    body = (await self._around.key.newest()).current.public.encode()
                 await question.answer(body)
         except (AnswerLost, TooLargeError, TimeoutError):
             self._around.measures.dropped("lost")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
@@ -34,6 +34,8 @@ from trellis_bundle.settings import ClientSettings, client_settings
 
 _WAIT: Final = "30s"
 """A replica reads the Secret every 10 s: time for two that failed."""
+_SETTLED: Final = timedelta(seconds=5)
+"""From a rotation until every replica gives the new key: they look once a second while asked; and clocks differ."""
 _TRIES: Final = 10
 _NAMED: Final = 5
 
@@ -140,15 +142,28 @@ async def _refuse_if_hosts_are_older(kube: Kube, manifest: Manifest) -> None:
         pods = (await kube.list(PODS, label_selector=POD_SELECTOR)).items
     except Forbidden as error:
         raise CommandError(f"which hosts still use a former key is not known: {error}; or give --force") from None
-    older = sorted(_place(pod) for pod in pods if _started(pod) < rotated or not rotated)
+    settled = _settled(rotated)
+    older = sorted(_place(pod) for pod in pods if _started(pod) <= settled or not settled)
     if not older:
         return
     some = ", ".join(older[:_NAMED]) + (f" and {len(older) - _NAMED} more" if len(older) > _NAMED else "")
-    when = f"are older than the rotation of {rotated}" if rotated else "may be older than the rotation"
+    when = (
+        f"did not start after {settled}, when the new key was given to all,"
+        if settled
+        else "may be older than the last rotation,"
+    )
     raise CommandError(
-        f"{len(older)} pods of hosts {when}, and would get DecryptionError: {some}. Restart them first "
+        f"{len(older)} pods of hosts {when} and would get DecryptionError: {some}. Restart them first "
         "(`kubectl rollout restart` of their Deployments and DaemonSets), or give --force"
     )
+
+
+def _settled(rotated: str) -> str:
+    """Return from when on hosts were given the new key by every replica; empty if that cannot be told."""
+    try:
+        return _written(datetime.fromisoformat(rotated) + _SETTLED)
+    except (ValueError, OverflowError):
+        return ""
 
 
 def _started(pod: Manifest) -> str:
@@ -205,7 +220,11 @@ def _ops(manifest: Manifest, ring: KeyRing, *, rotated: bool) -> list[dict[str, 
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _written(datetime.now(UTC))
+
+
+def _written(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 async def _read(kube: Kube, settings: ClientSettings) -> Manifest:

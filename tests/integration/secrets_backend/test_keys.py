@@ -12,12 +12,14 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from secrets_backend.key_secret import data_of, read_ring
 from secrets_backend.keys import CurveKey, KeyRing
+from secrets_backend.settings import Timings
 from support.kube_world import eventually
 from support.secrets_host import value
 from support.secrets_world import SecretsWorld
@@ -213,3 +215,33 @@ async def test_while_two_replicas_rotate_every_host_is_answered(
 
         await eventually(refused, "the former key opens nothing", deadline=30)
     assert not SEED.search(person.shown)
+
+
+async def test_a_rotated_key_is_given_to_the_next_host_that_asks(
+    secret_world: SecretsWorld, cluster: ClusterInfo, cluster_api: Api
+) -> None:
+    """Not at the replica's next look: a host keeps what it is given, and drop-previous counts it as a new one."""
+    secret_world.ready_to_ask()
+    person = Installation(cluster_api, cluster, secret_world.system)
+    seldom = Timings(key=3600, other=0.5, probe=3600, changes=3600)
+    async with secret_world.backend(seldom), secret_world.asking() as host:
+        done = await person.run("rotate", "--wait", "0", "-o", "json")
+        new = json.loads(done.stdout)["public_key"]
+
+        async def given_out() -> bool:
+            return await host.ask_key() == new
+
+        await eventually(given_out, "the new key is given out", deadline=15)
+        assert value(await host.get("db", "password", namespace=secret_world.namespace)) == "hunter2"
+
+
+async def test_a_host_that_started_in_the_second_of_the_rotation_counts_as_older(installed: Installation) -> None:
+    """Times have whole seconds, replicas look once a second, and clocks differ."""
+    installed.make(KeyRing(CurveKey.make()))
+    assert (await installed.run("rotate", "--wait", "0")).returncode == 0
+    rotated = datetime.fromisoformat(installed.secret()["metadata"]["annotations"][names.ANNOTATION_ROTATED])
+    installed.host_pod((rotated + timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    refused = await installed.run("drop-previous")
+    assert refused.returncode == 1
+    assert f"{installed.namespace}/host" in refused.stderr
+    assert len(installed.ring().previous) == 1

@@ -78,6 +78,15 @@ async def test_an_api_server_that_is_silent_is_an_upstream_error_and_no_silence(
     await behind.told_in_time(granted())
 
 
+async def test_hosts_are_given_the_key_while_the_api_server_is_silent(behind: Behind) -> None:
+    world = behind.asked.world
+    behind.proxy.silence()
+    for _ in range(3):
+        answer = await asyncio.to_thread(world.client.request, world.subject("server_xkey"), b"", seconds=8.0)
+        assert answer.data.decode() == world.server_xkey
+    behind.proxy.resume()
+
+
 async def test_an_api_server_that_refuses_is_an_upstream_error(behind: Behind) -> None:
     await behind.told(granted())
     await behind.proxy.refuse()
