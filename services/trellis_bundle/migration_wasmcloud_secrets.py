@@ -38,49 +38,70 @@ class _Reading:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What SecretGrants have, by namespace, and what is open without: ``homes`` have groups of hosts."""
+
+    users: frozenset[tuple[str, str]]
+    accounts: frozenset[tuple[str, str]]
+    governed: frozenset[str]
+    homes: frozenset[str]
+
+    @classmethod
+    def of(cls, former: Former) -> _Given:
+        return cls(
+            frozenset(_granted(former.grants, "users")),
+            frozenset(_granted(former.grants, "serviceAccounts")),
+            frozenset(one["metadata"]["namespace"] for one in former.grants),
+            frozenset(one.manifest["metadata"]["namespace"] for one in former.groups),
+        )
+
+    def is_account(self, namespace: str, name: str) -> bool:
+        """Say whether a grant takes a name for that of a ServiceAccount already."""
+        return (namespace, name) not in self.users and not self.accounts.isdisjoint(
+            {(namespace, name), (namespace, _ANY)}
+        )
+
+
 def plan_secrets(former: Former) -> list[Step]:
     """Return each binding, or policy, by which a user reads Secrets, with what it takes to go on so."""
     named = _named(former.apps)
     readings = list(_readings(former.rights))
-    granted = set(_granted(former.grants))
-    hosts = sorted({one.manifest["metadata"]["namespace"] for one in former.groups})
+    given = _Given.of(former)
+    hosts = sorted(given.homes)
     steps = []
     for one in readings:
         asking = [(namespace, apps) for (user, namespace), apps in named.items() if user == one.user]
         asking = [(namespace, apps) for namespace, apps in asking if one.namespace in {"", namespace}]
         what = f"lets user {one.user} read {one.what}"
         for namespace, apps in sorted(asking):
-            steps.append(_needed(place_of(one.binding), what, one.user, namespace, apps, granted))
+            steps.append(_needed(place_of(one.binding), what, one.user, namespace, apps, given))
         if not asking and one.namespace:
             why = f"no policy of a known application names {one.user}; if one does: " + _line(
-                one.user, one.namespace, hosts[:_NAMED] or ["NAMESPACE-OF-THE-HOSTS"], granted
+                one.user, one.namespace, hosts[:_NAMED] or ["NAMESPACE-OF-THE-HOSTS"], given
             )
             steps.append(Step(place_of(one.binding), what, Doing.LEAVE, why))
-    steps += _unbound(named, readings, granted)
+    steps += _unbound(named, readings, given)
     return sorted(steps, key=lambda step: (step.object, step.what, step.why))
 
 
-def _unbound(
-    named: Mapping[tuple[str, str], set[str]], readings: Iterable[_Reading], granted: set[tuple[str, str]]
-) -> Iterator[Step]:
+def _unbound(named: Mapping[tuple[str, str], set[str]], readings: Iterable[_Reading], given: _Given) -> Iterator[Step]:
     """Yield what policies name and no binding lets read: perhaps a group does, or an account of that name is meant."""
     bound = {(one.user, namespace) for one in readings for _, namespace in named if one.namespace in {"", namespace}}
     for (user, namespace), apps in named.items():
-        if (user, namespace) not in bound:
+        if (user, namespace) not in bound and not given.is_account(namespace, user):
             what = f"reads Secrets of namespace {namespace} as user {user}, whom no binding lets do so"
-            yield _needed(f"Application {min(apps)}", what, user, namespace, apps, granted)
+            yield _needed(f"Application {min(apps)}", what, user, namespace, apps, given)
 
 
-def _needed(
-    place: str, what: str, user: str, namespace: str, apps: Iterable[str], granted: set[tuple[str, str]]
-) -> Step:
+def _needed(place: str, what: str, user: str, namespace: str, apps: Iterable[str], given: _Given) -> Step:
     found = sorted(apps)
     told = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
     sources = sorted({one.partition("/")[0] for one in found})
-    return Step(place, what, Doing.LEAVE, f"policies of {told} name it: {_line(user, namespace, sources, granted)}")
+    return Step(place, what, Doing.LEAVE, f"policies of {told} name it: {_line(user, namespace, sources, given)}")
 
 
-def _line(user: str, namespace: str, sources: list[str], granted: set[tuple[str, str]]) -> str:
+def _line(user: str, namespace: str, sources: list[str], given: _Given) -> str:
     """Return what is to be added, as commands and a setting."""
     account = account_of(user)
     if account is not None and account[0] == namespace:
@@ -90,13 +111,17 @@ def _line(user: str, namespace: str, sources: list[str], granted: set[tuple[str,
         )
     roles = f"`trellis secrets roles -n {namespace} --user {shlex.quote(user)} | kubectl apply -f -`"
     setting = f"{user} in {USERS_SETTING} of secrets_backend"
-    if (namespace, user) in granted:
+    if (namespace, user) in given.users:
         return f"a SecretGrant has it; also {setting}, and {roles}"
+    spec: dict[str, Any] = {"from": [{"namespace": one} for one in sources], "users": [user]}
+    if namespace in given.homes - given.governed:
+        # The first grant of a namespace of hosts ends what is open there by default.
+        spec["serviceAccounts"] = [_ANY]
     grant = {
         "apiVersion": SECRET_GRANTS.api_version,
         "kind": SECRET_GRANTS.kind,
         "metadata": {"name": names.reader_role(f"user:{user}"), "namespace": namespace},
-        "spec": {"from": [{"namespace": one} for one in sources], "users": [user]},
+        "spec": spec,
     }
     return f"{setting}, {roles}, and `kubectl apply -f - <<< {shlex.quote(json.dumps(grant, ensure_ascii=False))}`"
 
@@ -115,11 +140,11 @@ def _named(apps: Iterable[Manifest]) -> dict[tuple[str, str], set[str]]:
     return found
 
 
-def _granted(grants: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
-    """Yield namespace and user of every SecretGrant."""
+def _granted(grants: Iterable[Manifest], field: str) -> Iterator[tuple[str, str]]:
+    """Yield namespace and name of all that a list of every SecretGrant has."""
     for one in grants:
-        for user in (one.get("spec") or {}).get("users") or ():
-            yield one["metadata"]["namespace"], str(user)
+        for name in (one.get("spec") or {}).get(field) or ():
+            yield one["metadata"]["namespace"], str(name)
 
 
 def _readings(rights: Iterable[Manifest]) -> Iterator[_Reading]:

@@ -11,7 +11,7 @@ import pytest
 
 from trellis.crds.secret_grants import SecretGrant
 from trellis_bundle.migration import Doing, Step
-from trellis_bundle.migration_wasmcloud import Former
+from trellis_bundle.migration_wasmcloud import Former, FormerGroup
 from trellis_bundle.migration_wasmcloud_secrets import plan_secrets
 
 Manifest = dict[str, Any]
@@ -40,8 +40,14 @@ def an_app(user: str | None, name: str = "cart", namespace: str | None = "paymen
     return {"metadata": {"name": name, "namespace": "shop"}, "spec": {"policies": [whole], "components": []}}
 
 
-def plan(*rights: Manifest, apps: tuple[Manifest, ...] = (), grants: tuple[Manifest, ...] = ()) -> list[Step]:
-    steps = plan_secrets(Former(rights=rights, apps=apps, grants=grants))
+def plan(
+    *rights: Manifest,
+    apps: tuple[Manifest, ...] = (),
+    grants: tuple[Manifest, ...] = (),
+    hosts: tuple[str, ...] = (),
+) -> list[Step]:
+    groups = tuple(FormerGroup({"metadata": {"name": "hosts", "namespace": one}}, {}) for one in hosts)
+    steps = plan_secrets(Former(rights=rights, apps=apps, grants=grants, groups=groups))
     assert all(step.write is None and step.doing is Doing.LEAVE for step in steps), "nothing is changed"
     return steps
 
@@ -122,6 +128,32 @@ def test_a_user_that_a_grant_has_needs_no_other() -> None:
     [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"),), grants=(grant,))
     assert "a SecretGrant has it; also jane in TRELLIS_SECRETS_USERS" in step.why
     assert "kubectl apply -f - <<<" not in step.why
+
+
+@pytest.mark.parametrize("accounts", [["reader"], ["*"]])
+def test_an_account_that_a_grant_has_is_no_user_that_needs_a_line(accounts: list[str]) -> None:
+    """An application of Trellis itself: as a user it would be read as somebody else."""
+    grant = {"metadata": {"namespace": "payments", "name": "g"}, "spec": {"serviceAccounts": accounts}}
+    assert plan(apps=(an_app("reader"),), grants=(grant,)) == []
+    assert plan(apps=(an_app("reader", namespace="ledger"),), grants=(grant,)) != []
+
+
+@pytest.mark.parametrize(
+    ("hosts", "grants", "accounts"),
+    [
+        (("payments",), (), ["*"]),
+        (("payments",), ({"metadata": {"namespace": "payments", "name": "g"}, "spec": {}},), None),
+        (("shop",), (), None),
+    ],
+    ids=["open by default", "with grants already", "not of hosts"],
+)
+def test_the_grant_that_is_told_closes_nothing_that_is_open(
+    hosts: tuple[str, ...], grants: tuple[Manifest, ...], accounts: list[str] | None
+) -> None:
+    [step] = plan(a_role(), a_binding("jane"), apps=(an_app("jane"),), grants=grants, hosts=hosts)
+    found = re.search(r"`kubectl apply -f - <<< (.*)`$", step.why)
+    assert found is not None
+    assert json.loads(shlex.split(found[1])[0])["spec"].get("serviceAccounts") == accounts
 
 
 def test_a_binding_to_a_role_that_is_gone_gives_nothing() -> None:
