@@ -33,10 +33,11 @@ _SHOWN: Final[tuple[str, ...]] = ("verified", "attempt", "reason", "message", "b
 _SHOWN_OF_LATTICE: Final[tuple[str, ...]] = ("name", "component_id", "provider_id", "host_id", "error")
 _VALUE_MAX: Final = 80
 _EMPTY: Final = "-"
+NOUNS: Final = tuple(sorted({spec.model.noun for spec in FACTS}))
 _TRACE_ID = re.compile(r"[0-9a-f]{8,32}")
 
 ClusterOption = Annotated[str | None, typer.Option(help="only facts of this cluster [env: TRELLIS_CLUSTER]")]
-NounOption = Annotated[str | None, typer.Option(help="only facts about this: node, provision, rollout")]
+NounOption = Annotated[str | None, typer.Option(help=f"only facts about this: {', '.join(NOUNS)}")]
 SubjectOption = Annotated[
     str | None,
     typer.Option(
@@ -173,9 +174,8 @@ def _pattern(subject: str | None, cluster: str | None, settings: ClientSettings)
 
 
 def _noun(noun: str | None) -> str | None:
-    known = sorted({spec.model.noun for spec in FACTS})
-    if noun is not None and noun not in known:
-        raise SettingsError(f"--noun: has {noun!r}, needs one of: {', '.join(known)}")
+    if noun is not None and noun not in NOUNS:
+        raise SettingsError(f"--noun: has {noun!r}, needs one of: {', '.join(NOUNS)}")
     return noun
 
 
