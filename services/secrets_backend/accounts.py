@@ -9,6 +9,7 @@ anything, and on a shared one whoever subscribes ``$SYS.REQ.USER.INFO`` is asked
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,6 +20,8 @@ from trellis.lattice.link import INBOX, Link, LinkAwayError
 
 _BYTES: Final = 16
 _SECONDS: Final = 0.75
+_BACK_SECONDS: Final = 3.0
+"""For which a link waits for those that were of its account; requests wait with it, and hosts wait for 10 s."""
 _TIMES: Final = 2
 """A word may be lost with a connection; what is not heard twice is not heard."""
 
@@ -57,41 +60,47 @@ class Accounts:
     async def look(self, address: LinkAddress, link: Link) -> None:
         """Find out which other links are one account with this one, by the connections of now.
 
-        A link that is away stays what it was: it looks for itself when it is there again.
+        What was known by a former connection counts no more: the server may be another one, which is told nothing that
+        only the former account's groups are granted. A link that is away is waited for a little where it was one with
+        this, so that both may come back in any order; it looks for itself when it is there again.
         """
         mine = self._ears[address]
         if mine.link is not link:
             return  # this one ends
-        others = [(one, ear) for one, ear in self._ears.items() if ear is not mine and ear.link.since is not None]
+        await self._wait_for_former(address)
+        others = [(one, ear) for one, ear in self._ears.items() if ear is not mine]
         found = await asyncio.gather(*(_hear_each_other(mine, ear) for _, ear in others))
         for (other, _), yes in zip(others, found, strict=True):
-            if yes is not None:
-                self._known.one_account(address, other, yes=yes)
+            self._known.one_account(address, other, yes=yes)
         self._known.looked_for(address)
 
+    async def _wait_for_former(self, address: LinkAddress) -> None:
+        former = {one for pair in self._known.pairs if address in pair for one in pair} - {address}
+        away = [self._ears[one].link.there() for one in former & self._ears.keys()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BACK_SECONDS):
+                await asyncio.gather(*away)
 
-async def _hear_each_other(one: _Ear, other: _Ear) -> bool | None:
-    """Return whether what is said on each of two links is heard on the other, None if one is away."""
+
+async def _hear_each_other(one: _Ear, other: _Ear) -> bool:
+    """Return whether what is said on each of two links is heard on the other."""
     for _ in range(_TIMES):
-        answers = await asyncio.gather(_is_heard(one, other), _is_heard(other, one))
-        if None in answers:
-            return None
-        if all(answers):
+        if one.link.since is None or other.link.since is None:
+            return False
+        if all(await asyncio.gather(_is_heard(one, other), _is_heard(other, one))):
             return True
     return False
 
 
-async def _is_heard(speaker: _Ear, listener: _Ear) -> bool | None:
+async def _is_heard(speaker: _Ear, listener: _Ear) -> bool:
     word = secrets.token_bytes(_BYTES)
     heard = listener.expected[word] = asyncio.Event()
     try:
         async with asyncio.timeout(_SECONDS):
             await speaker.link.say(listener.subject, word)
             await heard.wait()
-    except TimeoutError:
+    except (TimeoutError, LinkAwayError):
         return False
-    except LinkAwayError:
-        return None
     finally:
         del listener.expected[word]
     return True

@@ -175,6 +175,13 @@ class Serving:
         if self._asked_about != since:
             await self._around.accounts.look(self._address, self._link)
             self._asked_about = since
+        for _ in range(min(len(self._waiting), AT_ONCE - len(self._working))):
+            self._begin(self._working, self._work())
+
+    @property
+    def _is_sure(self) -> bool:
+        """Whether it is known whose account the connection of now leads into: another one may be another server's."""
+        return self._link.since is not None and self._asked_about == self._link.since
 
     async def _check(self) -> float:
         """Serve unless another backend does; return the seconds after which to look again."""
@@ -235,12 +242,12 @@ class Serving:
         else:
             self._waiting.append(question)
             self._waiting_bytes += len(question.payload)
-            if len(self._working) < AT_ONCE:
+            if len(self._working) < AT_ONCE and self._is_sure:
                 self._begin(self._working, self._work())
 
     async def _work(self) -> None:
-        """Answer questions until none waits."""
-        while self._waiting:
+        """Answer questions until none waits, or it is not known any more by which grant."""
+        while self._waiting and self._is_sure:
             question = self._waiting.popleft()
             self._waiting_bytes -= len(question.payload)
             await self._around.answering.answer(question, lambda: self._around.known.link_grant(self._address))

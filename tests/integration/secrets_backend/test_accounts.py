@@ -115,13 +115,34 @@ async def test_a_user_that_may_not_say_anything_stands_for_itself(server: NatsSe
     assert not links.one_account(one, shy)
 
 
-async def test_a_link_that_is_away_stays_what_it_was_and_a_new_account_counts_at_once(
-    server: NatsServer, links: Links
+async def test_a_server_that_takes_the_place_of_one_gets_nothing_of_its_account_while_the_others_are_away(
+    server: NatsServer, another_server: NatsServer, links: Links
 ) -> None:
     one, two = await links.join(server, "one"), await links.join(server, "two")
+    await links.lose(one)
+    moved = Link(LinkAddress(f"nats://two:pw@127.0.0.1:{another_server.port}"), "test", lambda: None)
     await links.lose(two)
-    await links.look(one)
+    await links.accounts.join(two, moved)  # the same address, now of another server
+    links.links[two] = moved, asyncio.create_task(moved.run())
+    await links.look(two)
+    assert not links.one_account(one, two)
+
+
+async def test_links_that_come_back_one_after_the_other_stay_one_account(server: NatsServer, links: Links) -> None:
+    one, two = await links.join(server, "one"), await links.join(server, "two")
+    await links.lose(two)
+    looking = asyncio.create_task(links.look(one))
+    back = Link(two, "test", lambda: None)
+    await links.accounts.join(two, back)
+    links.links[two] = back, asyncio.create_task(back.run())
+    await links.look(two)
+    await looking
     assert links.one_account(one, two)
+
+
+async def test_a_new_account_counts_at_once(server: NatsServer, links: Links) -> None:
+    one, two = await links.join(server, "one"), await links.join(server, "two")
+    await links.lose(two)
     moved = Link(LinkAddress(f"nats://three:pw@127.0.0.1:{server.port}"), "test", lambda: None)
     await links.accounts.join(two, moved)  # the same address, now of a user in another account
     links.links[two] = moved, asyncio.create_task(moved.run())

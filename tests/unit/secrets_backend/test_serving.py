@@ -1,0 +1,64 @@
+"""When a question is worked on: as soon as it is known by which grant, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+from secrets_backend.serving import Around, Serving
+from trellis.bus.user_client import UserClient
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.questions import Question
+
+ADDRESS = LinkAddress("nats://127.0.0.1:4222")
+
+
+class World:
+    """Stands for what links share: notes which questions are worked on, and looks for accounts when it is told to."""
+
+    def __init__(self) -> None:
+        self.worked: list[bytes] = []
+        self.found = asyncio.Event()
+        self.accounts = self.answering = self
+        self.backend = "kube"
+
+    async def look(self, *_: object) -> None:
+        await self.found.wait()
+
+    async def answer(self, question: Question, _: object) -> None:
+        self.worked.append(question.payload)
+
+
+def ask(serving: Serving, payload: bytes) -> None:
+    subject = "wasmcloud.secrets.v1alpha1.kube.get"
+    serving._take(Question(subject, payload, None, time.monotonic(), "r", cast("UserClient", SimpleNamespace())))
+
+
+async def test_what_is_asked_over_a_new_connection_waits_until_its_account_is_known() -> None:
+    world = World()
+    serving = Serving(ADDRESS, cast("Around", cast("Any", world)))
+    for since in (1.0, 2.0):
+        world.found.clear()
+        world.worked.clear()
+        serving._link.since = since
+        looking = asyncio.create_task(serving._know_account())
+        for number in range(3):
+            ask(serving, b"%d" % number)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not world.worked
+        world.found.set()
+        await looking
+        ask(serving, b"3")
+        await asyncio.gather(*serving._working)
+        assert sorted(world.worked) == [b"0", b"1", b"2", b"3"]
+
+
+async def test_what_came_before_the_connection_is_there_waits_for_it() -> None:
+    world = World()
+    serving = Serving(ADDRESS, cast("Around", cast("Any", world)))
+    ask(serving, b"early")
+    await asyncio.sleep(0)
+    assert (world.worked, serving.in_work) == ([], 1)
