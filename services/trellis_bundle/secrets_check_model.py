@@ -168,7 +168,7 @@ def _wanted(use: Use, policy: Policy) -> Step:
 def _granted(row: Row, policy: Policy, around: Around) -> Row:
     token, link, note = around.token, around.link, ""
     if token is None:
-        token, link, limited = _ANYBODY, *_whoever_signed(link)
+        token, link, limited = _ANYBODY, *_whoever_signed(link, policy.namespace)
         note = "; whether its issuer may ask is not known: give --entity-jwt" if limited else ""
     try:
         identity = identify(policy, token, link, around.users)
@@ -178,9 +178,10 @@ def _granted(row: Row, policy: Policy, around: Around) -> Row:
     return replace(row.and_then(step), identity=identity)
 
 
-def _whoever_signed(link: LinkGrant) -> tuple[LinkGrant, bool]:
-    """Return a link's grant whatever the issuer, and whether that makes a difference."""
-    limited = any(one.spec is not None and one.spec.entity_issuers is not None for one in link.grants)
+def _whoever_signed(link: LinkGrant, namespace: str) -> tuple[LinkGrant, bool]:
+    """Return a link's grant whatever the issuer, and whether that makes a difference in a namespace."""
+    counting = [one for one in link.grants if one.namespace == namespace and one.is_for(link.groups)]
+    limited = any(one.spec is not None and one.spec.entity_issuers is not None for one in counting)
     open_ = [
         replace(one, spec=one.spec and one.spec.model_copy(update={"entity_issuers": None})) for one in link.grants
     ]

@@ -130,9 +130,9 @@ def test_a_secret_without_key_or_field_is_stopped(use: Use) -> None:
     assert "needs both" in told(judge(APP, use, around()))
 
 
-def a_grant(**spec: Any) -> Grant:
+def a_grant(place: str = "shop", **spec: Any) -> Grant:
     return view_grant(
-        {"metadata": {"namespace": "shop", "name": "g"}, "spec": {"from": [{"namespace": "shop"}], **spec}}
+        {"metadata": {"namespace": place, "name": "g"}, "spec": {"from": [{"namespace": "shop"}], **spec}}
     )
 
 
@@ -146,6 +146,14 @@ def test_without_a_token_it_is_said_that_the_issuer_counts() -> None:
     assert "give --entity-jwt" in told(row)
     assert "entityIssuers" in told(judge(APP, USE, around(limited)))
     assert judge(APP, USE, around(token=None)).steps[-1].well is True, "where no grant names issuers, none counts"
+
+
+@pytest.mark.parametrize("other", [{"place": "ledger"}, {"from": [{"namespace": "till"}]}], ids=["namespace", "hosts"])
+def test_issuers_of_grants_for_others_leave_no_doubt(other: dict[str, Any]) -> None:
+    grant = a_grant(serviceAccounts=["*"], entityIssuers=["A" + "C3" * 27 + "D"], **other)
+    row = judge(APP, USE, around(LinkGrant(HOME.home, HOME.groups, (grant,)), None))
+    assert row.steps[-1].well is True
+    assert "--entity-jwt" not in told(row)
 
 
 def group(namespace: str, lattice: str = "default", **spec: Any) -> GroupView:
