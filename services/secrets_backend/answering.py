@@ -104,7 +104,12 @@ class Answering:
         else:
             self._granted(request, identity, secret, grant)
             return GRANTED
-        return await self._refuse(question, request, identity, why)
+        await question.answer(why.body())
+        if request is None:
+            self._unreadable(why)
+        else:
+            self._denied(request, identity, why, grant_of())
+        return why.error.value
 
     async def _open(self, question: Question) -> Request:
         key = self._parts.key
@@ -130,21 +135,13 @@ class Answering:
         payload, headers = seal_reply(request, success(secret, request.field))
         await question.answer(payload, headers)
 
-    async def _refuse(
-        self, question: Question, request: Request | None, identity: Identity | None, refusal: Refusal
-    ) -> str:
-        await question.answer(refusal.body())
-        if request is None:
-            self._unreadable(refusal)
-        else:
-            self._parts.audit.say(
-                SecretDenied(
-                    **_about(request, identity, self._parts.backend),
-                    error=refusal.error.value,
-                    message=refusal.message[:_MESSAGE_MOST],
-                )
-            )
-        return refusal.error.value
+    def _denied(self, request: Request, identity: Identity | None, refusal: Refusal, grant: LinkGrant) -> None:
+        fact = SecretDenied(
+            **_about(request, identity, self._parts.backend),
+            error=refusal.error.value,
+            message=refusal.message[:_MESSAGE_MOST],
+        )
+        self._parts.audit.say(fact, grant.groups)
 
     def _granted(self, request: Request, identity: Identity, secret: Manifest, grant: LinkGrant) -> None:
         metadata = secret["metadata"]
@@ -154,7 +151,7 @@ class Answering:
             resource_version=str(metadata["resourceVersion"]),
             rule=identity.rule,
         )
-        self._parts.audit.say(fact)
+        self._parts.audit.say(fact, grant.groups)
         self._parts.changes.remember(fact, grant.groups)
 
     def _unreadable(self, refusal: Refusal) -> None:

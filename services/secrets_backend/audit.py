@@ -1,8 +1,8 @@
 """Who was given what, and who was not: a log line at once, and a fact as soon as the bus takes it.
 
 In: facts of answers. Out: log lines, and facts on the bus. Called by ``answering``. Invariants: nobody waits for the
-bus; equal facts that wait become one with a count; beyond ``MOST`` they are dropped, which is counted and said; no
-value of a Secret comes here.
+bus; equal facts that wait become one with a count; beyond ``MOST`` those of the source that has most are dropped, which
+is counted and said; no value of a Secret comes here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import secrets
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Final
 
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
@@ -36,7 +37,7 @@ class Audit:
         self._mark = secrets.token_hex(8)
         self._dropped_total = metrics.secrets_audit_dropped_total.labels(service)
         self._dropped = 0
-        self._waiting: OrderedDict[SecretAnswered, int] = OrderedDict()
+        self._waiting: OrderedDict[Hashable, OrderedDict[SecretAnswered, int]] = OrderedDict()
         self._numbers = itertools.count(1)
         self._news = asyncio.Event()
         self._empty = asyncio.Event()
@@ -44,16 +45,17 @@ class Audit:
 
     def __len__(self) -> int:
         """Return how many facts wait."""
-        return len(self._waiting)
+        return sum(len(facts) for facts in self._waiting.values())
 
-    def say(self, fact: SecretGranted | SecretDenied) -> None:
-        """Log an answer, and have its fact said."""
+    def say(self, fact: SecretGranted | SecretDenied, source: Hashable = "") -> None:
+        """Log an answer, and have its fact said; ``source`` is whose requests share what may wait."""
         what = fact.model_dump(exclude={"count"}, exclude_defaults=True)
         _log.info(f"secret {fact.fact}", **what)
-        if fact not in self._waiting and len(self._waiting) >= MOST:
-            self._drop(1)
-            return
-        self._waiting[fact] = self._waiting.get(fact, 0) + 1
+        mine = self._waiting.setdefault(source, OrderedDict())
+        if fact not in mine and len(self) >= MOST:
+            self._make_room()
+            mine = self._waiting.setdefault(source, OrderedDict())
+        mine[fact] = mine.get(fact, 0) + 1
         self._empty.clear()
         self._news.set()
 
@@ -69,20 +71,38 @@ class Audit:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
         if self._waiting:
-            _log.error("facts about secrets were not said before the end", facts=sum(self._waiting.values()))
+            left = sum(sum(facts.values()) for facts in self._waiting.values())
+            _log.error("facts about secrets were not said before the end", facts=left)
 
     async def _send(self) -> None:
         while True:
             await self._news.wait()
             while self._waiting:
-                fact, count = self._waiting.popitem(last=False)
+                source, fact, count = self._next()
                 if not await self._published(fact, count):
-                    self._waiting[fact] = self._waiting.get(fact, 0) + count
-                    self._waiting.move_to_end(fact, last=False)
+                    facts = self._waiting.setdefault(source, OrderedDict())
+                    facts[fact] = facts.get(fact, 0) + count
+                    facts.move_to_end(fact, last=False)
                     await asyncio.sleep(BUS_RETRY_SECONDS)
                 await asyncio.sleep(_GAP_SECONDS)
             self._news.clear()
             self._empty.set()
+
+    def _next(self) -> tuple[Hashable, SecretAnswered, int]:
+        """Take the oldest fact of the source whose turn it is; the others come before its next."""
+        source, facts = self._waiting.popitem(last=False)
+        fact, count = facts.popitem(last=False)
+        if facts:
+            self._waiting[source] = facts
+        return source, fact, count
+
+    def _make_room(self) -> None:
+        """Drop the newest fact of the source that has most: a flood of one hides no other's."""
+        source, facts = max(self._waiting.items(), key=lambda one: len(one[1]))
+        _, count = facts.popitem()
+        if not facts:
+            del self._waiting[source]
+        self._drop(count)
 
     async def _published(self, fact: SecretAnswered, count: int) -> bool:
         try:

@@ -140,7 +140,7 @@ async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
     answer = await bench.ask()
     assert list(answer["error"]) == ["Other"]
     shown = capsys.readouterr()
-    said = f"{answer}{caplog.text}{shown.out}{shown.err}{[*bench.audit._waiting]}"
+    said = f"{answer}{caplog.text}{shown.out}{shown.err}{bench.audit._waiting}"
     assert "RuntimeError" in said
     assert "_give" in said  # where it failed is told
     assert PLANTED not in said

@@ -133,6 +133,22 @@ async def test_beyond_what_may_wait_facts_are_dropped_and_counted(
     assert dropped(metrics) == 5
 
 
+async def test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiting_for_one_fact(
+    audit: Audit, bus: Told, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auditing, "MOST", 10)
+    for number in range(30):
+        audit.say(granted(f"flood{number}"), "one")
+    for number in range(3):
+        audit.say(granted(f"s{number}"), "other")
+    assert (len(audit), dropped(metrics)) == (10, 23)
+    async with running(audit):
+        await audit.close(5)
+    names = [fact.name for fact in bus.facts]
+    assert [name for name in names if name.startswith("s")] == ["s0", "s1", "s2"]
+    assert names.index("s2") == 5
+
+
 def dropped(metrics: Metrics) -> float:
     found = metrics.registry.get_sample_value("trellis_secrets_audit_dropped_total", {"service": "secrets_backend"})
     return found or 0.0
