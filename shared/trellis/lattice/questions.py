@@ -22,6 +22,9 @@ from trellis.bus.user_client import UserClient
 from trellis.lattice.errors import require_room
 
 _PENDING_BYTES: Final = 16 * 2**20
+_SYSTEM: Final = "$"
+"""What subjects of servers and of JetStream begin with: what is published to ``$KV.<bucket>.<key>`` is written. A
+server does not ask whether who names a place for an answer may publish there: who answers would do it for them."""
 _TROUBLE: Final = (nats.errors.Error, OSError, ValueError)
 
 
@@ -49,6 +52,8 @@ class Question:
         """
         if not self.reply:
             return
+        if self.reply.startswith(_SYSTEM):
+            raise AnswerLost("it was to go to a subject of NATS' own")
         require_room(self.client.max_payload, self.reply, body, headers)
         try:
             await self.client.publish(self.reply, body, headers=headers)

@@ -1,0 +1,45 @@
+"""Where an answer goes: to whoever asked, and to nobody that they could not speak to themselves."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from trellis.bus.user_client import UserClient
+from trellis.lattice.questions import AnswerLost, Question
+
+
+class Client:
+    max_payload = 1024
+
+    def __init__(self) -> None:
+        self.published: list[str] = []
+
+    async def publish(self, subject: str, _: bytes, **__: object) -> None:
+        self.published.append(subject)
+
+
+def question(reply: str, client: Client) -> Question:
+    return Question("asked", b"", None, 0.0, reply, cast("UserClient", client))
+
+
+@pytest.mark.parametrize("reply", ["$JS.API.STREAM.PURGE.orders", "$SYS.REQ.SERVER.PING", "$KV.bucket.key"])
+async def test_no_answer_goes_to_a_subject_of_nats_own(reply: str) -> None:
+    client = Client()
+    with pytest.raises(AnswerLost, match="NATS' own"):
+        await question(reply, client).answer(b"{}")
+    assert client.published == []
+
+
+@pytest.mark.parametrize("reply", ["_INBOX.x", "_R_.x", "any.other"])
+async def test_an_answer_goes_where_it_was_asked_for(reply: str) -> None:
+    client = Client()
+    await question(reply, client).answer(b"{}")
+    assert client.published == [reply]
+
+
+async def test_a_question_without_a_place_for_its_answer_has_none() -> None:
+    client = Client()
+    await question("", client).answer(b"{}")
+    assert client.published == []
