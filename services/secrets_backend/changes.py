@@ -24,6 +24,8 @@ from trellis.telemetry import get_logger
 MOST_SECRETS: Final = 4096
 MOST_HOLDERS: Final = 256
 """Hosts, groups and applications of one version of a Secret: the newest count."""
+MOST_VERSIONS: Final = 4
+"""Versions of a Secret whose holders are told apart, while no change is told: who has an older one has an old one."""
 _AT_ONCE: Final = 4
 _READ_SECONDS: Final = 10.0
 
@@ -48,6 +50,12 @@ class Holders:
             _note(self.groups, group)
         if fact.application:
             _note(self.applications, fact.application)
+
+    def add_older(self, older: Holders) -> None:
+        """Take in who was given an older version; of too many the newest count."""
+        self.hosts = _newest(older.hosts, self.hosts)
+        self.groups = _newest(older.groups, self.groups)
+        self.applications = _newest(older.applications, self.applications)
 
 
 @dataclass(slots=True)
@@ -78,8 +86,9 @@ class Changes:
         self._given.move_to_end(key)
         given.user = fact.user
         given.versions.setdefault((fact.uid, fact.resource_version), Holders()).add(fact, groups)
-        if len(given.versions) > MOST_HOLDERS:
-            del given.versions[next(iter(given.versions))]
+        if len(given.versions) > MOST_VERSIONS:
+            oldest, next_one, *_ = given.versions
+            given.versions[next_one].add_older(given.versions.pop(oldest))
         if len(self._given) > MOST_SECRETS:
             self._given.popitem(last=False)
 
@@ -145,3 +154,8 @@ def _note(found: dict[T, None], what: T) -> None:
     found[what] = None
     if len(found) > MOST_HOLDERS:
         del found[next(iter(found))]
+
+
+def _newest(older: dict[T, None], newer: dict[T, None]) -> dict[T, None]:
+    both = [one for one in older if one not in newer] + [*newer]
+    return dict.fromkeys(both[-MOST_HOLDERS:])

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from secrets_backend.changes import MOST_HOLDERS, MOST_SECRETS, Changes
+from secrets_backend.changes import MOST_HOLDERS, MOST_SECRETS, MOST_VERSIONS, Changes
 from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.secrets import SecretChanged, SecretGranted
 from trellis.kube.client import Kube
@@ -138,5 +138,14 @@ async def test_what_is_remembered_is_bounded(world: World) -> None:
         world.give(f"N{number}", str(number), f"app{number}", "hot")
         world.give(f"N{number}", "1", f"app{number}", "hot")
     given = world.changes._given[("shop", "hot")]
-    assert len(given.versions) <= MOST_HOLDERS
+    assert len(given.versions) <= MOST_VERSIONS
     assert all(len(holders.hosts) <= MOST_HOLDERS for holders in given.versions.values())
+
+
+async def test_who_was_given_a_very_old_version_is_told_of_all_the_same(world: World) -> None:
+    for number in range(3 * MOST_VERSIONS):
+        world.give(f"N{number}", version=str(number))
+    world.version = ("u", "new")
+    async with running(world):
+        await world.look()
+    assert set(world.facts[0][0].hosts) == {f"N{number}" for number in range(3 * MOST_VERSIONS)}
