@@ -134,5 +134,6 @@ async def test_a_kind_that_is_none_of_ours_is_one_line(kinds: Cluster) -> None:
     done = await kinds.run("check", "pods")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "trellis: there is no kind 'pods' of Trellis: name one or more of shims, wasmcloudhostconfigs, applications\n"
+        "trellis: there is no kind 'pods' of Trellis: "
+        "name one or more of shims, wasmcloudhostconfigs, secretgrants, applications\n"
     )
