@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 import yaml
 
 import application_manager.settings
@@ -16,13 +14,12 @@ import node_watcher.settings
 import provisioner.settings
 import secrets_backend.settings
 import service_reflector.settings
+from support.commands import expect_command
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.installing import ShimWish
 from trellis.settings import ServiceSettings
 from trellis.shims import is_for, view_shim, wish_for
 from trellis.testing.builders import a_node
-from trellis_bundle.__main__ import app
-from trellis_bundle.commands import register
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -69,15 +66,7 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("line", sorted(set(commands())))
 def test_every_command_the_readme_shows_exists(line: str) -> None:
-    register(app)
-    command: Any = typer.main.get_command(app)
-    words = line.split()
-    while words and hasattr(command, "commands"):
-        found = command.commands.get(words.pop(0))
-        assert found is not None, f"no command: trellis {line}"
-        command = found
-    options = {option for parameter in command.params for option in parameter.opts}
-    assert {word for word in words if word.startswith("-")} <= options
+    expect_command(line)
 
 
 def test_the_shim_of_the_readme_can_be_applied_and_is_for_the_nodes_it_selects() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 import yaml
 
 from secrets_backend.decide import LinkGrant, identify, view_grant
@@ -16,12 +15,11 @@ from secrets_backend.refusals import Refusal
 from secrets_backend.resources import Reader, make_impersonation, make_reading
 from secrets_backend.settings import Settings
 from secrets_backend.tokens import Token
+from support.commands import expect_command
 from trellis.crds.application import Application
 from trellis.crds.secret_grants import SecretGrant
 from trellis.events.secrets import SecretChanged, SecretDenied, SecretGranted
 from trellis.names import ANNOTATION_RESTART_ON, ANNOTATION_RESTARTED_FOR, RESTART_ON_CHANGE, SECRETS_KEY
-from trellis_bundle.__main__ import app
-from trellis_bundle.commands import register
 from trellis_bundle.secrets_check_model import Around, judge, uses_of
 
 ROOT = Path(__file__).parents[2]
@@ -115,15 +113,7 @@ LINES = sorted(
 
 @pytest.mark.parametrize("line", LINES)
 def test_every_command_of_the_page_exists_with_its_options(line: str) -> None:
-    register(app)
-    command: Any = typer.main.get_command(app)
-    words = line.split()
-    while words and hasattr(command, "commands"):
-        found = command.commands.get(words.pop(0))
-        assert found is not None, f"no command: trellis {line}"
-        command = found
-    options = {option for parameter in command.params for option in parameter.opts}
-    assert {word for word in words if word.startswith("-")} <= options
+    expect_command(line)
 
 
 def test_settings_facts_and_names_of_the_page_are_those_of_the_code() -> None:

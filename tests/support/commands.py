@@ -1,0 +1,24 @@
+"""Commands as pages show them: whether they exist, with their options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer.main
+
+from trellis_bundle.__main__ import app
+from trellis_bundle.commands import register
+
+
+def expect_command(line: str) -> None:
+    """Fail unless there is such a command with these options; ``line`` is what stands after ``trellis``."""
+    register(app)
+    command: Any = typer.main.get_command(app)
+    words = line.split()
+    while words and hasattr(command, "commands"):
+        found = command.commands.get(words.pop(0))
+        assert found is not None, f"no command: trellis {line}"
+        command = found
+    options = {option for parameter in command.params for option in parameter.opts}
+    missing = {word for word in words if word.startswith("-")} - options
+    assert not missing, f"trellis {line}: there is no {', '.join(sorted(missing))}"
