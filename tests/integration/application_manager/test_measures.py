@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from support.fleet import eventually
-from support.host_behaviour import own_lattice
-from support.host_world import PATIENCE, HostWorld
-from support.kept import KeptWorld, kept_world, spec
+from support.host_world import PATIENCE
+from support.kept import KeptWorld, spec
 from support.wadm_stand_in import WadmStandIn
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.localcluster.nats import NatsServer
@@ -20,18 +18,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cl
 
 OBJECTS, AGE = "trellis_lattice_application_objects", "trellis_lattice_synced_age_seconds"
 OWNED, LINKED = "trellis_lattice_owned", "trellis_lattice_linked"
-
-
-@pytest.fixture
-async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
-    async with WadmStandIn(nats_server.url, own_lattice()) as started:
-        yield started
-
-
-@pytest.fixture
-def kept(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
-        yield made
 
 
 def measured(service: LedService, name: str, lattice: str, **labels: str) -> float | None:

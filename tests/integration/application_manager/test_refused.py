@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.host_behaviour import own_lattice
-from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world, spec
+from support.kept import KeptWorld, spec
 from support.wadm_stand_in import WadmStandIn
 from trellis.lattice.replies import Refusal
-from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
 
 RECORDED = Path(__file__).parents[2] / "data/lattice/wadm-refusals.jsonl"
 LASTING = {Refusal.REJECTED.value, Refusal.BLOCKED.value}
 """Nothing goes on until somebody changes something."""
-
-
-@pytest.fixture
-async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
-    async with WadmStandIn(nats_server.url, own_lattice()) as started:
-        yield started
-
-
-@pytest.fixture
-def kept(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
-        yield made
 
 
 def recorded(*operations: str) -> dict[str, dict[str, Any]]:

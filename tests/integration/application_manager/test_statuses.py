@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from support.host_behaviour import own_lattice
-from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world, spec
+from support.kept import KeptWorld, spec
 from support.settling import settle
 from support.wadm_stand_in import WadmStandIn
-from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
-
-
-@pytest.fixture
-async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
-    async with WadmStandIn(nats_server.url, own_lattice()) as started:
-        yield started
-
-
-@pytest.fixture
-def kept(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
-        yield made
 
 
 async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: KeptWorld, stand_in: WadmStandIn) -> None:
