@@ -22,7 +22,8 @@ from secrets_backend.key import Key
 from secrets_backend.limits import Limits
 from secrets_backend.lookup import Lookup
 from secrets_backend.measures import Measures
-from secrets_backend.protocol import Request, open_request, seal_reply, success
+from secrets_backend.policy import Policy
+from secrets_backend.protocol import Opened, Request, open_request, seal_reply, success
 from secrets_backend.refusals import ErrorName, Refusal
 from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.kube.resources import Manifest
@@ -83,11 +84,13 @@ class Answering:
             self._parts.measures.answered(outcome, time.monotonic() - question.at)
 
     async def _answer(self, question: Question, grant_of: GrantOf, until: float) -> str:
-        request: Request | None = None
+        opened: Opened | None = None
         identity: Identity | None = None
         try:
-            request = await self._open(question)
-            identity = self._decide(request, grant := grant_of())
+            opened = await self._open(question)
+            self._limit(opened, grant := grant_of())
+            request = opened.request()
+            identity = identify(request.policy, request.entity, grant, self._parts.users)
             # A little before the end, so that there is time to say that the API server does not answer.
             secret = await self._parts.lookup.read(identity, request.secret, (until - time.monotonic()) * 0.9)
             await self._give(question, request, secret)
@@ -102,16 +105,16 @@ class Answering:
             _log.error("a request failed inside", error=type(error).__name__, where=_where(error))
             why = Refusal(ErrorName.OTHER, "secrets_backend failed at this request: its log says where")
         else:
-            self._granted(request, identity, secret, grant)
+            self._granted(opened, identity, secret, grant)
             return GRANTED
         await question.answer(why.body())
-        if request is None:
+        if opened is None:
             self._unreadable(why)
         else:
-            self._denied(request, identity, why, grant_of())
+            self._denied(opened, identity, why, grant_of())
         return why.error.value
 
-    async def _open(self, question: Question) -> Request:
+    async def _open(self, question: Question) -> Opened:
         key = self._parts.key
         try:
             return open_request(question.headers, question.payload, key.ring, time.time())
@@ -121,32 +124,32 @@ class Answering:
                 raise
         return open_request(question.headers, question.payload, key.ring, time.time())
 
-    def _decide(self, request: Request, grant: LinkGrant) -> Identity:
+    def _limit(self, opened: Opened, grant: LinkGrant) -> None:
+        """Refuse who asks too often, before a policy is looked at: a wrong one counts as a right one does."""
         # By the link's groups too: whoever claims an entity on a NATS of their own takes nothing from it.
-        if not self._parts.limits.allows((grant.groups, request.entity.subject), time.monotonic()):
+        if not self._parts.limits.allows((grant.groups, opened.entity.subject), time.monotonic()):
             raise Refusal(
                 ErrorName.OTHER,
-                f"{request.entity.subject} asks too often: more than {self._parts.limits.rate:g} times a second "
+                f"{opened.entity.subject} asks too often: more than {self._parts.limits.rate:g} times a second "
                 "(TRELLIS_SECRETS_ENTITY_RATE)",
             )
-        return identify(request.policy, request.entity, grant, self._parts.users)
 
     async def _give(self, question: Question, request: Request, secret: Manifest) -> None:
         payload, headers = seal_reply(request, success(secret, request.field))
         await question.answer(payload, headers)
 
-    def _denied(self, request: Request, identity: Identity | None, refusal: Refusal, grant: LinkGrant) -> None:
+    def _denied(self, opened: Opened, identity: Identity | None, refusal: Refusal, grant: LinkGrant) -> None:
         fact = SecretDenied(
-            **_about(request, identity, self._parts.backend),
+            **_about(opened, identity, self._parts.backend),
             error=refusal.error.value,
             message=refusal.message[:_MESSAGE_MOST],
         )
         self._parts.audit.say(fact, grant.groups)
 
-    def _granted(self, request: Request, identity: Identity, secret: Manifest, grant: LinkGrant) -> None:
+    def _granted(self, opened: Opened, identity: Identity, secret: Manifest, grant: LinkGrant) -> None:
         metadata = secret["metadata"]
         fact = SecretGranted(
-            **_about(request, identity, self._parts.backend),
+            **_about(opened, identity, self._parts.backend),
             uid=str(metadata["uid"]),
             resource_version=str(metadata["resourceVersion"]),
             rule=identity.rule,
@@ -163,15 +166,16 @@ class Answering:
             self._told, self._untold = now, 0
 
 
-def _about(request: Request, identity: Identity | None, backend: str) -> dict[str, str | None]:
+def _about(opened: Opened, identity: Identity | None, backend: str) -> dict[str, str | None]:
+    """Return what is known of a request, for facts: nothing of what no namespace, Secret or entry can be called."""
     return {
-        "namespace": request.policy.namespace,
-        "name": request.secret,
-        "field": request.field,
-        "application": request.application,
-        "entity": request.entity.subject,
-        "issuer": request.entity.issuer,
-        "host": request.host.subject,
+        "namespace": opened.policy.namespace if isinstance(opened.policy, Policy) else "",
+        "name": opened.secret if isinstance(opened.secret, str) else "",
+        "field": opened.field if isinstance(opened.field, str) else "",
+        "application": opened.application,
+        "entity": opened.entity.subject,
+        "issuer": opened.entity.issuer,
+        "host": opened.host.subject,
         "backend": backend,
         "user": identity.user if identity is not None else "",
     }

@@ -1,8 +1,9 @@
 """The secrets protocol of wasmCloud: from a sealed request to who asks for what, from a Secret to a sealed answer.
 
-Pure but for fresh keys and nonces. In: headers and payload of a message on ``….get``, a Secret. Out: a ``Request``, the
-body and headers of the answer, or a ``Refusal`` in the protocol's words. Called by ``handlers``.
-Order of the checks: header, box, JSON, entity's token, host's token, policy, name of the Secret, its field.
+Pure but for fresh keys and nonces. In: headers and payload of a message on ``….get``, a Secret. Out: who asks
+(``Opened``) for what (``Request``), the body and headers of the answer, or a ``Refusal`` in the protocol's words.
+Called by ``answering``.
+Order of the checks: header, box, JSON, entity's token, host's token; then policy, name of the Secret, its field.
 Invariant: no refusal, and no frame of its traceback but the caller's own, holds what was sealed.
 Source: secrets-kubernetes (order, words), wasmcloud-secrets-types (shapes; what a host can read).
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -28,6 +29,7 @@ HOST_KEY_HEADER: Final = "WasmCloud-Host-Xkey"
 """Names the public key, fresh for each request, that the request was sealed with. The case of its letters counts."""
 RESPONSE_KEY_HEADER: Final = "Server-Response-Xkey"
 """Names the public key that an answer was sealed with; without it a host takes the answer for an error."""
+T = TypeVar("T")
 _NAME_MAX: Final = 253
 _FIELD: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
@@ -50,11 +52,43 @@ class Request:
     policy: Policy
 
 
-def open_request(headers: Mapping[str, str] | None, payload: bytes, keys: KeyRing, now: float) -> Request:
-    """Return who asks for what; ``now``: seconds since 1970.
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Who asks, by valid tokens; of what they ask for each part, or why it cannot be: a refusal of somebody known.
+
+    Every text in it is as short and of such a form as those of a ``Request``.
+    """
+
+    reply_to: str
+    application: str | None
+    entity: Token
+    host: Token
+    policy: Policy | Refusal
+    secret: str | Refusal
+    field: str | Refusal
+
+    def request(self) -> Request:
+        """Return what is asked for.
+
+        Raises:
+            Refusal: the first part, in the protocol's order, that cannot be.
+        """
+        return Request(
+            reply_to=self.reply_to,
+            application=self.application,
+            entity=self.entity,
+            host=self.host,
+            policy=_possible(self.policy),
+            secret=_possible(self.secret),
+            field=_possible(self.field),
+        )
+
+
+def open_request(headers: Mapping[str, str] | None, payload: bytes, keys: KeyRing, now: float) -> Opened:
+    """Return who asks, and for what; ``now``: seconds since 1970.
 
     Raises:
-        Refusal: the first check, in the protocol's order, that does not hold.
+        Refusal: the first check, in the protocol's order, that does not hold of those before the policy's.
     """
     try:
         return _opened(headers or {}, payload, keys, now)
@@ -98,7 +132,7 @@ def seal_reply(request: Request, body: bytes) -> tuple[bytes, dict[str, str]]:
     raise Refusal(ErrorName.ENCRYPTION, "the answer could not be sealed to the host's key")
 
 
-def _opened(headers: Mapping[str, str], payload: bytes, keys: KeyRing, now: float) -> Request:
+def _opened(headers: Mapping[str, str], payload: bytes, keys: KeyRing, now: float) -> Opened:
     sender = headers.get(HOST_KEY_HEADER, "").strip(" \t")
     if not sender:
         raise Refusal(ErrorName.INVALID_HEADERS, f"the header {HOST_KEY_HEADER} is missing")
@@ -110,15 +144,28 @@ def _opened(headers: Mapping[str, str], payload: bytes, keys: KeyRing, now: floa
     secret, field, _ = (_text(body, name) for name in ("key", "field", "version"))  # always the newest version
     entity, host = _text(context, "entity_jwt"), _text(context, "host_jwt")
     name, policy = _text(application, "name"), _text(application, "policy")
-    return Request(  # its arguments are the checks that are left, in their order
+    return Opened(  # its arguments are the checks that are left, in their order
         reply_to=sender,
         entity=_token(ErrorName.INVALID_ENTITY_JWT, entity, TokenKind.ENTITY, now),
         host=_token(ErrorName.INVALID_HOST_JWT, host, TokenKind.HOST, now),
-        policy=read_policy(policy),
-        secret=_secret_name(secret),
-        field=_field(field),
+        policy=_or_why(read_policy, policy),
+        secret=_or_why(_secret_name, secret),
+        field=_or_why(_field, field),
         application=shown(name) if name else None,
     )
+
+
+def _or_why(read: Callable[[str], T], text: str) -> T | Refusal:
+    try:
+        return read(text)
+    except Refusal as refusal:
+        return refusal.with_traceback(None)
+
+
+def _possible(part: T | Refusal) -> T:
+    if isinstance(part, Refusal):
+        raise part
+    return part
 
 
 def _unsealed(payload: bytes, keys: KeyRing, sender: str) -> bytes:

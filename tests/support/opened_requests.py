@@ -34,13 +34,13 @@ def message(text: bytes, now: float = NOW) -> Opening:
 
 def accepted(opening: Opening) -> Request:
     """The request; raises if it is refused."""
-    return open_request(opening.headers, opening.payload, opening.keys, opening.now)
+    return open_request(opening.headers, opening.payload, opening.keys, opening.now).request()
 
 
 def refusal(opening: Opening, text: bytes = b"") -> Refusal:
     """The refusal; fails if there is none, or if it or a frame below has a key, or a part of a token in ``text``."""
     try:
-        request = open_request(opening.headers, opening.payload, opening.keys, opening.now)
+        request = open_request(opening.headers, opening.payload, opening.keys, opening.now).request()
     except Refusal as refused:
         found = refused
     else:

@@ -17,7 +17,7 @@ def verdict(seed: int) -> str:
     one = case(seed)
     wanted = _expected(one)
     try:
-        found: str | Asked = _asked(open_request(one.headers, one.payload, KEYS, NOW))
+        found: str | Asked = _asked(open_request(one.headers, one.payload, KEYS, NOW).request())
     except Refusal as refusal:
         found = _said(refusal)
     assert found == wanted, f"case {seed} ({one.kind}): {found}, not {wanted}: {one.text!r}"

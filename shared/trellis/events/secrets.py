@@ -55,6 +55,9 @@ class SecretDenied(SecretAnswered):
 
     fact: ClassVar[str] = "denied"
 
+    namespace: str = Field(description="metadata.namespace of the Secret; empty if it says none that can be")
+    name: str = Field(description="metadata.name of the Secret; empty if it says none that can be")
+    field: str = Field(description="key in the data of the Secret; empty if it says none that can be")
     error: str = Field(description="the protocol's error: PolicyError, UpstreamError, SecretNotFound, Other")
     message: str = Field(default="", max_length=_LONGEST, description="why, as the host was told")
 

@@ -73,7 +73,7 @@ def requests() -> list[dict[str, Any]]:
 
 def answers(made: dict[str, Any]) -> list[dict[str, Any]]:
     """Answers of ours to a request of Rust's, with how Rust read them."""
-    request = open_request({HOST_KEY_HEADER: made["header"]}, bytes.fromhex(made["payload"]), KEYS, NOW)
+    request = open_request({HOST_KEY_HEADER: made["header"]}, bytes.fromhex(made["payload"]), KEYS, NOW).request()
     sent = []
     for value in VALUES:
         secret = {"metadata": {"resourceVersion": "4711"}, "data": {"f": base64.b64encode(value).decode()}}

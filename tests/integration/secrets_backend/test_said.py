@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import secrets
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from support.fleet import eventually
+from support.secret_requests import changed, policy
 from support.secrets_host import Host, value
 from support.secrets_world import SecretsWorld, served
 from support.service_process import free_port, get, lines, running, until_status
@@ -74,6 +76,38 @@ async def test_each_answer_is_a_fact_about_who_asked_for_what(secret_world: Secr
     ]
     for one in denied:
         assert one.items() >= about.items()
+
+
+async def test_what_cannot_be_asked_for_is_a_fact_about_who_asked_and_what_nobody_signed_is_none(
+    secret_world: SecretsWorld,
+) -> None:
+    secret_world.ready_to_ask()
+    namespace, long = secret_world.namespace, "x" * 100_000
+    async with secret_world.backend(), secret_world.asking() as host:
+        good = host.request("db", "password", namespace=namespace)
+        for path, amiss in (
+            ("context.entity_jwt", host.tokens[1]),
+            ("context.host_jwt", "no token"),
+            ("key", ["db"]),
+            ("context.application.policy", "no policy " + long),
+            ("context.application.policy", policy(namespace="../x\r\n" + long)),
+            ("key", "../nodes\x1b[2J" + long),
+            ("field", "a/b\n" + long),
+            ("field", ""),
+        ):
+            answer = await host.send(json.dumps(changed(good, {path: amiss})).encode())
+            assert "error" in answer, path
+        denied = await facts(secret_world, 5, "denied")
+    assert [(one["error"], one["namespace"], one["name"], one["field"]) for one in denied] == [
+        ("PolicyError", "", "db", "password"),
+        ("PolicyError", "", "db", "password"),
+        ("UpstreamError", namespace, "", "password"),
+        ("SecretNotFound", namespace, "db", ""),
+        ("Other", namespace, "db", ""),
+    ]
+    for one in denied:
+        assert (one["entity"], one["host"], one["application"]) == (host.entity.public, host.host.public, "app")
+        assert all(len(text) < 500 and text.isprintable() for text in one.values() if isinstance(text, str)), one
 
 
 async def test_no_answer_waits_for_a_bus_that_is_away_and_no_fact_is_lost(

@@ -21,8 +21,10 @@ from secrets_backend.lookup import LARGEST_KEPT, MOST_KEPT, Lookup, words
 from secrets_backend.measures import Measures
 from secrets_backend.refusals import Refusal
 from secrets_backend.settings import Timings
+from support.secret_requests import changed, policy
 from support.secrets_host import MODULE, Host, Signer, value
 from trellis.bus.bus import Bus
+from trellis.events.secrets import SecretDenied
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, Forbidden, NotFound, TooManyRequests, Unavailable
 from trellis.lattice.questions import AnswerLost, Question
@@ -86,8 +88,8 @@ class Bench:
             )
         )
 
-    async def ask(self, *, age: float = 0.0, lost: bool = False) -> dict[str, Any]:
-        """Return what a host reads in the answer, {} if there is none."""
+    async def ask(self, *, age: float = 0.0, lost: bool = False, **changes: Any) -> dict[str, Any]:
+        """Return what a host reads in the answer, {} if there is none; ``changes`` of the request, by their paths."""
         host = Host("", server=self.key.ring.current.public, entity=self.entity)
         host.tokens = (host.issuer.token(host.entity.public), host.issuer.token(host.host.public))
         found: dict[str, Any] = {}
@@ -111,12 +113,18 @@ class Bench:
 
         answered = Message()
         host.client = cast("Any", Client())
-        text = json.dumps(host.request("db", "password", namespace="shop", impersonate="reader"))
+        asked = host.request("db", "password", namespace="shop", impersonate="reader")
+        text = json.dumps(changed(asked, {path.replace("__", "."): value for path, value in changes.items()}))
         try:
             found = await host.send(text.encode())
         except json.JSONDecodeError:
             assert answered.data == b""
         return found
+
+    @property
+    def denied(self) -> list[SecretDenied]:
+        """The facts of refusals that wait."""
+        return [fact for facts in self.audit._waiting.values() for fact in facts if isinstance(fact, SecretDenied)]
 
     def dropped(self, reason: str) -> float:
         labels = {"service": "secrets_backend", "reason": reason}
@@ -153,6 +161,63 @@ async def test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate() -
     assert "asks too often" in (await bench.ask())["error"]["Other"]
     bench.grant = GRANT
     assert value(await bench.ask()) == PLANTED
+
+
+POLICY = "context__application__policy"
+LONG = "x" * 100_000
+AMISS: dict[str, tuple[dict[str, Any], str, tuple[str, str, str]]] = {
+    "no policy": ({POLICY: ""}, "PolicyError", ("", "db", "password")),
+    "a policy that is no JSON": ({POLICY: f"no policy {LONG}"}, "PolicyError", ("", "db", "password")),
+    "a flat policy": ({POLICY: '{"namespace": "shop"}'}, "PolicyError", ("", "db", "password")),
+    "a policy of another type": ({POLICY: policy(namespace=5)}, "PolicyError", ("", "db", "password")),
+    "no namespace's name": ({POLICY: policy(namespace="../x\r\n" + LONG)}, "PolicyError", ("", "db", "password")),
+    "no account's name": ({POLICY: policy(impersonate="a\r\nb: c" + LONG)}, "PolicyError", ("", "db", "password")),
+    "no Secret's name": ({"key": "../nodes\x1b[2J" + LONG}, "UpstreamError", ("shop", "", "password")),
+    "no name": ({"key": ""}, "Other", ("shop", "", "password")),
+    "no entry's name": ({"field": "a/b\n" + LONG}, "SecretNotFound", ("shop", "db", "")),
+    "no entry": ({"field": None}, "Other", ("shop", "db", "")),
+    "nothing that can be": (
+        {POLICY: "", "key": "?", "field": "?", "context__application__name": None},
+        "PolicyError",
+        ("", "", ""),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AMISS)
+async def test_what_somebody_known_asks_for_that_cannot_be_is_a_fact_about_who_asked(case: str) -> None:
+    changes, error, (namespace, name, entry) = AMISS[case]
+    bench = Bench(server := Server())
+    answer = await bench.ask(**changes)
+    assert error in answer["error"]
+    assert not server.asked
+    (fact,) = bench.denied
+    assert (fact.error, fact.namespace, fact.name, fact.field) == (error, namespace, name, entry)
+    assert (fact.entity, fact.user, fact.backend) == (bench.entity.public, "", "kube")
+    assert (fact.issuer[0], fact.host[0]) == ("A", "N")
+    assert fact.application == (None if case == "nothing that can be" else "app")
+    if not isinstance(answer["error"], str):
+        assert answer["error"] == {error: fact.message}
+    said = fact.model_dump()
+    assert all(len(text) < 500 and text.isprintable() for text in said.values() if isinstance(text, str)), said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"context__entity_jwt": "no token"}, {"context__host_jwt": "no token"}, {"key": 5}, {POLICY: {}}],
+    ids=["the entity's token", "the host's token", "a name that is no text", "a policy that is no text"],
+)
+async def test_who_is_nobody_known_makes_no_fact(changes: dict[str, Any]) -> None:
+    bench = Bench(Server())
+    assert "error" in await bench.ask(**changes)
+    assert len(bench.audit) == 0
+
+
+async def test_who_asks_too_often_for_what_cannot_be_is_told_that_and_no_more_of_it() -> None:
+    bench = Bench(Server(), rate=1e-9)
+    assert "PolicyError" in (await bench.ask(**{POLICY: ""}))["error"]
+    assert "asks too often" in (await bench.ask(**{POLICY: ""}))["error"]["Other"]
+    assert [fact.error for fact in bench.denied] == ["PolicyError", "Other"]
 
 
 async def test_a_question_that_waited_too_long_is_counted_and_not_answered() -> None:

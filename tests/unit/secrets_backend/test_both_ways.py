@@ -49,7 +49,7 @@ LAXER = {"a claim twice, the last counts", "an empty wascap claim"}
 
 
 def opened(made: dict[str, Any]) -> Request:
-    return open_request({HOST_KEY_HEADER: made["header"]}, bytes.fromhex(made["payload"]), KEYS, NOW)
+    return open_request({HOST_KEY_HEADER: made["header"]}, bytes.fromhex(made["payload"]), KEYS, NOW).request()
 
 
 def test_what_was_recorded_is_about_the_keys_and_tokens_of_these_tests() -> None:

@@ -61,7 +61,9 @@ def test_a_token_of_wascap_is_taken_while_it_is_valid(token: dict[str, Any]) -> 
 def test_a_whole_request_of_rust_is_understood() -> None:
     box = RECORDED["boxes"][0]
     keys = KeyRing(CurveKey.from_seed(KEYS["server_xkey"]["seed"]))
-    request = open_request({HOST_KEY_HEADER: box["from"]["public"]}, bytes.fromhex(box["sealed_hex"]), keys, NOW)
+    request = open_request(
+        {HOST_KEY_HEADER: box["from"]["public"]}, bytes.fromhex(box["sealed_hex"]), keys, NOW
+    ).request()
     assert (request.secret, request.field, request.application) == ("app-secrets", "some-password", "shop")
     assert (request.policy.namespace, request.policy.impersonate) == ("team-a", "reader")
     assert (request.entity.subject, request.host.subject) == (KEYS["component"]["public"], KEYS["host"]["public"])
