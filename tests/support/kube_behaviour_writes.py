@@ -8,6 +8,8 @@ from support.kube_world import MANAGER, configmap, reference
 from trellis.kube.client import Kube
 from trellis.kube.errors import (
     AlreadyExists,
+    AnswerTooLarge,
+    Call,
     Conflict,
     Invalid,
     NotFound,
@@ -15,6 +17,7 @@ from trellis.kube.errors import (
     PatchTestFailed,
 )
 from trellis.kube.resources import CONFIGMAPS, NAMESPACES, NODES, Resource
+from trellis.kube.transport import HttpRequest
 
 
 class ObjectBehaviour:
@@ -35,6 +38,18 @@ class ObjectBehaviour:
             f'cannot GET ConfigMap {namespace}/nobody: 404 NotFound: configmaps "nobody" not found'
         )
         assert (caught.value.status, caught.value.kind, caught.value.name) == (404, "ConfigMap", "nobody")
+
+    async def test_an_answer_is_taken_up_to_the_length_that_is_asked_for(self, kube: Kube, namespace: str) -> None:
+        await kube.create(CONFIGMAPS, configmap(namespace, "a", x="1" * 5000))
+        call = Call("GET", "ConfigMap", "configmaps", namespace, "a")
+        path = CONFIGMAPS.path(namespace, "a")
+        body = await kube.ask(call, HttpRequest("GET", path))
+        assert body == await kube.ask(call, HttpRequest("GET", path, most=len(body)))
+        with pytest.raises(AnswerTooLarge, match="more than 5000 bytes"):
+            await kube.ask(call, HttpRequest("GET", path, most=5000))
+        with pytest.raises(NotFound):
+            await kube.ask(call, HttpRequest("GET", CONFIGMAPS.path(namespace, "nobody"), most=1))
+        assert (await kube.get(CONFIGMAPS, "a", namespace))["data"] == {"x": "1" * 5000}
 
     async def test_creating_a_name_twice_is_already_exists(self, kube: Kube, namespace: str) -> None:
         await kube.create(CONFIGMAPS, configmap(namespace, "a"))

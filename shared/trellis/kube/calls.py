@@ -23,13 +23,14 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 from trellis.kube.backoff import Backoff
-from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, error_from, unavailable
-from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream, Transport
+from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, error_from, too_large, unavailable
+from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream, Transport
 from trellis.telemetry import Telemetry
 
 _READ_TRIES = 2
 _DEFAULT_RETRY_AFTER = 1.0
 _ANSWER_IS_RECENT = 30.0
+_SECRET = {"secrets"}
 
 
 @dataclass(slots=True)
@@ -163,6 +164,10 @@ class Caller:
             self.contact.failed()
             self._count(call, "error")
             raise unavailable(call, str(failure)) from None
+        except AnswerTooLong:
+            self.contact.answered()
+            self._count(call, "toolong")
+            raise too_large(call, request.most or 0) from None
         self.contact.answered()
         self._count(call, str(reply.status))
         return reply
@@ -214,4 +219,5 @@ class Caller:
 def _mark(span: trace.Span, error: KubeError) -> None:
     span.set_attribute("http.response.status_code", error.status)
     span.set_attribute("error.type", error.reason)
-    span.set_status(StatusCode.ERROR, str(error))
+    # Of what is invalid in an object the server shows the value.
+    span.set_status(StatusCode.ERROR, error.reason if error.call.plural in _SECRET else str(error))

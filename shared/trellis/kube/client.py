@@ -230,6 +230,15 @@ class Kube(Reader):
         }
         await self._write(_Write("POST", PODS, pod, namespace, {}, subresource="eviction"), body, EVICT_TIMEOUT)
 
+    async def ask(self, call: Call, request: HttpRequest, *, timeout: float = TIMEOUT) -> bytes:
+        """Return the body of the answer to a request that was made elsewhere, as it came: of a guest, say.
+
+        Raises:
+            KubeError: as any verb, and AnswerTooLarge beyond ``request.most``.
+            NotLeading: the guard refused a write. Nothing asks whether it names what was read.
+        """
+        return (await self._caller.reply(call, request, timeout=timeout)).body
+
     async def ensure_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """Make a namespace unless it is there; one that exists is left as it is."""
         try:

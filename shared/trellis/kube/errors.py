@@ -108,6 +108,10 @@ class Unavailable(KubeError):
     """The server cannot be reached, answered 5xx, or not within the time budget. A write may have happened."""
 
 
+class AnswerTooLarge(KubeError):
+    """The server answered more than who asked takes; a write was done."""
+
+
 class NotLeading(Exception):
     """A write was refused on this side: this process does not hold the lease any more."""
 
@@ -152,6 +156,12 @@ def error_from_event(call: Call, status: Mapping[str, Any]) -> KubeError:
 def unavailable(call: Call, why: str) -> Unavailable:
     """Return the exception for a call that got no answer."""
     return Unavailable(call, status=0, reason="Unavailable", message=why)
+
+
+def too_large(call: Call, most: int) -> AnswerTooLarge:
+    """Return the exception for an answer of more than ``most`` bytes."""
+    message = f"the answer has more than {most} bytes"
+    return AnswerTooLarge(call, status=0, reason="TooLarge", message=message)
 
 
 def _status_object(body: bytes) -> dict[str, Any]:

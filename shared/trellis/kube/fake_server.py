@@ -24,7 +24,7 @@ from trellis.kube.fake_selectors import check as check_selectors
 from trellis.kube.fake_selectors import selected
 from trellis.kube.fake_store import FakeStore, Happening
 from trellis.kube.resources import ALL, PODS, Manifest, Resource
-from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream
+from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream
 
 Fault = Callable[[HttpRequest], Reply | None]
 """Looks at a request: returns an answer to give instead, raises ConnectionFailed, or returns None to let it pass."""
@@ -58,9 +58,12 @@ class FakeApiServer:
         if self.fault is not None and (reply := self.fault(request)) is not None:
             return reply
         try:
-            return self._answer(request)
+            reply = self._answer(request)
         except RefusedError as refused:
             return _reply(refused.body, refused.status)
+        if request.most is not None and len(reply.body) > request.most:
+            raise AnswerTooLong
+        return reply
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:

@@ -40,12 +40,16 @@ class ConnectionFailed(Exception):  # noqa: N818 - says what happened, as the er
     """No answer came: refused, cut, TLS trouble, silence."""
 
 
+class AnswerTooLong(Exception):  # noqa: N818 - says what happened
+    """An answer is longer than who asked takes; what is left of it was not read."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """One request; ``path`` is already escaped, ``body`` already encoded.
 
     ``headers`` come on top of our own, or in place of them. ``check`` is asked when the first byte is about to leave;
-    what it raises is raised by the call.
+    what it raises is raised by the call. ``most``: bytes of a good answer that are taken; None: any number.
     """
 
     method: str
@@ -55,6 +59,7 @@ class HttpRequest:
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     check: Callable[[], None] | None = None
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class Transport(Protocol):
         """Address, for messages."""
 
     async def send(self, request: HttpRequest) -> Reply:
-        """Return the whole answer, whatever its status; raises ConnectionFailed."""
+        """Return the whole answer, whatever its status; raises ConnectionFailed, AnswerTooLong."""
 
     def stream(self, request: HttpRequest, *, idle_seconds: float) -> AbstractAsyncContextManager[Stream]:
         """Open a stream; it and its lines raise ConnectionFailed, also after ``idle_seconds`` of silence."""
@@ -127,10 +132,11 @@ class HttpTransport:
 
         Raises:
             ConnectionFailed: no answer came.
+            AnswerTooLong: it has more bytes than ``request.most``.
         """
         try:
             async with await self._open(request, aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS)) as response:
-                return Reply(response.status, await response.read(), response.headers)
+                return Reply(response.status, await _body(response, request.most), response.headers)
         except _NO_ANSWER as error:
             raise self._failure(error) from None
 
@@ -235,3 +241,16 @@ class HttpTransport:
         if isinstance(error, AccessError):
             return ConnectionFailed(str(error))
         return ConnectionFailed(f"{self.server} cannot be reached: {error or type(error).__name__}")
+
+
+async def _body(response: aiohttp.ClientResponse, most: int | None) -> bytes:
+    """Read an answer; one that is too long costs no more memory than it may have, and its connection."""
+    if most is None or response.status >= 400:
+        return await response.read()
+    found = bytearray()
+    async for chunk in response.content.iter_any():
+        found += chunk
+        if len(found) > most:
+            response.close()
+            raise AnswerTooLong
+    return bytes(found)
