@@ -1,0 +1,179 @@
+"""What waits for one controller: keys that are to be worked on now, and those whose time comes later.
+
+Pure: keys and times in, turns out. Called by ``hosting``, in the event loop; which controller is next is the business
+of ``trellis.bus.queue``, whose key is the controller. Invariants: a key waits once, however often it changed; a key
+that changes while it is worked on waits again; what failed waits longer each time, apart from its neighbours; nothing
+here costs a task or a timer, whatever the number of controllers.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from trellis.bus.backoff import Backoff
+
+K = TypeVar("K", bound=Hashable)
+
+_STALE_AT_LEAST: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Turn(Generic[K]):
+    """One key whose turn it is. ``attempt``: how often it failed in a row; ``since``: when it began to wait."""
+
+    key: K
+    attempt: int
+    since: float
+
+
+class Agenda(Generic[K]):
+    """The keys of one controller; all times are seconds of one monotonic clock."""
+
+    __slots__ = ("_backoff", "_failures", "_heap", "_later", "_order", "_ready")
+
+    def __init__(self, backoff: Backoff | None = None) -> None:
+        self._backoff = backoff or Backoff()
+        self._ready: OrderedDict[K, float] = OrderedDict()
+        self._failures: dict[K, int] = {}
+        self._later: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._order = itertools.count()
+
+    def changed(self, key: K, now: float) -> None:
+        """Let a key have its turn: something about it is new, so what it waited for counts no more."""
+        self._later.pop(key, None)
+        self._ready.setdefault(key, now)
+
+    def take(self, now: float, most: int) -> list[Turn[K]]:
+        """Return the next turns, oldest first; these keys wait no more."""
+        self._ripen(now)
+        found: list[Turn[K]] = []
+        while self._ready and len(found) < most:
+            key, since = self._ready.popitem(last=False)
+            found.append(Turn(key, self._failures.get(key, 0), since))
+        return found
+
+    def put_back(self, turns: Iterable[Turn[K]]) -> None:
+        """Let turns that were not used be the next ones again, as old as they were."""
+        for turn in reversed(list(turns)):
+            self._later.pop(turn.key, None)
+            self._ready[turn.key] = turn.since
+            self._ready.move_to_end(turn.key, last=False)
+
+    def done(self, key: K, now: float, again: float | None = None) -> None:
+        """Note a success; ``again``: seconds after which the key wants a turn, if it does not change before."""
+        self._failures.pop(key, None)
+        if again is not None:
+            self.postpone(key, now, again)
+
+    def failed(self, key: K, now: float) -> float:
+        """Note a failure; returns the seconds until the key's next turn: 1 s, doubling, at most 5 min, full jitter."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = self._backoff.delay(failures)
+        self.postpone(key, now, delay)
+        return delay
+
+    def postpone(self, key: K, now: float, seconds: float) -> None:
+        """Let a key wait, unless it waits for its turn already; of two times the earlier counts."""
+        when = now + max(0.0, seconds)
+        if key in self._ready or self._later.get(key, when + 1) <= when:
+            return
+        self._later[key] = when
+        heapq.heappush(self._heap, (when, next(self._order), key))
+        if len(self._heap) > 2 * len(self._later) + _STALE_AT_LEAST:
+            self._heap = [entry for entry in self._heap if self._later.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+
+    def forgive(self, now: float) -> None:
+        """Let everything that failed have its turn now, as if it had not: what it failed on is another by now."""
+        for key in list(self._failures):
+            if self._later.pop(key, None) is not None:
+                self._ready.setdefault(key, now)
+        self._failures.clear()
+
+    def clear(self) -> None:
+        """Forget all that waits, and all failures."""
+        self._ready.clear()
+        self._failures.clear()
+        self._later.clear()
+        self._heap.clear()
+
+    def drop(self, key: K) -> None:
+        """Forget one key."""
+        self._ready.pop(key, None)
+        self._failures.pop(key, None)
+        self._later.pop(key, None)
+
+    def wait(self, now: float) -> float | None:
+        """Return the seconds until a turn is due, 0 if one is, None if nothing waits."""
+        if self._ready:
+            return 0.0
+        while self._heap and self._later.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return max(0.0, self._heap[0][0] - now) if self._heap else None
+
+    def later(self, key: K) -> float | None:
+        """Return when a key is due that waits for its time, None if it waits for none."""
+        return self._later.get(key)
+
+    def attempt(self, key: K) -> int:
+        """Return how often a key failed in a row."""
+        return self._failures.get(key, 0)
+
+    @property
+    def failing(self) -> int:
+        """How many keys failed last."""
+        return len(self._failures)
+
+    def __len__(self) -> int:
+        """Return how many keys wait for their turn, those with a time of their own apart."""
+        return len(self._ready)
+
+    def oldest(self) -> float | None:
+        """Return since when the oldest key waits for its turn."""
+        return next(iter(self._ready.values()), None)
+
+    def _ripen(self, now: float) -> None:
+        while self._heap and self._heap[0][0] <= now:
+            when, _, key = heapq.heappop(self._heap)
+            if self._later.get(key) == when:
+                del self._later[key]
+                self._ready.setdefault(key, when)
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A token bucket: ``rate`` a second, and as many at once as come in a second, at least one. 0: no limit."""
+
+    rate: float
+    _left: float = field(default=-1.0)
+    _at: float = field(default=0.0)
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until there is a token; 0 if there is one."""
+        if not self.rate:
+            return 0.0
+        self._fill(now)
+        return max(0.0, (1.0 - self._left) / self.rate)
+
+    def take(self, now: float) -> bool:
+        """Take a token if there is one."""
+        if not self.rate:
+            return True
+        self._fill(now)
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+    def _fill(self, now: float) -> None:
+        most = max(1.0, self.rate)
+        if self._left < 0:
+            self._left, self._at = most, now
+        self._left = min(most, self._left + max(0.0, now - self._at) * self.rate)
+        self._at = now

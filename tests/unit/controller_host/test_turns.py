@@ -1,0 +1,147 @@
+"""What waits for one controller, and when its turn comes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller_host.turns import Agenda, Bucket
+from trellis.bus.backoff import Backoff
+
+
+def an_agenda(jitter: float = 1.0) -> Agenda[str]:
+    return Agenda(Backoff(random=lambda: jitter))
+
+
+def keys(agenda: Agenda[str], now: float, most: int = 10) -> list[str]:
+    return [turn.key for turn in agenda.take(now, most)]
+
+
+def test_a_key_that_changes_often_has_one_turn() -> None:
+    agenda = an_agenda()
+    for now in range(5):
+        agenda.changed("a", now)
+    assert [(turn.key, turn.since) for turn in agenda.take(9, 10)] == [("a", 0)]
+    assert agenda.take(9, 10) == []
+
+
+def test_a_key_that_changes_while_it_is_worked_on_has_another_turn() -> None:
+    agenda = an_agenda()
+    agenda.changed("a", 0)
+    agenda.take(0, 1)
+    agenda.changed("a", 1)
+    agenda.done("a", 2)
+    assert keys(agenda, 2) == ["a"]
+
+
+def test_a_failing_key_waits_longer_each_time_and_its_neighbour_does_not() -> None:
+    agenda = an_agenda()
+    delays = []
+    now = 0.0
+    agenda.changed("bad", now)
+    for attempt in range(12):
+        [turn] = agenda.take(now, 10)
+        assert turn.attempt == attempt
+        delays.append(agenda.failed("bad", now))
+        agenda.changed("good", now)
+        assert keys(agenda, now) == ["good"]
+        agenda.done("good", now)
+        now += delays[-1]
+    assert delays == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+
+
+def test_a_success_ends_a_row_of_failures() -> None:
+    agenda = an_agenda()
+    agenda.changed("a", 0)
+    agenda.take(0, 1)
+    agenda.failed("a", 0)
+    assert [turn.attempt for turn in agenda.take(1, 1)] == [1]
+    agenda.done("a", 1)
+    agenda.changed("a", 1)
+    assert [turn.attempt for turn in agenda.take(1, 1)] == [0]
+
+
+def test_a_change_ends_the_wait_of_a_key_that_failed_and_keeps_the_count() -> None:
+    agenda = an_agenda()
+    agenda.changed("a", 0)
+    agenda.take(0, 1)
+    agenda.failed("a", 0)
+    agenda.changed("a", 0.1)
+    assert [(turn.key, turn.attempt) for turn in agenda.take(0.1, 1)] == [("a", 1)]
+    assert agenda.take(99, 1) == []
+
+
+def test_a_requeue_comes_at_its_time_and_of_two_the_earlier_counts() -> None:
+    agenda = an_agenda()
+    agenda.done("a", 0, again=30)
+    agenda.postpone("a", 0, 60)
+    assert keys(agenda, 29.9) == []
+    assert agenda.wait(20) == 10
+    assert keys(agenda, 30) == ["a"]
+    assert keys(agenda, 60) == []
+
+
+def test_a_changed_spec_gives_what_failed_its_turn_and_leaves_what_asked_for_a_time() -> None:
+    agenda = an_agenda()
+    for key in ("failed", "timed"):
+        agenda.changed(key, 0)
+    agenda.take(0, 2)
+    agenda.failed("failed", 0)
+    agenda.done("timed", 0, again=100)
+    agenda.forgive(0.5)
+    assert [(turn.key, turn.attempt) for turn in agenda.take(0.5, 9)] == [("failed", 0)]
+    assert agenda.wait(0.5) == 99.5
+
+
+def test_turns_that_were_not_used_are_the_next_ones_in_their_order() -> None:
+    agenda = an_agenda()
+    for now, key in enumerate("abc"):
+        agenda.changed(key, now)
+    turns = agenda.take(3, 2)
+    agenda.put_back(turns)
+    again = agenda.take(3, 9)
+    assert again[:2] == turns
+    assert again[2].key == "c"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["change", "take", "fail", "done", "later"]), st.integers(0, 3))))
+def test_no_key_that_changed_is_ever_lost(steps: list[tuple[str, int]]) -> None:
+    agenda = an_agenda()
+    owed: set[int] = set()
+    for now, (step, key) in enumerate(steps):
+        if step == "change":
+            agenda.changed(str(key), now)
+            owed.add(key)
+        elif step == "later":
+            agenda.done(str(key), now, again=2)
+            owed.add(key)
+        else:
+            for turn in agenda.take(now, 1):
+                owed.discard(int(turn.key))
+                if step == "fail":
+                    agenda.failed(turn.key, now)
+                    owed.add(int(turn.key))
+    assert {int(key) for key in keys(agenda, 10_000)} == owed
+
+
+def test_a_thousand_moves_of_a_timer_keep_no_thousand_entries() -> None:
+    agenda = an_agenda()
+    for step in range(1000):
+        agenda.postpone("a", 0, 1000 - step)
+    assert len(agenda._heap) < 50
+
+
+@pytest.mark.parametrize(("rate", "at_once"), [(50, 50), (1, 1), (0.5, 1)])
+def test_a_bucket_gives_its_rate_at_once_and_then_so_many_a_second(rate: float, at_once: int) -> None:
+    bucket = Bucket(rate)
+    assert sum(bucket.take(0) for _ in range(200)) == at_once
+    assert bucket.wait(0) == pytest.approx(1 / rate)
+    assert not bucket.take(0.9 / rate)
+    assert bucket.take(1.0 / rate)
+
+
+def test_a_bucket_without_a_rate_is_no_limit() -> None:
+    bucket = Bucket(0)
+    assert all(bucket.take(0) for _ in range(1000))
+    assert bucket.wait(0) == 0
