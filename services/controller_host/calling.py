@@ -1,0 +1,260 @@
+"""Does what a guest asks of Kubernetes, as the guest's account: from the thread the guest runs in, in the event loop.
+
+In: requests of ``trellis.call``. Out: answers as docs/controller-abi.md has them, spans, and word of a 403. Called by
+guests, by way of ``Calls``, which each instance has one of. Invariants: whatever is asked, there is an answer, in
+bounded time and of bounded length; no more requests than the limit reach a server; no content of an object, of Secrets
+least of all, gets into a log or a span.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, StatusCode
+
+from controller_host import calls
+from controller_host.calls import MOST_BYTES, CallRefused, Happening, Verb
+from controller_host.turns import Bucket
+from trellis.kube.client import Kube
+from trellis.kube.errors import AlreadyExists, AnswerTooLarge, Call, Forbidden, KubeError, NotFound, NotLeading
+from trellis.kube.resources import EVENTS, Manifest, Resource
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import Telemetry, get_logger
+
+CALL_SECONDS: Final = 15.0
+"""Of one request, waits that the API server asked for included."""
+CALLS_SECONDS: Final = 120.0
+"""Of all requests in one call of the guest: a guest that waits holds a thread."""
+_LATE_SECONDS: Final = 1.0
+_DEFAULT_NAMESPACE: Final = "default"
+_NAME_PART: Final = 200
+_NO_NAME = re.compile(r"[^a-z0-9.-]+")
+
+_log = get_logger(__name__)
+
+
+class Kinds(Protocol):
+    """Finds out where the API server has a kind."""
+
+    async def resource(self, api_version: str, kind: str) -> Resource:
+        """Return it; raises KubeError (NotFound if there is no such kind)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whom a controller is to Kubernetes. ``user``: of its ServiceAccount; ``manager``: of the fields it applies."""
+
+    controller: str
+    user: str
+    manager: str
+
+
+@dataclass(eq=False)
+class Calling:
+    """Requests of all guests. ``acting_as``: Kubernetes, as a user; ``forbidden``: told the user of each 403."""
+
+    acting_as: Callable[[str], Kube]
+    kinds: Kinds
+    telemetry: Telemetry
+    forbidden: Callable[[str], None]
+    stopped: bool = False
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def stop(self) -> None:
+        """Begin no more requests; what is under way ends by itself, or with the event loop."""
+        self.stopped = True
+
+    async def do(self, account: Account, asked: Verb | Happening, parent: Context | None) -> bytes:
+        """Return the body of the API server's answer.
+
+        Raises:
+            KubeError, NotLeading: it was refused, or nobody answered.
+        """
+        name = f"call {asked.op} {asked.kind}" if isinstance(asked, Verb) else "call event"
+        span = self.telemetry.tracer.start_span(
+            name, context=parent, attributes={"trellis.controller": account.controller}
+        )
+        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            try:
+                return await self._do(account, asked)
+            except KubeError as error:
+                _mark(span, error)
+                if isinstance(error, Forbidden):
+                    self.forbidden(account.user)
+                raise
+
+    async def _do(self, account: Account, asked: Verb | Happening) -> bytes:
+        kube = self.acting_as(account.user)
+        if isinstance(asked, Happening):
+            await _record(kube, account, asked)
+            return b""
+        resource = await self.kinds.resource(asked.api_version, asked.kind)
+        return await kube.ask(_call(asked, resource), _request(asked, resource), timeout=CALL_SECONDS)
+
+
+class Calls:
+    """What one controller may ask for; ``call`` is called in the thread that its guest runs in."""
+
+    def __init__(self, calling: Calling, account: Account, rate: float) -> None:
+        self._calling = calling
+        self._account = account
+        self._bucket = Bucket(rate)
+        self._left = CALLS_SECONDS
+        self._parent: Context | None = None
+        self.asked = 0
+        """How many requests there were, refused ones included."""
+
+    def begin(self, parent: Context | None) -> None:
+        """Begin a call of the guest, whose requests are part of this trace."""
+        self._left = CALLS_SECONDS
+        self._parent = parent
+
+    def limit(self, rate: float) -> None:
+        """Allow so many requests a second from now on."""
+        if self._bucket.rate != rate:
+            self._bucket = Bucket(rate)
+
+    def call(self, request: bytes) -> bytes:
+        """Return the answer to a request; never raises."""
+        self.asked += 1
+        began = time.monotonic()
+        try:
+            return self._answer(request, began)
+        except CallRefused as refused:
+            return refused.answer()
+        except KubeError as error:
+            return _failed(error)
+        except Exception as error:  # noqa: BLE001 - a guest must not see how the host is made, and must get an answer
+            _log.error(
+                "a request of a controller failed", controller=self._account.controller, error=type(error).__name__
+            )
+            return calls.failure(0, "Unavailable", "the host could not do this")
+        finally:
+            self._left -= time.monotonic() - began
+
+    def log(self, level: int, text: str) -> None:
+        """Log a line of the guest."""
+        _log_of(level)("a controller says", controller=self._account.controller, text=text)
+
+    def _answer(self, request: bytes, now: float) -> bytes:
+        if not self._bucket.take(now):
+            message = f"more than {self._bucket.rate:g} requests a second: spec.limits.hostCallsPerSecond"
+            raise CallRefused("TooManyCalls", message)
+        asked = calls.read(request, self._account.manager)
+        body = self._ask(asked, min(CALL_SECONDS, self._left))
+        return b"{}" if isinstance(asked, Happening) else calls.answer(asked, body)
+
+    def _ask(self, asked: Verb | Happening, seconds: float) -> bytes:
+        if seconds <= 0:
+            raise CallRefused(
+                "Timeout", f"this call of the controller waited {CALLS_SECONDS:g} s for its requests already"
+            )
+        if self._calling.stopped:
+            raise _stopping()
+        work = self._calling.do(self._account, asked, self._parent)
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._calling.loop)
+        except RuntimeError:  # the loop is closed
+            work.close()
+            raise _stopping() from None
+        try:
+            return future.result(seconds + _LATE_SECONDS)
+        except TimeoutError:
+            future.cancel()
+            raise CallRefused("Timeout", f"no answer within {seconds:.0f} s") from None
+        except (concurrent.futures.CancelledError, NotLeading):
+            raise _stopping() from None
+        except AnswerTooLarge:
+            raise calls.too_large(f"more than {MOST_BYTES} bytes") from None
+
+
+def _stopping() -> CallRefused:
+    return CallRefused("Unavailable", "this host stops: the controller goes on elsewhere")
+
+
+def _failed(error: KubeError) -> bytes:
+    """Return the API server's own words; of a call that was not answered those of our side."""
+    return calls.failure(error.status, error.reason, error.message)
+
+
+def _mark(span: Span, error: KubeError) -> None:
+    # Not the message: of what is invalid it shows the value.
+    span.set_attribute("error.type", error.reason)
+    span.set_status(StatusCode.ERROR, error.reason)
+
+
+def _call(asked: Verb, resource: Resource) -> Call:
+    plural = f"{resource.plural}/{asked.subresource}" if asked.subresource else resource.plural
+    verb = {"POST": "CREATE"}.get(asked.method, "LIST" if asked.op == "list" else asked.method)
+    return Call(verb, resource.kind, plural, asked.namespace, asked.name)
+
+
+def _request(asked: Verb, resource: Resource) -> HttpRequest:
+    """Return the request to where the kind is served.
+
+    Raises:
+        CallRefused: it names no namespace for a kind that has one.
+    """
+    if resource.namespaced and not asked.namespace and asked.op != "list":
+        field_name = "namespace" if asked.op in {"get", "patch", "delete"} else "object.metadata.namespace"
+        raise CallRefused("InvalidRequest", f"{field_name}: needs the name of a namespace: {resource.kind} is in one")
+    name = None if asked.collection else asked.name
+    path = resource.path(asked.namespace or None, name, asked.subresource or None)
+    return HttpRequest(asked.method, path, asked.query, asked.body, asked.content_type, most=MOST_BYTES)
+
+
+async def _record(kube: Kube, account: Account, happening: Happening) -> None:
+    """Record an Event; one that was said before is counted up, if the account may do that."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    event = make_event(account, happening, now)
+    metadata = event["metadata"]
+    with contextlib.suppress(AlreadyExists):
+        await kube.create(EVENTS, event, field_manager=account.manager)
+        return
+    try:
+        found = await kube.get(EVENTS, metadata["name"], metadata["namespace"])
+        read = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
+        patch = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
+        await kube.merge_patch(EVENTS, metadata["name"], patch, metadata["namespace"], field_manager=account.manager)
+    except (Forbidden, NotFound, AlreadyExists):
+        return  # it stands there, which is what was asked for
+
+
+def make_event(account: Account, happening: Happening, now: str) -> Manifest:
+    """Return the Event of a first occurrence; ``now`` in RFC 3339. Its name is the same for every repeat."""
+    regarding = happening.regarding
+    identity = "\0".join((account.controller, *map(str, regarding.values()), happening.reason, happening.message))
+    hashed = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    component = account.controller.replace("/", ".")
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {
+            "name": f"{_NO_NAME.sub('-', regarding['name'].lower())[:_NAME_PART].strip('.-') or 'object'}.{hashed}",
+            "namespace": regarding.get("namespace") or _DEFAULT_NAMESPACE,
+        },
+        "involvedObject": dict(regarding),
+        "type": happening.type,
+        "reason": happening.reason,
+        "message": happening.message,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
+
+
+def _log_of(level: int) -> Callable[..., object]:
+    return {0: _log.debug, 2: _log.warning, 3: _log.error}.get(level, _log.info)

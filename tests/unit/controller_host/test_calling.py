@@ -1,0 +1,185 @@
+"""What guests ask of Kubernetes, done: as their account, in bounds, and told as the ABI has it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from controller_host.calling import Account, Calling, Calls
+from controller_host.calls import MOST_BYTES
+from trellis.kube.errors import Call, NotFound
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, SECRETS, Resource
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+ACCOUNT = Account("team-a/mirror", "system:serviceaccount:team-a:mirror", "trellis.dev/controller/mirror")
+PLACE = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "team-a"}
+
+
+class SomeKinds:
+    async def resource(self, api_version: str, kind: str) -> Resource:
+        for one in (CONFIGMAPS, SECRETS, NAMESPACES):
+            if (one.api_version, one.kind) == (api_version, kind):
+                return one
+        raise NotFound(Call("GET", kind, kind), status=404, reason="NotFound", message=f"no kind {api_version} {kind}")
+
+
+class World:
+    def __init__(self, rate: float = 1000) -> None:
+        self.spans = InMemorySpanExporter()
+        self.telemetry = setup("test", span_exporters=[self.spans], metrics=Metrics())
+        self.kube = FakeKube(telemetry=self.telemetry)
+        self.kube.put(NAMESPACES, {"metadata": {"name": "team-a"}})
+        self.users: list[str] = []
+        self.forbidden: list[str] = []
+        self.calling = Calling(self.acting_as, SomeKinds(), self.telemetry, self.forbidden.append)
+        self.calls = Calls(self.calling, ACCOUNT, rate)
+
+    def acting_as(self, user: str) -> FakeKube:
+        self.users.append(user)
+        return self.kube
+
+    async def ask(self, **fields: Any) -> Any:
+        return orjson.loads(await asyncio.to_thread(self.calls.call, orjson.dumps(fields)))
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+def a_config_map(name: str = "a", **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "team-a", "name": name}, "data": data}
+
+
+async def test_what_is_written_is_read_back_as_the_account(world: World) -> None:
+    created = await world.ask(op="create", object=a_config_map(x="1"))
+    assert created["object"]["data"] == {"x": "1"}
+    assert await world.ask(op="get", **PLACE, name="a") == {"object": created["object"]}
+    listed = await world.ask(op="list", **PLACE)
+    assert [item["metadata"]["name"] for item in listed["items"]] == ["a"]
+    applied = await world.ask(op="apply", object=a_config_map("b", y="1"))
+    assert applied["object"]["data"] == {"y": "1"}
+    patched = await world.ask(op="patch", **PLACE, name="b", type="merge", patch={"data": {"y": "2"}})
+    assert patched["object"]["data"] == {"y": "2"}
+    assert await world.ask(op="delete", **PLACE, name="b", uid=patched["object"]["metadata"]["uid"]) == {}
+    assert set(world.users) == {ACCOUNT.user}
+
+
+async def test_a_refusal_is_told_in_the_servers_words(world: World) -> None:
+    found = await world.ask(op="get", **PLACE, name="nobody")
+    assert found == {"error": {"code": 404, "reason": "NotFound", "message": 'configmaps "nobody" not found'}}
+
+
+async def test_a_kind_that_does_not_exist_is_told(world: World) -> None:
+    found = await world.ask(op="get", **PLACE | {"kind": "Nothing"}, name="x")
+    assert (found["error"]["code"], found["error"]["reason"]) == (404, "NotFound")
+
+
+async def test_a_namespaced_kind_needs_a_namespace(world: World) -> None:
+    found = await world.ask(op="get", apiVersion="v1", kind="ConfigMap", name="x")
+    assert found["error"]["reason"] == "InvalidRequest"
+    assert found["error"]["message"].startswith("namespace: ")
+    assert not [one for one in world.kube.api.requests if "configmaps" in one.path]
+
+
+async def test_a_403_is_passed_on_and_the_answer_of_the_review_forgotten(world: World) -> None:
+    world.kube.answer_next(1, lambda _: status_reply(403, "Forbidden", "you may not"), when=lambda one: "a" in one.path)
+    found = await world.ask(op="get", **PLACE, name="a")
+    assert found == {"error": {"code": 403, "reason": "Forbidden", "message": "you may not"}}
+    assert world.forbidden == [ACCOUNT.user]
+
+
+async def test_a_flood_reaches_no_server_and_is_told_so() -> None:
+    world = World(rate=2)
+    answers = [await world.ask(op="get", **PLACE, name="a") for _ in range(4)]
+    assert [answer["error"]["reason"] for answer in answers] == ["NotFound", "NotFound", "TooManyCalls", "TooManyCalls"]
+    assert len(world.users) == 2
+
+
+async def test_an_answer_beyond_the_limit_is_too_large(world: World) -> None:
+    huge = {"metadata": {"namespace": "team-a"}, "data": {"x": "y" * (MOST_BYTES // 4)}}
+    for number in range(5):
+        world.kube.put(CONFIGMAPS, huge | {"metadata": {"namespace": "team-a", "name": f"c{number}"}})
+    found = await world.ask(op="list", **PLACE)
+    assert (found["error"]["code"], found["error"]["reason"]) == (0, "TooLarge")
+    assert len((await world.ask(op="list", **PLACE, limit=2))["items"]) == 2
+
+
+async def test_a_server_that_does_not_answer_is_a_timeout(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object, **__: object) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(world.kube, "ask", never)
+    monkeypatch.setattr("controller_host.calling.CALL_SECONDS", 0.05)
+    monkeypatch.setattr("controller_host.calling._LATE_SECONDS", 0.05)
+    found = await world.ask(op="get", **PLACE, name="a")
+    assert (found["error"]["code"], found["error"]["reason"]) == (0, "Timeout")
+
+
+async def test_a_call_that_waited_long_enough_is_not_kept_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller_host.calling.CALLS_SECONDS", 0.0)
+    world.calls.begin(None)
+    assert (await world.ask(op="get", **PLACE, name="a"))["error"]["reason"] == "Timeout"
+    monkeypatch.setattr("controller_host.calling.CALLS_SECONDS", 60.0)
+    world.calls.begin(None)
+    assert (await world.ask(op="get", **PLACE, name="a"))["error"]["reason"] == "NotFound"
+
+
+async def test_a_host_that_stops_asks_nothing_more(world: World) -> None:
+    world.calling.stop()
+    found = await world.ask(op="get", **PLACE, name="a")
+    assert found["error"]["reason"] == "Unavailable"
+    assert world.users == []
+
+
+async def test_an_event_that_repeats_is_counted_up(world: World) -> None:
+    world.kube.put(CONFIGMAPS, a_config_map())
+    fields = {"op": "event", "regarding": PLACE | {"name": "a", "uid": "u"}, "reason": "Mirrored", "message": "done"}
+    for _ in range(3):
+        assert await world.ask(**fields) == {}
+    [event] = world.kube.objects(EVENTS)
+    assert (event["count"], event["reason"], event["type"]) == (3, "Mirrored", "Normal")
+    assert event["involvedObject"]["name"] == "a"
+    assert event["source"]["component"] == "team-a.mirror"
+
+
+async def test_the_contents_of_a_secret_are_in_no_log_and_no_span(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    planted = "cGxhbnRlZA=="
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "team-a", "name": "s"}}
+    world.kube.answer_next(
+        1, lambda _: status_reply(422, "Invalid", f'data: Invalid value: "{planted}"'), when=lambda _: True
+    )
+    refused = await world.ask(op="create", object=secret | {"data": {"p": planted}})
+    assert planted in refused["error"]["message"]
+    await world.ask(op="create", object=secret | {"data": {"p": planted}})
+    await world.ask(op="get", apiVersion="v1", kind="Secret", namespace="team-a", name="s")
+    text = "".join(span.to_json() for span in world.spans.get_finished_spans())
+    assert "call create Secret" in text
+    assert planted not in text
+    out = capfd.readouterr()
+    assert planted not in out.out + out.err
+
+
+async def test_a_request_is_a_span_of_the_guests_trace(world: World) -> None:
+    with world.telemetry.tracer.start_as_current_span("guest") as span:
+        world.calls.begin(trace.set_span_in_context(span))
+        await world.ask(op="get", **PLACE, name="nobody")
+    spans = {one.name: one for one in world.spans.get_finished_spans()}
+    assert {"guest", "call get ConfigMap", "kubernetes GET configmaps"} <= set(spans)
+    called, kube = spans["call get ConfigMap"], spans["kubernetes GET configmaps"]
+    assert called.parent is not None
+    assert kube.parent is not None
+    assert called.parent.span_id == span.get_span_context().span_id
+    assert kube.parent.span_id == called.context.span_id
