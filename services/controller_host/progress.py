@@ -1,0 +1,219 @@
+"""What each controller has worked through, kept beside its snapshot: a restart wakes nobody for what is old news.
+
+In: versions of objects that a controller was called for. Out: the same after a restart, if they are what the snapshot's
+memory has seen. Called by ``hosting``, from threads of the pool. Invariants: what is noted as done was done before the
+snapshot was taken, never after; whatever is lost or damaged here costs calls that repeat, never one that is missing.
+Source: ADR 0057.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from trellis.telemetry import get_logger
+
+_FILE: Final = "progress.sqlite"
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS controllers (
+  uid TEXT PRIMARY KEY, sha256 TEXT NOT NULL, config TEXT NOT NULL, whole INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS done (
+  uid TEXT NOT NULL, key TEXT NOT NULL, version TEXT NOT NULL, due REAL, PRIMARY KEY (uid, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS saved (
+  uid TEXT PRIMARY KEY, sha256 TEXT NOT NULL, state BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS modules (
+  source TEXT PRIMARY KEY, sha256 TEXT NOT NULL, abi INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_FORGET: Final = tuple(f"DELETE FROM {table} WHERE uid = ?" for table in ("controllers", "done", "saved"))  # noqa: S608
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The last good call for a key. ``version``: of the object, "" if gone; ``due``: of the next one, Unix seconds."""
+
+    version: str
+    due: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a controller left: which module and configuration its snapshot is of, and what that has worked through."""
+
+    sha256: str
+    config: str
+    marks: dict[str, Mark] = field(default_factory=dict)
+    whole: bool = True
+    """Whether ``marks`` and the snapshot are of one moment; else nothing counts as done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a module said to the next version of its controller."""
+
+    sha256: str
+    state: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModule:
+    """What a source that cannot change was found to have."""
+
+    sha256: str
+    abi: int
+    bytes: int
+
+
+class Progress:
+    """One file in the directory of the host's data; every method may be called from any thread.
+
+    No commit waits for the disk: after a power failure the newest ones may be lost together, never some of them.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / _FILE
+        self._lock = threading.Lock()
+        self._base = self._open()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._base.close()
+
+    def recall(self, uid: str) -> Past | None:
+        """Return what is known of a controller, None if nothing is."""
+        with self._reading() as base:
+            row = base.execute("SELECT sha256, config, whole FROM controllers WHERE uid = ?", (uid,)).fetchone()
+            if row is None:
+                return None
+            found = base.execute("SELECT key, version, due FROM done WHERE uid = ?", (uid,)) if row[2] else ()
+            return Past(row[0], row[1], {key: Mark(version, due) for key, version, due in found}, bool(row[2]))
+
+    def begin(self, uid: str) -> None:
+        """Note that the snapshot is about to change: until ``commit`` nothing counts as done."""
+        with self._writing() as base:
+            base.execute("UPDATE controllers SET whole = 0 WHERE uid = ?", (uid,))
+
+    def commit(self, uid: str, past: Past, *, anew: bool) -> None:
+        """Note that a snapshot is whole, with what changed in ``past.marks`` since the last; "" and no due: gone.
+
+        ``anew``: what was noted before does not count.
+        """
+        with self._writing() as base:
+            if anew:
+                base.execute("DELETE FROM done WHERE uid = ?", (uid,))
+            gone = [(uid, key) for key, mark in past.marks.items() if not mark.version and mark.due is None]
+            held = [
+                (uid, key, mark.version, mark.due)
+                for key, mark in past.marks.items()
+                if mark.version or mark.due is not None
+            ]
+            base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", gone)
+            base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", held)
+            base.execute("INSERT OR REPLACE INTO controllers VALUES (?, ?, ?, 1)", (uid, past.sha256, past.config))
+
+    def lose(self, uid: str) -> None:
+        """Forget what was done: the snapshot is gone. What was saved for another version stays."""
+        with self._writing() as base:
+            for statement in _FORGET[:2]:
+                base.execute(statement, (uid,))
+
+    def forget(self, uid: str) -> None:
+        """Forget a controller."""
+        with self._writing() as base:
+            for statement in _FORGET:
+                base.execute(statement, (uid,))
+
+    def sweep(self, keep: Collection[str]) -> int:
+        """Forget controllers that are not among these; returns how many."""
+        with self._reading() as base:
+            known = {uid for table in ("controllers", "saved") for (uid,) in base.execute(f"SELECT uid FROM {table}")}  # noqa: S608
+        gone = known - set(keep)
+        for uid in gone:
+            self.forget(uid)
+        return len(gone)
+
+    def save(self, uid: str, saved: Saved) -> None:
+        """Keep what a module said to its next version, until ``saved`` is taken back by ``drop_saved``."""
+        with self._writing() as base:
+            base.execute("INSERT OR REPLACE INTO saved VALUES (?, ?, ?)", (uid, saved.sha256, saved.state))
+
+    def saved(self, uid: str) -> Saved | None:
+        """Return what is kept for the next version, None if nothing is."""
+        with self._reading() as base:
+            row = base.execute("SELECT sha256, state FROM saved WHERE uid = ?", (uid,)).fetchone()
+            return Saved(*row) if row else None
+
+    def drop_saved(self, uid: str) -> None:
+        """Forget what was kept for the next version: that has begun."""
+        with self._writing() as base:
+            base.execute("DELETE FROM saved WHERE uid = ?", (uid,))
+
+    def learn(self, source: str, module: KnownModule) -> None:
+        """Keep what a source that cannot change was found to have, so that a restart need not fetch it."""
+        with self._writing() as base:
+            base.execute(
+                "INSERT OR REPLACE INTO modules VALUES (?, ?, ?, ?)", (source, module.sha256, module.abi, module.bytes)
+            )
+
+    def known(self, source: str) -> KnownModule | None:
+        """Return what a source was found to have, None if that is not known."""
+        with self._reading() as base:
+            row = base.execute("SELECT sha256, abi, bytes FROM modules WHERE source = ?", (source,)).fetchone()
+            return KnownModule(*row) if row else None
+
+    def keep_modules(self, sources: Mapping[str, object] | Collection[str]) -> None:
+        """Forget what other sources were found to have."""
+        with self._writing() as base:
+            known = [source for (source,) in base.execute("SELECT source FROM modules")]
+            base.executemany("DELETE FROM modules WHERE source = ?", [(one,) for one in known if one not in sources])
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return self._connect()
+        except sqlite3.DatabaseError as error:
+            _log.warning("what controllers have worked through cannot be read: all begin cold", error=str(error))
+        for name in (_FILE, f"{_FILE}-wal", f"{_FILE}-shm"):
+            self._path.with_name(name).unlink(missing_ok=True)
+        return self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        try:
+            self._path.chmod(0o600)
+            base.execute("PRAGMA journal_mode=WAL")
+            base.execute("PRAGMA synchronous=NORMAL")
+            _check(base)
+            base.executescript(_TABLES)
+        except BaseException:
+            base.close()
+            raise
+        return base
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            yield self._base
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._base
+            except BaseException:
+                self._base.execute("ROLLBACK")
+                raise
+            self._base.execute("COMMIT")
+
+
+def _check(base: sqlite3.Connection) -> None:
+    (found,) = base.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(str(found)[:200])

@@ -1,0 +1,140 @@
+"""What controllers have worked through, over restarts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from controller_host.progress import KnownModule, Mark, Past, Progress, Saved
+
+
+@pytest.fixture
+def progress(tmp_path: Path) -> Iterator[Progress]:
+    one = Progress(tmp_path)
+    yield one
+    one.close()
+
+
+def again(progress: Progress, directory: Path) -> Progress:
+    progress.close()
+    return Progress(directory)
+
+
+def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Path) -> None:
+    past = Past("sha", "config", {"v1 ConfigMap a x": Mark("u1/7"), "v1 ConfigMap a y": Mark("", 1234.5)})
+    progress.commit("u", past, anew=False)
+    later = again(progress, tmp_path)
+    assert later.recall("u") == past
+    assert later.recall("other") is None
+    later.close()
+
+
+def test_a_mark_replaces_a_former_one_and_what_is_gone_is_forgotten(progress: Progress) -> None:
+    progress.commit("u", Past("sha", "c", {"a": Mark("1"), "b": Mark("1"), "c": Mark("1")}), anew=False)
+    progress.commit("u", Past("sha", "c", {"a": Mark("2"), "b": Mark("")}), anew=False)
+    found = progress.recall("u")
+    assert found is not None
+    assert found.marks == {"a": Mark("2"), "c": Mark("1")}
+
+
+def test_nothing_counts_as_done_between_begin_and_commit(progress: Progress) -> None:
+    progress.commit("u", Past("sha", "c", {"a": Mark("1")}), anew=False)
+    progress.begin("u")
+    assert progress.recall("u") == Past("sha", "c", {}, whole=False)
+    progress.commit("u", Past("sha", "c", {}), anew=False)
+    assert progress.recall("u") == Past("sha", "c", {"a": Mark("1")})
+
+
+def test_a_cold_start_begins_anew(progress: Progress) -> None:
+    progress.commit("u", Past("sha", "c", {"a": Mark("1")}), anew=False)
+    progress.commit("u", Past("sha2", "c", {"b": Mark("1")}), anew=True)
+    assert progress.recall("u") == Past("sha2", "c", {"b": Mark("1")})
+
+
+def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_controller(progress: Progress) -> None:
+    progress.commit("u", Past("sha", "c", {"a": Mark("1")}), anew=False)
+    progress.save("u", Saved("sha", b"{}"))
+    progress.lose("u")
+    assert progress.recall("u") is None
+    assert progress.saved("u") == Saved("sha", b"{}")
+    progress.forget("u")
+    assert progress.saved("u") is None
+
+
+def test_a_sweep_forgets_controllers_that_are_no_more(progress: Progress) -> None:
+    for uid in ("u1", "u2"):
+        progress.commit(uid, Past("sha", "c", {"a": Mark("1")}), anew=False)
+    progress.save("u3", Saved("sha", b"{}"))
+    assert progress.sweep({"u1"}) == 2
+    assert progress.recall("u1") is not None
+    assert progress.recall("u2") is None
+    assert progress.saved("u3") is None
+
+
+def test_a_source_that_cannot_change_is_known(progress: Progress) -> None:
+    progress.learn("a", KnownModule("sha", 1, 7))
+    progress.learn("b", KnownModule("sha", 1, 7))
+    progress.keep_modules({"a"})
+    assert progress.known("a") == KnownModule("sha", 1, 7)
+    assert progress.known("b") is None
+
+
+@pytest.mark.parametrize("garbage", [b"", b"no database at all" * 500, b"SQLite format 3\0" + b"\xff" * 4096])
+def test_a_damaged_file_is_begun_anew(tmp_path: Path, garbage: bytes) -> None:
+    (tmp_path / "progress.sqlite").write_bytes(garbage)
+    progress = Progress(tmp_path)
+    progress.commit("u", Past("sha", "c", {}), anew=False)
+    assert progress.recall("u") == Past("sha", "c", {})
+    progress.close()
+
+
+@pytest.mark.usefixtures("progress")
+def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+    assert (tmp_path / "progress.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_many_threads_at_once(progress: Progress) -> None:
+    def work(number: int) -> bool:
+        past = Past("sha", "c", {str(number): Mark("1")})
+        progress.begin(f"u{number}")
+        progress.commit(f"u{number}", past, anew=False)
+        return progress.recall(f"u{number}") == past
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(work, range(200)))
+
+
+_KILLED = """
+import sys
+from pathlib import Path
+from controller_host.progress import Mark, Past, Progress
+progress = Progress(Path(sys.argv[1]))
+number = 0
+while True:
+    number += 1
+    progress.begin("u")
+    progress.commit("u", Past("sha", "c", {"a": Mark(str(number)), "b": Mark(str(number))}), anew=False)
+    print(number, flush=True)
+"""
+
+
+def test_a_kill_in_the_middle_leaves_one_moment_or_none(tmp_path: Path) -> None:
+    for _ in range(3):
+        with subprocess.Popen([sys.executable, "-c", _KILLED, str(tmp_path)], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if int(line) >= 20:
+                    os.kill(process.pid, signal.SIGKILL)
+                    break
+        progress = Progress(tmp_path)
+        past = progress.recall("u")
+        assert past is not None
+        assert not past.whole or past.marks["a"] == past.marks["b"]
+        progress.close()
