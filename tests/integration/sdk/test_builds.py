@@ -1,0 +1,30 @@
+"""Builds of the example controllers: the same bytes wherever they are made, and those that are committed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from support import guests
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_the_committed_modules_are_what_their_sources_make() -> None:
+    guests.needed("c")
+    committed = sorted(guests.PREBUILT.glob("*.wasm"))
+    assert {path.stem for path in committed} == {"ring", "mirror", "ttl"}
+    for path in committed:
+        built = guests.example("c", path.stem)
+        assert path.read_bytes() == built.read_bytes(), f"copy {built} to {path}"
+
+
+def test_two_builds_in_two_places_make_the_same_bytes(tmp_path: Path) -> None:
+    guests.needed("c")
+    elsewhere = tmp_path / "else where" / "sdk"
+    shutil.copytree(guests.SDK / "c", elsewhere)
+    guests.build_c(tmp_path / "out", tmp_path / "log", elsewhere)
+    for name in guests.EXAMPLES:
+        assert (tmp_path / "out" / f"{name}.wasm").read_bytes() == guests.example("c", name).read_bytes(), name
