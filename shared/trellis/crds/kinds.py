@@ -16,6 +16,7 @@ from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.schema import structural
 from trellis.crds.secret_grants import SecretGrant
 from trellis.crds.shim import Shim
+from trellis.crds.wasm_controllers import WasmController
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,24 @@ KINDS: Final[tuple[Kind, ...]] = (
             Column("Issuers", "string", ".spec.entityIssuers", wide=True),
             _AGE,
         ),
+    ),
+    Kind(
+        WasmController,
+        group="trellis.dev",
+        version="v1alpha1",
+        plural="wasmcontrollers",
+        scope="Namespaced",
+        columns=(
+            Column("State", "string", ".status.state"),
+            Column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status"),
+            Column("Module", "string", ".status.module.sha256", wide=True),
+            Column("Wakes", "integer", ".status.wakes"),
+            Column("Traps", "integer", ".status.traps"),
+            Column("Account", "string", ".spec.serviceAccountName", wide=True),
+            Column("Message", "string", ".status.conditions[?(@.type=='Ready')].message", wide=True),
+            _AGE,
+        ),
+        short_names=("wasmctl",),
     ),
 )
 """Those whose definitions belong together: nobody else defines them, or objects of the former owner stay valid."""

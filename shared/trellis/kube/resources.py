@@ -75,6 +75,7 @@ HOST_CONFIGS: Final = Resource(
 )
 APPLICATIONS: Final = Resource("core.oam.dev", "v1beta1", "applications", "Application", namespaced=True)
 SECRET_GRANTS: Final = Resource("trellis.dev", "v1alpha1", "secretgrants", "SecretGrant", namespaced=True)
+WASM_CONTROLLERS: Final = Resource("trellis.dev", "v1alpha1", "wasmcontrollers", "WasmController", namespaced=True)
 
 ALL: Final[tuple[Resource, ...]] = (
     NODES,
@@ -105,6 +106,7 @@ ALL: Final[tuple[Resource, ...]] = (
     HOST_CONFIGS,
     APPLICATIONS,
     SECRET_GRANTS,
+    WASM_CONTROLLERS,
 )
 
 

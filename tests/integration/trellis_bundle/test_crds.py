@@ -135,5 +135,5 @@ async def test_a_kind_that_is_none_of_ours_is_one_line(kinds: Cluster) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "trellis: there is no kind 'pods' of Trellis: "
-        "name one or more of shims, wasmcloudhostconfigs, secretgrants, applications\n"
+        "name one or more of shims, wasmcloudhostconfigs, secretgrants, wasmcontrollers, applications\n"
     )
