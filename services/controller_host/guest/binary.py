@@ -1,0 +1,269 @@
+"""Reads a module's sections into a :class:`Binary`: all that has to be known before it may run.
+
+In: the bytes as they were built. Out: its types, imports, exports, globals and what state it has. Called by
+``rewriting``. Pure. Invariant: what is not understood is refused, never passed over; the engine's own validation comes
+after it. Source: WebAssembly core specification 2.0, "Binary Format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller_host.guest.instructions import constant, i32_constant, table_change
+from controller_host.guest.reading import Malformed, Reader
+
+MAGIC: Final = b"\0asm\1\0\0\0"
+COMPONENT: Final = b"\0asm\x0d\0\1\0"
+WASM_PAGE: Final = 65536
+
+VALUE_TYPES: Final = {
+    0x7F: "i32",
+    0x7E: "i64",
+    0x7D: "f32",
+    0x7C: "f64",
+    0x7B: "v128",
+    0x70: "funcref",
+    0x6F: "externref",
+}
+KINDS: Final = ("function", "table", "memory", "global", "tag")
+CUSTOM, EXPORT, START = 0, 7, 8
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionType:
+    """Parameters and results, as the names of value types."""
+
+    parameters: tuple[str, ...]
+    results: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(self.parameters)}) -> ({', '.join(self.results)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """``module``.``name``; ``type`` is None for what is no function."""
+
+    module: str
+    name: str
+    kind: str
+    type: FunctionType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where a section lies: ``start`` is its id's byte, ``body`` its content's first."""
+
+    id: int
+    start: int
+    body: int
+    end: int
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Binary:
+    """What a module has. ``functions`` and ``globals`` count imported ones too, as the module's own indices do."""
+
+    data: bytes
+    sections: list[Section] = field(default_factory=list)
+    types: list[FunctionType] = field(default_factory=list)
+    imports: list[Import] = field(default_factory=list)
+    functions: list[FunctionType] = field(default_factory=list)
+    imported_functions: int = 0
+    tables: list[int] = field(default_factory=list)  # elements each begins with
+    memories: list[tuple[int, int]] = field(default_factory=list)  # flags, WASM pages it begins with
+    globals: list[tuple[str, bool]] = field(default_factory=list)  # value type, mutable
+    exports: dict[str, tuple[str, int]] = field(default_factory=dict)  # kind, index
+    start: int | None = None
+    passive: str | None = None  # which kind of segment
+    data_end: int = 0  # where initial data ends in memory, in bytes; before the first instruction all else is zero
+    table_change: str | None = None
+    constants: dict[int, int] = field(default_factory=dict)  # function index → the i32 that is all its body gives
+
+
+def read(data: bytes) -> Binary:
+    """Read a module.
+
+    Raises:
+        Malformed: The bytes are no core module, or one with what is not run here.
+    """
+    if data.startswith(COMPONENT):
+        raise Malformed("it is a component: build a core module (of `wasm32-wasip1`, not `wasm32-wasip2`)")
+    if not data.startswith(MAGIC):
+        raise Malformed("it does not begin as a WebAssembly module does")
+    binary = Binary(data)
+    reader = Reader(data, len(MAGIC))
+    while not reader.done():
+        start = reader.at
+        section_id, length = reader.byte(), reader.u32()
+        body = reader.skip(length)
+        name = Reader(data, body, reader.at).name() if section_id == CUSTOM else ""
+        binary.sections.append(Section(section_id, start, body, reader.at, name))
+        if section_id != CUSTOM:
+            if section_id not in _SECTIONS:
+                raise Malformed(f"it has a section {section_id}, which is not run here")
+            _SECTIONS[section_id](binary, Reader(data, body, reader.at))
+    return binary
+
+
+def _vector(reader: Reader) -> range:
+    return range(reader.u32())
+
+
+def _value_type(reader: Reader) -> str:
+    byte = reader.byte()
+    if byte not in VALUE_TYPES:
+        raise Malformed(f"it has the value type {byte:#04x}, which is not run here")
+    return VALUE_TYPES[byte]
+
+
+def _types(binary: Binary, reader: Reader) -> None:
+    for _ in _vector(reader):
+        if reader.byte() != 0x60:
+            raise Malformed("it has types of the garbage collection proposal, which is not run here")
+        parameters = tuple(_value_type(reader) for _ in _vector(reader))
+        binary.types.append(FunctionType(parameters, tuple(_value_type(reader) for _ in _vector(reader))))
+
+
+def _type_at(binary: Binary, index: int) -> FunctionType:
+    if index >= len(binary.types):
+        raise Malformed("it has a function of a type that it does not define")
+    return binary.types[index]
+
+
+def _limits(reader: Reader) -> tuple[int, int]:
+    """Return flags and minimum. 64-bit limits are read as far as they fit: they are refused by their flag."""
+    flags, minimum = reader.byte(), reader.u32()
+    if flags & 1:
+        reader.u32()
+    return flags, minimum
+
+
+def _imports(binary: Binary, reader: Reader) -> None:
+    for _ in _vector(reader):
+        module, name, kind = reader.name(), reader.name(), reader.byte()
+        function: FunctionType | None = None
+        if kind == 0:
+            function = _type_at(binary, reader.u32())
+            binary.functions.append(function)
+            binary.imported_functions += 1
+        elif kind == 1:
+            _value_type(reader)
+            _limits(reader)
+        elif kind == 2:
+            _limits(reader)
+        elif kind == 3:
+            _value_type(reader)
+            reader.byte()
+        else:
+            raise Malformed(f"it imports {module}.{name} of the kind {kind}, which is not run here")
+        binary.imports.append(Import(module, name, KINDS[kind], function))
+
+
+def _functions(binary: Binary, reader: Reader) -> None:
+    binary.functions.extend(_type_at(binary, reader.u32()) for _ in _vector(reader))
+
+
+def _tables(binary: Binary, reader: Reader) -> None:
+    for _ in _vector(reader):
+        first = reader.byte()
+        if first not in VALUE_TYPES:
+            raise Malformed("it has a table that is not understood here")
+        binary.tables.append(_limits(reader)[1])
+
+
+def _memories(binary: Binary, reader: Reader) -> None:
+    binary.memories.extend(_limits(reader) for _ in _vector(reader))
+
+
+def _globals(binary: Binary, reader: Reader) -> None:
+    for _ in _vector(reader):
+        value_type = _value_type(reader)
+        binary.globals.append((value_type, bool(reader.byte())))
+        constant(reader)
+
+
+def _exports(binary: Binary, reader: Reader) -> None:
+    for _ in _vector(reader):
+        name, kind, index = reader.name(), reader.byte(), reader.u32()
+        if kind >= len(KINDS):
+            raise Malformed(f"it exports {name} of the kind {kind}, which is not run here")
+        binary.exports[name] = (KINDS[kind], index)
+
+
+def _start(binary: Binary, reader: Reader) -> None:
+    binary.start = reader.u32()
+
+
+def _elements(binary: Binary, reader: Reader) -> None:
+    for _ in _vector(reader):
+        flags = reader.u32()
+        if flags > 7:
+            raise Malformed("it has an element segment that is not understood here")
+        if not flags & 1:
+            if flags & 2:
+                reader.u32()
+            constant(reader)
+        elif not flags & 2:
+            binary.passive = "element"
+        if flags & 3:
+            reader.byte()  # the kind, or the type, of its elements
+        for _ in _vector(reader):
+            if flags & 4:
+                constant(reader)
+            else:
+                reader.u32()
+
+
+def _code(binary: Binary, reader: Reader) -> None:
+    for index in _vector(reader):
+        length = reader.u32()
+        body = Reader(reader.data, reader.skip(length), reader.at)
+        for _ in _vector(body):
+            body.u32()
+            _value_type(body)
+        if length < 16:  # small enough for `i32.const` alone
+            value = i32_constant(body.data[body.at : body.end - 1])
+            if value is not None:
+                binary.constants[binary.imported_functions + index] = value
+        binary.table_change = binary.table_change or table_change(body)
+
+
+def _data(binary: Binary, reader: Reader) -> None:
+    for _ in _vector(reader):
+        flags = reader.u32()
+        if flags == 1:
+            binary.passive = "data"
+            offset: int | None = 0
+        else:
+            if flags == 2:
+                reader.u32()
+            offset = i32_constant(constant(reader))
+        length = reader.u32()
+        reader.skip(length)
+        # Where it lands is not known: it may be anywhere in the memory the module begins with.
+        end = max((pages for _, pages in binary.memories), default=0) * WASM_PAGE if offset is None else offset + length
+        binary.data_end = max(binary.data_end, end)
+
+
+def _data_count(_binary: Binary, reader: Reader) -> None:
+    reader.u32()
+
+
+_SECTIONS: Final[dict[int, Callable[[Binary, Reader], None]]] = {
+    1: _types,
+    2: _imports,
+    3: _functions,
+    4: _tables,
+    5: _memories,
+    6: _globals,
+    EXPORT: _exports,
+    START: _start,
+    9: _elements,
+    10: _code,
+    11: _data,
+    12: _data_count,
+}

@@ -1,0 +1,64 @@
+"""What a guest writes for people, as bounded lines.
+
+In: bytes of its stdout and stderr, texts of its ``log``. Out: calls of the host's ``log``. One :class:`Lines` a call:
+half a line ends with the call, so nothing of it has to be kept while the guest sleeps.
+Invariant: at most :data:`MOST_LINES` lines of :data:`LONGEST_LINE` characters a call, each printable, and one more that
+says how many were left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from controller_host.guest.refusals import printable
+
+MOST_LINES: Final = 100
+LONGEST_LINE: Final = 4096
+INFO: Final = 1
+WARNING: Final = 2
+_ERROR: Final = 3
+
+
+class Lines:
+    """The lines of one call; ``log(level, text)`` takes them."""
+
+    __slots__ = ("_begun", "_count", "_log")
+
+    def __init__(self, log: Callable[[int, str], None]) -> None:
+        self._log: Final = log
+        self._count = 0
+        self._begun: Final[dict[int, bytearray]] = {}
+
+    def full(self) -> bool:
+        """Whether more lines would only be counted."""
+        return self._count >= MOST_LINES
+
+    def line(self, level: int, text: str) -> None:
+        """Log one line."""
+        self._count += 1
+        if self._count <= MOST_LINES:
+            self._log(min(max(level, 0), _ERROR), printable(text.rstrip(), LONGEST_LINE))
+
+    def write(self, stream: int, data: bytes) -> None:
+        """Take bytes of a stream; whole lines are logged at once."""
+        begun = self._begun.setdefault(stream, bytearray())
+        *whole, rest = data.split(b"\n")
+        for part in whole:
+            self._end(begun, part)
+        begun += rest[: max(0, LONGEST_LINE * 4 - len(begun))]
+
+    def finish(self) -> None:
+        """End the call: log what is begun, and how much was left out."""
+        for begun in self._begun.values():
+            if begun:
+                self._end(begun, b"")
+        if self._count > MOST_LINES:
+            self._log(WARNING, f"{self._count - MOST_LINES} more lines of this call were left out")
+
+    def _end(self, begun: bytearray, part: bytes) -> None:
+        if self.full():
+            self._count += 1
+        else:
+            self.line(INFO, (bytes(begun) + part[: LONGEST_LINE * 4]).decode(errors="replace"))
+        begun.clear()

@@ -1,0 +1,165 @@
+"""Modules: read, refused or rewritten, compiled, and kept on disk as machine code.
+
+In: a module's bytes, or its digest. Out: a :class:`Module`, from which instances are made in any thread. Called by the
+service from pool threads. Compiled code is a file that is mapped, so that memory holds what runs of it.
+Invariants: code is run only from a directory of this account, whole as its checksum says; what is damaged, or of
+another engine, is compiled again; modules that nobody uses leave memory, so that a thousand do not stay mapped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+import orjson
+import wasmtime
+import xxhash
+
+from controller_host.guest.directories import private_directory, write_whole
+from controller_host.guest.engine import Engine
+from controller_host.guest.native import Prepared
+from controller_host.guest.refusals import ModuleRefused, RefusalReason
+from controller_host.guest.rewriting import Rewritten, rewrite
+
+__all__ = ["Module", "ModuleRefused", "Modules", "RefusalReason"]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Module:
+    """A compiled module. ``sha256``: of the bytes as they were built; ``exports``: those of the ABI that it has.
+
+    ``abi``: the version it is made for; None if only the module itself can tell, which is asked as it starts.
+    """
+
+    sha256: str
+    abi: int | None
+    exports: frozenset[str]
+    globals: tuple[str, ...]
+    memory_pages: int
+    data_end: int
+    engine: Engine
+    prepared: Prepared
+
+
+class Modules:
+    """The modules of one engine; ``most_in_memory`` bounds those that are kept although no instance uses them."""
+
+    def __init__(self, cache_dir: Path, most_in_memory: int = 64) -> None:
+        self.engine: Final = Engine()
+        self._directory: Final = private_directory(cache_dir)
+        self._most: Final = most_in_memory
+        self._lock: Final = threading.Lock()
+        self._compiling: Final = threading.Lock()
+        self._recent: Final[OrderedDict[str, Module]] = OrderedDict()
+        self._used: Final[WeakValueDictionary[str, Module]] = WeakValueDictionary()
+        self._intact: Final[dict[str, tuple[int, int, int]]] = {}
+
+    def load(self, wasm: bytes) -> Module:
+        """Return the module of these bytes; compiles them the first time: seconds, for megabytes. One at a time does.
+
+        Raises:
+            ModuleRefused: It is not run here; the reason and message say why.
+        """
+        sha256 = hashlib.sha256(wasm).hexdigest()
+        found = self.cached(sha256)
+        if found is not None:
+            return found
+        with self._compiling:
+            return self.cached(sha256) or self._compiled(sha256, wasm)
+
+    def cached(self, sha256: str) -> Module | None:
+        """Return a module that was compiled before, by this process or a former one; None if it has to be loaded."""
+        with self._lock:
+            found = self._used.get(sha256)
+            if found is not None:
+                self._keep(found)
+                return found
+        loaded = self._from_disk(sha256)
+        if loaded is not None:
+            with self._lock:
+                self._keep(loaded)
+        return loaded
+
+    def sweep(self, keep: Iterable[str]) -> None:
+        """Remove from disk all compiled modules but those of the digests to ``keep``, and those of other engines."""
+        wanted = {self._path(sha256, kind).name for sha256 in keep for kind in ("cwasm", "json")}
+        for path in self._directory.iterdir():
+            if path.name not in wanted:
+                path.unlink(missing_ok=True)
+
+    def in_memory(self) -> int:
+        """Return how many modules are in memory."""
+        return len(self._used)
+
+    def _path(self, sha256: str, kind: str) -> Path:
+        return self._directory / f"{sha256}.{self.engine.key}.{kind}"
+
+    def _keep(self, module: Module) -> None:
+        self._used[module.sha256] = module
+        self._recent[module.sha256] = module
+        self._recent.move_to_end(module.sha256)
+        while len(self._recent) > self._most:
+            self._recent.popitem(last=False)
+
+    def _compiled(self, sha256: str, wasm: bytes) -> Module:
+        rewritten = rewrite(wasm)
+        try:
+            compiled = wasmtime.Module(self.engine.native, rewritten.wasm)
+            code = bytes(compiled.serialize())
+        except wasmtime.WasmtimeError as error:
+            raise ModuleRefused(RefusalReason.NOT_WASM, f"the engine does not take it: {error}") from error
+        facts = _facts(rewritten)
+        write_whole(self._path(sha256, "cwasm"), code)
+        write_whole(self._path(sha256, "json"), orjson.dumps({**facts, "checksum": xxhash.xxh3_128_hexdigest(code)}))
+        # From disk, so that the code is a mapped file; as it is where such a file may not be run.
+        module = self._from_disk(sha256) or self._module(sha256, facts, compiled)
+        with self._lock:
+            self._keep(module)
+        return module
+
+    def _from_disk(self, sha256: str) -> Module | None:
+        path = self._path(sha256, "cwasm")
+        try:
+            facts: dict[str, Any] = orjson.loads(self._path(sha256, "json").read_bytes())
+            self._check(sha256, path, facts["checksum"])
+            code = wasmtime.Module.deserialize_file(self.engine.native, str(path))
+            return self._module(sha256, facts, code)
+        except (OSError, ValueError, KeyError, TypeError, wasmtime.WasmtimeError):
+            return None  # not there, damaged, or of another engine: compiled again
+
+    def _check(self, sha256: str, path: Path, checksum: str) -> None:
+        """Raise ValueError if the code is not what was written. Once a process and file: it reads all of it."""
+        found = path.stat()
+        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if self._intact.get(sha256) != seen:
+            if xxhash.xxh3_128_hexdigest(path.read_bytes()) != checksum:
+                raise ValueError(path)
+            self._intact[sha256] = seen
+
+    def _module(self, sha256: str, facts: dict[str, Any], code: wasmtime.Module) -> Module:
+        return Module(
+            sha256=sha256,
+            abi=facts["abi"],
+            exports=frozenset(facts["exports"]),
+            globals=tuple(facts["globals"]),
+            memory_pages=facts["memoryPages"],
+            data_end=facts["dataEnd"],
+            engine=self.engine,
+            prepared=Prepared(self.engine.linker, code),
+        )
+
+
+def _facts(rewritten: Rewritten) -> dict[str, Any]:
+    return {
+        "abi": rewritten.version,
+        "exports": sorted(rewritten.exports),
+        "globals": rewritten.globals,
+        "memoryPages": rewritten.memory_pages,
+        "dataEnd": rewritten.data_end,
+    }

@@ -1,0 +1,177 @@
+"""wasmtime's C interface, as far as its Python classes do not reach: host functions, calls and deadlines without them.
+
+Called by ``engine``, ``memory`` and ``instance``. wasmtime's own ``Func`` keeps the last exception of any host function
+in a module's global, so with threads one guest's could come out of another's call; nothing here goes through it. The
+bindings are private: the version is pinned exactly.
+Invariants: no exception leaves a callback, and memory the engine gave is given back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, Final
+
+from wasmtime import Engine, FuncType, Linker, Module, Trap, TrapCode, ValType, WasmtimeError
+from wasmtime import _bindings as raw
+from wasmtime._ffi import dll
+
+from controller_host.guest.binary import FunctionType
+
+# What ctypes has no useful types for.
+Pointer = Any
+Context = Any
+Handle = Any  # of an export
+Values = Any
+Callback = Any
+
+HostCallback = raw.wasmtime_func_unchecked_callback_t
+DeadlineCallback = raw._wasmtime_store_epoch_deadline_callback.argtypes[1]  # noqa: SLF001 (it has no name)
+_NoFinalizer: Final = ctypes.cast(0, ctypes.CFUNCTYPE(None, ctypes.c_void_p))
+_VALUE_TYPES: Final = {"i32": ValType.i32, "i64": ValType.i64}
+
+_memory_data: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(("wasmtime_memory_data", dll))
+
+
+def define(linker: Linker, module: str, name: str, type_: FunctionType, callback: Callback) -> None:
+    """Define a host function for all instances of an engine; ``callback`` has to live as long as the linker."""
+    kind = FuncType([_VALUE_TYPES[p]() for p in type_.parameters], [_VALUE_TYPES[r]() for r in type_.results])
+    texts = [ctypes.create_string_buffer(text.encode()) for text in (module, name)]
+    _raise(
+        raw.wasmtime_linker_define_func_unchecked(
+            linker.ptr(), texts[0], len(module), texts[1], len(name), kind.ptr(), callback, None, _NoFinalizer
+        )
+    )
+
+
+def trap(message: bytes) -> int:
+    """Return a new trap's address, for a callback to return; the engine owns it then."""
+    made = raw.wasmtime_trap_new(ctypes.create_string_buffer(message), len(message))
+    return ctypes.cast(made, ctypes.c_void_p).value or 0
+
+
+def error(message: bytes) -> int:
+    """Return a new error's address, for a deadline's callback to return; the engine owns it then."""
+    made = raw.wasmtime_error_new(ctypes.create_string_buffer(message))
+    return ctypes.cast(made, ctypes.c_void_p).value or 0
+
+
+class Ended(Exception):  # noqa: N818 (what came out of a call)
+    """A call that did not return. ``code``: of a trap; ``text``: the engine's words, from the guest in part."""
+
+    def __init__(self, code: TrapCode | None, text: str) -> None:
+        super().__init__(code, text)
+        self.code: Final = code
+        self.text: Final = text
+
+
+class NativeStore:
+    """One store, with at most one instance. Closed by :meth:`close`, in the thread that uses it."""
+
+    __slots__ = ("_instance", "_store", "context")
+
+    def __init__(self, engine: Engine, memory_bytes: int, deadline: Callback) -> None:
+        self._store: Pointer | None = raw.wasmtime_store_new(engine.ptr(), None, _NoFinalizer)
+        self.context: Final[Context] = raw.wasmtime_store_context(self._store)
+        self._instance: Final = raw.wasmtime_instance_t()
+        raw.wasmtime_store_limiter(self._store, memory_bytes, -1, 1, -1, 1)
+        raw.wasmtime_store_epoch_deadline_callback(self._store, deadline, None, _NoFinalizer)
+
+    def deadline(self, ticks: int) -> None:
+        """Have the deadline's callback called after so many ticks."""
+        raw.wasmtime_context_set_epoch_deadline(self.context, ticks)
+
+    def instantiate(self, prepared: Prepared) -> None:
+        """Make the instance; raise Ended if that fails."""
+        trapped = ctypes.POINTER(raw.wasm_trap_t)()
+        failed = raw.wasmtime_instance_pre_instantiate(
+            prepared.pointer, self.context, ctypes.byref(self._instance), ctypes.byref(trapped)
+        )
+        if failed or trapped:
+            raise _ended(failed, trapped)
+
+    def export(self, name: bytes) -> Handle:
+        """Return the instance's export: a ``wasmtime_extern_union``. Raise KeyError if there is none."""
+        item = raw.wasmtime_extern_t()
+        if not raw.wasmtime_instance_export_get(
+            self.context, ctypes.byref(self._instance), name, len(name), ctypes.byref(item)
+        ):
+            raise KeyError(name)
+        return item.of
+
+    def call(self, function: Handle, arguments: Sequence[int]) -> Values:
+        """Call a function with i32 arguments; return the slots its result is in. Raise Ended if it does not return."""
+        values = (raw.wasmtime_val_raw_t * 2)()  # no function that is called here has more of either
+        for slot, argument in enumerate(arguments):
+            values[slot].i32 = argument
+        trapped = ctypes.POINTER(raw.wasm_trap_t)()
+        failed = raw.wasmtime_func_call_unchecked(
+            self.context, ctypes.byref(function), values, len(values), ctypes.byref(trapped)
+        )
+        if failed or trapped:
+            raise _ended(failed, trapped)
+        return values
+
+    def close(self) -> None:
+        """Give everything back; harmless a second time."""
+        if self._store is not None:
+            raw.wasmtime_store_delete(self._store)
+            self._store = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Prepared:
+    """A module with its imports resolved, from which instances are made in any thread."""
+
+    __slots__ = ("_module", "pointer")
+
+    def __init__(self, linker: Linker, module: Module) -> None:
+        self._module: Final = module
+        self.pointer: Pointer = ctypes.POINTER(raw.wasmtime_instance_pre_t)()
+        _raise(raw.wasmtime_linker_instantiate_pre(linker.ptr(), module.ptr(), ctypes.byref(self.pointer)))
+
+    def __del__(self) -> None:
+        if self.pointer:
+            raw.wasmtime_instance_pre_delete(self.pointer)
+
+
+def memory_extent(context: Context, memory: Handle) -> tuple[int, int]:
+    """Return where a memory is now, and its size in bytes: both change when it grows."""
+    handle = ctypes.byref(memory)
+    size = raw.wasmtime_memory_data_size(context, handle)
+    return (_memory_data(context, handle) or 0), size
+
+
+def memory_grow(context: Context, memory: Handle, pages: int) -> None:
+    """Grow a memory by so many WASM pages; raise WasmtimeError if it may not."""
+    before = ctypes.c_uint64()
+    _raise(raw.wasmtime_memory_grow(context, ctypes.byref(memory), pages, ctypes.byref(before)))
+
+
+def global_bits(context: Context, handle: Handle, bits: int) -> int:
+    """Return the bit pattern, of 32 or 64 bits, of a global that is a number."""
+    value = raw.wasmtime_val_t()
+    raw.wasmtime_global_get(context, ctypes.byref(handle), ctypes.byref(value))
+    return int.from_bytes(bytes(value.of)[: bits // 8], "little")
+
+
+def set_global_bits(context: Context, handle: Handle, kind: int, bits: int) -> None:
+    """Set a global that is a number of the engine's ``kind`` to a bit pattern."""
+    value: Values = raw.wasmtime_val_t()
+    value.kind = kind
+    value.of.i64 = bits  # a union: a float's bits, and no float that could be changed on the way
+    _raise(raw.wasmtime_global_set(context, ctypes.byref(handle), ctypes.byref(value)))
+
+
+def _raise(failed: Pointer) -> None:
+    if failed:
+        raise WasmtimeError._from_ptr(failed)  # noqa: SLF001 (the bindings have no other way)
+
+
+def _ended(failed: Pointer, trapped: Pointer) -> Ended:
+    if failed:
+        return Ended(None, str(WasmtimeError._from_ptr(failed)))  # noqa: SLF001
+    made = Trap._from_ptr(trapped)  # noqa: SLF001
+    return Ended(made.trap_code, made.message)

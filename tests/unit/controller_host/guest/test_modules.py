@@ -1,0 +1,109 @@
+"""Compiled modules: kept on disk by digest, in memory as long as they are used, and never run when damaged."""
+
+from __future__ import annotations
+
+import gc
+import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from controller_host.guest import modules as modules_module
+from controller_host.guest.instance import Instance
+from controller_host.guest.limits import Limits
+from controller_host.guest.modules import Modules
+from support import wat
+
+
+def distinct(number: int) -> bytes:
+    return wat.guest(more=f"(func (result i32) i32.const {number})")
+
+
+def works(modules: Modules, sha256: str) -> bool:
+    module = modules.cached(sha256)
+    assert module is not None
+    return Instance.boot(module, Limits(), wat.RecordingHost()).call("reconcile", b"{}").answer == b"{}"
+
+
+def test_a_module_is_found_by_its_digest_by_the_next_process(tmp_path: Path) -> None:
+    sha256 = Modules(tmp_path / "m").load(wat.guest()).sha256
+    again = Modules(tmp_path / "m")
+    assert works(again, sha256)
+    assert again.cached("0" * 64) is None
+    assert stat.S_IMODE((tmp_path / "m").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "m").iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("kind", ["cwasm", "json"])
+@pytest.mark.parametrize("damage", ["emptied", "truncated", "changed in a bit", "removed"])
+def test_a_damaged_file_is_never_run_and_compiled_again(kind: str, damage: str, tmp_path: Path) -> None:
+    sha256 = Modules(tmp_path / "m").load(wat.guest()).sha256
+    (path,) = (tmp_path / "m").glob(f"*.{kind}")
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    written = {"emptied": b"", "truncated": raw[: len(raw) // 2], "changed in a bit": raw}
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(written[damage])
+    again = Modules(tmp_path / "m")
+    assert again.cached(sha256) is None
+    again.load(wat.guest())
+    assert works(again, sha256)
+
+
+def test_a_module_of_another_engine_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sha256 = Modules(tmp_path / "m").load(wat.guest()).sha256
+    monkeypatch.setattr("controller_host.guest.rewriting.REVISION", 99)
+    assert Modules(tmp_path / "m").cached(sha256) is None
+
+
+def test_modules_that_nobody_uses_leave_memory_and_used_ones_stay(tmp_path: Path) -> None:
+    modules = Modules(tmp_path / "m", most_in_memory=2)
+    used = modules.load(distinct(0))
+    for number in range(1, 6):
+        modules.load(distinct(number))
+    gc.collect()
+    assert modules.in_memory() == 3
+    assert modules.cached(used.sha256) is used
+
+
+def test_a_module_is_compiled_once_however_many_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = []
+    original = modules_module.rewrite
+
+    def counted(wasm: bytes) -> modules_module.Rewritten:
+        count.append(1)
+        return original(wasm)
+
+    monkeypatch.setattr(modules_module, "rewrite", counted)
+    modules = Modules(tmp_path / "m")
+    gate = threading.Barrier(8)
+
+    def load(_: int) -> int:
+        gate.wait()
+        return id(modules.load(wat.guest()))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(load, range(8)))) == 1
+    assert len(count) == 1
+
+
+def test_sweeping_keeps_what_is_wanted(tmp_path: Path) -> None:
+    modules = Modules(tmp_path / "m")
+    kept, gone = modules.load(distinct(1)).sha256, modules.load(distinct(2)).sha256
+    modules.sweep([kept])
+    again = Modules(tmp_path / "m")
+    assert again.cached(gone) is None
+    assert works(again, kept)
+
+
+def test_a_directory_that_others_may_write_is_closed_and_a_link_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o777)
+    Modules(tmp_path / "open")
+    assert stat.S_IMODE((tmp_path / "open").stat().st_mode) == 0o700
+    (tmp_path / "link").symlink_to(tmp_path / "open")
+    with pytest.raises(PermissionError, match="TRELLIS_CONTROLLER_DATA_DIR"):
+        Modules(tmp_path / "link")
