@@ -14,6 +14,8 @@ from typing import Final
 
 from secrets_backend.decide import Identity
 from secrets_backend.refusals import ErrorName, Refusal
+from secrets_backend.resources import account_of
+from secrets_backend.rights import roles_hint
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unavailable
 from trellis.kube.resources import SECRETS, Manifest
@@ -23,7 +25,6 @@ MOST_KEPT: Final = 256
 LARGEST_KEPT: Final = 64 * 2**10
 """Bytes of the values of a Secret, in base64: larger ones are read each time."""
 _IMPERSONATE: Final = "impersonate"
-_ACCOUNTS: Final = "system:serviceaccount:"
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ def words(error: KubeError, identity: Identity) -> str:
     """Return what an error of the API server means for whoever asked."""
     right = missing_right(error)
     if right is not None and right.verb.startswith(_IMPERSONATE):
-        return f"secrets_backend may not impersonate {_who(identity.user)}: {_remedy(identity.user)}"
+        return f"secrets_backend may not impersonate {_who(identity.user)}: give {roles_hint(identity)}"
     if isinstance(error, Forbidden | NotFound):
         return error.message
     if isinstance(error, Unavailable):
@@ -91,12 +92,5 @@ def words(error: KubeError, identity: Identity) -> str:
 
 
 def _who(user: str) -> str:
-    namespace, _, account = user.removeprefix(_ACCOUNTS).partition(":")
-    return f"ServiceAccount {namespace}/{account}" if user.startswith(_ACCOUNTS) else f"user {user}"
-
-
-def _remedy(user: str) -> str:
-    if not user.startswith(_ACCOUNTS):
-        return f"its account needs the verb impersonate on users, resourceNames [{user}], by a ClusterRole"
-    namespace, _, account = user.removeprefix(_ACCOUNTS).partition(":")
-    return f"`trellis secrets roles --namespace {namespace} --service-account {account}` prints what to apply"
+    account = account_of(user)
+    return f"user {user}" if account is None else f"ServiceAccount {'/'.join(account)}"

@@ -1,14 +1,18 @@
 """What is to be applied where secrets_backend may not do what it has to.
 
-Pure: errors in, sentences out. Called by ``app``. Source of the names: ``deploy/rbac``. Invariant: no more is advised
-than what is lacking: for the credentials of a group of hosts, the right to read that one Secret.
+Pure: errors in, sentences out. Called by ``app``, ``lookup`` and ``trellis secrets check``. Source of the names:
+``deploy/rbac``. Invariant: no more is advised than what is lacking: for the credentials of a group of hosts, the right
+to read that one Secret.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Final
 
+from secrets_backend.decide import Identity
+from secrets_backend.resources import account_of
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import SECRETS
 from trellis.kube.rights import Right, lacking, missing_right
@@ -16,6 +20,19 @@ from trellis.kube.rights import Right, lacking, missing_right
 FILE: Final = "deploy/rbac/secrets-backend.yaml"
 ROLE: Final = "trellis-secrets-backend-link"
 _ACCOUNT: Final = "system:serviceaccount:"
+_OF_KUBERNETES: Final = "system:"
+"""Of users whom no command of ours leads anybody to be."""
+
+
+def roles_hint(identity: Identity, secret: str = "") -> str:
+    """Return the command that lets secrets_backend be whom a Secret is read as, and that one read ``secret``."""
+    account = account_of(identity.user)
+    if account is None and identity.user.startswith(_OF_KUBERNETES):
+        return f"a ClusterRole with the verb impersonate on users, resourceNames [{identity.user}]: Kubernetes' own"
+    own = account is not None and account[0] == identity.namespace
+    who = f"-a {account[1]}" if account and own else f"--user {shlex.quote(identity.user)}"
+    what = f" -s {secret}" if secret else ""
+    return f"`trellis secrets roles -n {identity.namespace} {who}{what} | kubectl apply -f -`"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from secrets_backend.decide import Grant, Identity, view_grant
+from secrets_backend.rights import roles_hint
 from secrets_backend.settings import Settings
 from secrets_backend.tokens import Token, TokenError, TokenKind, read_token
 from trellis import names
@@ -43,7 +44,6 @@ from trellis_bundle.secrets_check_model import (
     judge,
     link_of,
     reading_review,
-    roles_hint,
     uses_of,
 )
 from trellis_bundle.settings import ClientSettings, client_settings

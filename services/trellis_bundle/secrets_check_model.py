@@ -228,12 +228,3 @@ def _review(user: str, attributes: dict[str, str]) -> dict[str, Any]:
     groups = [accounts, f"{accounts}:{account[0]}"] if account else []
     spec = {"user": user, "groups": [*groups, "system:authenticated"], "resourceAttributes": attributes}
     return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-
-
-def roles_hint(identity: Identity, secret: str = "") -> str:
-    """Return the command that gives what is missing."""
-    account = account_of(identity.user)
-    own = account is not None and account[0] == identity.namespace
-    who = f"-a {account[1]}" if account and own else f"--user {identity.user}"
-    what = f" -s {secret}" if secret else ""
-    return f"`trellis secrets roles -n {identity.namespace} {who}{what} | kubectl apply -f -`"

@@ -98,8 +98,8 @@ async def test_without_the_right_to_impersonate_it_is_told_what_to_apply(install
         told = value(await host.get("db", "password", namespace=installed.world.namespace))
         assert told == {
             "UpstreamError": "secrets_backend may not impersonate ServiceAccount "
-            f"{installed.world.namespace}/wasmcloud-secrets: `trellis secrets roles --namespace "
-            f"{installed.world.namespace} --service-account wasmcloud-secrets` prints what to apply"
+            f"{installed.world.namespace}/wasmcloud-secrets: give `trellis secrets roles -n "
+            f"{installed.world.namespace} -a wasmcloud-secrets | kubectl apply -f -`"
         }
 
 

@@ -18,7 +18,6 @@ from trellis_bundle.secrets_check_model import (
     judge,
     link_of,
     reading_review,
-    roles_hint,
     uses_of,
 )
 
@@ -193,16 +192,3 @@ def test_the_api_server_is_asked_as_whom_it_would_see() -> None:
         "name": "jane",
     }
     assert reading_review(jane, "db")["spec"]["groups"] == ["system:authenticated"]
-
-
-@pytest.mark.parametrize(
-    ("user", "who"),
-    [
-        ("system:serviceaccount:shop:reader", "-a reader"),
-        ("system:serviceaccount:ops:reader", "--user system:serviceaccount:ops:reader"),
-        ("jane", "--user jane"),
-    ],
-)
-def test_what_is_missing_is_given_by_one_command(user: str, who: str) -> None:
-    hint = roles_hint(Identity(user, "shop", ""), "db")
-    assert hint == f"`trellis secrets roles -n shop {who} -s db | kubectl apply -f -`"

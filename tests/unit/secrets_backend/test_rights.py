@@ -1,0 +1,28 @@
+"""What is told to be given where a right is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from secrets_backend.decide import Identity
+from secrets_backend.rights import roles_hint
+
+
+@pytest.mark.parametrize(
+    ("user", "who"),
+    [
+        ("system:serviceaccount:shop:reader", "-a reader"),
+        ("system:serviceaccount:ops:reader", "--user system:serviceaccount:ops:reader"),
+        ("jane", "--user jane"),
+        ("https://login.example.com#jane", "--user 'https://login.example.com#jane'"),
+    ],
+)
+def test_what_is_missing_is_given_by_one_command(user: str, who: str) -> None:
+    hint = roles_hint(Identity(user, "shop", ""), "db")
+    assert hint == f"`trellis secrets roles -n shop {who} -s db | kubectl apply -f -`"
+
+
+def test_nobody_is_led_to_let_it_be_a_user_of_kubernetes_own() -> None:
+    hint = roles_hint(Identity("system:admin", "shop", ""))
+    assert "ClusterRole" in hint
+    assert "`" not in hint
