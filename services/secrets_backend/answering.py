@@ -1,8 +1,8 @@
 """Answers one request for a secret: open it, decide who it is, read the Secret as that one, seal the answer.
 
-In: a question, the grant of the link it came over. Out: the answer, and word of it to audit and metrics. Called by
-``serving``. Invariants: every question is answered or counted as dropped; nothing that went wrong ends anything but its
-own answer; no value, token or key is in a log line, a metric or an exception that leaves here.
+In: a question, the grant of the link it came over. Out: the answer, and word of it to audit, metrics and traces. Called
+by ``serving``. Invariants: every question is answered or counted as dropped; nothing that went wrong ends anything but
+its own answer; no value, token or key is in a log line, a metric, a span or an exception that leaves here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
+
+from opentelemetry.trace import Tracer, get_current_span
 
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
@@ -29,11 +31,13 @@ from trellis.events.secrets import SecretDenied, SecretGranted
 from trellis.kube.resources import Manifest
 from trellis.lattice.errors import TooLargeError
 from trellis.lattice.questions import AnswerLost, Question
-from trellis.telemetry import get_logger
+from trellis.telemetry import context_from, get_logger
 
 GRANTED: Final = "granted"
 _MESSAGE_MOST: Final = 1024
 _REPORT_SECONDS: Final = 10.0
+_LATTICES: Final = 8
+"""Of those on one link, so many are named in a span."""
 
 _log = get_logger(__name__)
 GrantOf = Callable[[], LinkGrant]
@@ -43,6 +47,7 @@ GrantOf = Callable[[], LinkGrant]
 class Parts:
     """What an answer is made with. ``users``: those that may be impersonated by their names; ``seconds``: for all."""
 
+    tracer: Tracer
     key: Key
     lookup: Lookup
     limits: Limits
@@ -64,31 +69,41 @@ class Answering:
 
     async def answer(self, question: Question, grant_of: GrantOf) -> None:
         """Answer a request; raises nothing but the cancellation of its task."""
-        began = time.monotonic()
-        left = self._parts.seconds - (began - question.at)
-        if left <= 0:
-            self._parts.measures.dropped("expired")  # its host does not wait any more
-            return
+        with self._parts.tracer.start_as_current_span(
+            "answer secret",
+            context=context_from(None),  # hosts send no trace
+            record_exception=False,  # its text may hold a value
+            set_status_on_exception=False,
+        ) as span:
+            outcome = await self._in_time(question, grant_of)
+            span.set_attribute("trellis.outcome", outcome)
+
+    async def _in_time(self, question: Question, grant_of: GrantOf) -> str:
+        """Return how it ended: ``granted``, the protocol's error, or why there was no answer."""
+        until = question.at + self._parts.seconds
+        if (left := until - time.monotonic()) <= 0:
+            return self._parts.measures.dropped("expired")  # its host does not wait any more
         try:
             async with asyncio.timeout(left):
-                outcome = await self._answer(question, grant_of, question.at + self._parts.seconds)
+                outcome = await self._answer(question, grant_of, until)
         except TimeoutError:
-            self._parts.measures.dropped("timeout")
+            return self._parts.measures.dropped("timeout")
         except AnswerLost as error:
-            self._parts.measures.dropped("lost")
             _log.debug("an answer did not leave", reason=str(error))
+            return self._parts.measures.dropped("lost")
         except Exception as error:  # noqa: BLE001 - one request must not end the work; its text may hold a value
-            self._parts.measures.dropped("failed")
             _log.error("a request failed inside", error=type(error).__name__, where=_where(error))
-        else:
-            self._parts.measures.answered(outcome, time.monotonic() - question.at)
+            return self._parts.measures.dropped("failed")
+        self._parts.measures.answered(outcome, time.monotonic() - question.at)
+        return outcome
 
     async def _answer(self, question: Question, grant_of: GrantOf, until: float) -> str:
         opened: Opened | None = None
         identity: Identity | None = None
         try:
             opened = await self._open(question)
-            self._limit(opened, grant := grant_of())
+            _describe(opened, grant := grant_of())
+            self._limit(opened, grant)
             request = opened.request()
             identity = identify(request.policy, request.entity, grant, self._parts.users)
             # A little before the end, so that there is time to say that the API server does not answer.
@@ -164,6 +179,18 @@ class Answering:
         if now - self._told >= _REPORT_SECONDS:
             _log.warning("requests are refused before it is known whose they are", last=str(refusal), of=self._untold)
             self._told, self._untold = now, 0
+
+
+def _describe(opened: Opened, grant: LinkGrant) -> None:
+    """Say in the span who asks; over which lattices' link is all that is known of where."""
+    span = get_current_span()
+    if not span.is_recording():
+        return
+    lattices = [f"{namespace}/{lattice}" for namespace, lattice in sorted(grant.groups)]
+    span.set_attribute("trellis.lattices", lattices[:_LATTICES])
+    span.set_attribute("trellis.entity", opened.entity.subject)
+    if opened.application is not None:
+        span.set_attribute("trellis.application", opened.application)
 
 
 def _about(opened: Opened, identity: Identity | None, backend: str) -> dict[str, str | None]:

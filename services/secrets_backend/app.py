@@ -93,6 +93,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
 def _parts(settings: Settings, base: Base, timings: Timings) -> Parts:
     metrics = base.telemetry.metrics
     return Parts(
+        tracer=base.telemetry.tracer,
         key=Key(base.kube, settings.namespace, base.health, timings.key),
         lookup=Lookup(base.kube, settings.secrets_cache_seconds),
         limits=Limits(settings.secrets_entity_rate),

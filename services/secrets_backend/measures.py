@@ -22,9 +22,10 @@ class Measures:
         self._metrics.secrets_requests_total.labels(self._service, outcome).inc()
         self._seconds.observe(seconds)
 
-    def dropped(self, why: str) -> None:
-        """Count a question that got no answer."""
+    def dropped(self, why: str) -> str:
+        """Count a question that got no answer, and return why."""
         self._metrics.secrets_dropped_total.labels(self._service, why).inc()
+        return why
 
     def links(self, state: str, read: Read) -> None:
         """Read how many links are in a state at each scrape."""

@@ -8,6 +8,7 @@ import time
 from typing import Any, cast
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from secrets_backend import answering as module
 from secrets_backend.answering import Answering, Parts
@@ -28,7 +29,7 @@ from trellis.events.secrets import SecretDenied
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, Forbidden, NotFound, TooManyRequests, Unavailable
 from trellis.lattice.questions import AnswerLost, Question
-from trellis.telemetry import Metrics
+from trellis.telemetry import Metrics, setup
 
 PLANTED = "planted-value"
 CALL = Call("GET", "Secret", "secrets", "shop", "db")
@@ -69,6 +70,7 @@ class Bench:
 
     def __init__(self, server: Server, rate: float = 0) -> None:
         self.metrics = Metrics()
+        self.spans = InMemorySpanExporter()
         self.grant = GRANT
         self.entity = Signer(MODULE)
         self.key = FixedKey()
@@ -76,6 +78,7 @@ class Bench:
         kube = cast("Kube", server)
         self.answering = Answering(
             Parts(
+                tracer=setup("secrets_backend", metrics=self.metrics, span_exporters=[self.spans]).tracer,
                 key=cast("Key", self.key),
                 lookup=Lookup(kube),
                 limits=Limits(rate),
@@ -126,6 +129,12 @@ class Bench:
         """The facts of refusals that wait."""
         return [fact for facts in self.audit._waiting.values() for fact in facts if isinstance(fact, SecretDenied)]
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the one span there is."""
+        (span,) = self.spans.get_finished_spans()
+        return dict(span.attributes or {})
+
     def dropped(self, reason: str) -> float:
         labels = {"service": "secrets_backend", "reason": reason}
         return self.metrics.registry.get_sample_value("trellis_secrets_dropped_total", labels) or 0.0
@@ -148,7 +157,8 @@ async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
     answer = await bench.ask()
     assert list(answer["error"]) == ["Other"]
     shown = capsys.readouterr()
-    said = f"{answer}{caplog.text}{shown.out}{shown.err}{bench.audit._waiting}"
+    spans = [span.to_json() for span in bench.spans.get_finished_spans()]
+    said = f"{answer}{caplog.text}{shown.out}{shown.err}{bench.audit._waiting}{spans}"
     assert "RuntimeError" in said
     assert "_give" in said  # where it failed is told
     assert PLANTED not in said
@@ -220,6 +230,36 @@ async def test_who_asks_too_often_for_what_cannot_be_is_told_that_and_no_more_of
     assert [fact.error for fact in bench.denied] == ["PolicyError", "Other"]
 
 
+async def test_a_span_says_who_asked_over_which_lattices_and_how_it_ended() -> None:
+    bench = Bench(Server())
+    await bench.ask()
+    about = {"trellis.application": "app", "trellis.entity": bench.entity.public, "trellis.lattices": ("shop/default",)}
+    assert bench.attributes == about | {"trellis.outcome": "granted"}
+
+
+@pytest.mark.parametrize(
+    ("server", "asked", "outcome"),
+    [
+        (Server(), {"field": "none"}, "SecretNotFound"),
+        (Server(), {POLICY: ""}, "PolicyError"),
+        (Server(), {"context__entity_jwt": "x"}, "InvalidEntityJWT"),
+        (Server(), {"lost": True}, "lost"),
+        (Server(), {"age": 100.0}, "expired"),
+        (Server(RuntimeError(PLANTED)), {}, "Other"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+async def test_a_span_says_how_it_ended_and_nothing_of_an_exception(
+    server: Server, asked: dict[str, Any], outcome: str
+) -> None:
+    bench = Bench(server)
+    await bench.ask(**asked)
+    assert bench.attributes["trellis.outcome"] == outcome
+    (span,) = bench.spans.get_finished_spans()
+    assert not span.events
+    assert PLANTED not in span.to_json()
+
+
 async def test_a_question_that_waited_too_long_is_counted_and_not_answered() -> None:
     server = Server()
     bench = Bench(server)
@@ -241,8 +281,8 @@ NOT_OURS = 'users "alice" is forbidden: User "system:serviceaccount:trellis-syst
 NOT_OURS += 'impersonate resource "users" in API group "" at the cluster scope'
 
 
-NEEDED = "secrets_backend may not impersonate user alice: its account needs the verb impersonate on users, "
-NEEDED += "resourceNames [alice], by a ClusterRole"
+NEEDED = "secrets_backend may not impersonate user alice: give `trellis secrets roles -n shop --user alice "
+NEEDED += "| kubectl apply -f -`"
 
 
 @pytest.mark.parametrize(
