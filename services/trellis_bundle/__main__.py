@@ -34,10 +34,13 @@ def run(
     health_port: Annotated[
         int | None, typer.Option(help="port of /readyz, /livez and /metrics [env: TRELLIS_HEALTH_PORT]")
     ] = None,
+    own_nats: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="bring a nats-server along, its store in this directory")
+    ] = None,
 ) -> None:
     """Run services in one process; every setting is also a TRELLIS_* variable."""
     with exit_on_settings_error():
-        run_chosen(services or [], RunFlags(kubeconfig, nats_url, cluster, health_port))
+        run_chosen(services or [], RunFlags(kubeconfig, nats_url, cluster, health_port, own_nats))
 
 
 @app.command()

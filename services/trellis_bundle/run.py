@@ -6,11 +6,12 @@ In: names of services and flags. Out: a running process. Called by the command l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import application_manager.settings
 import host_manager.settings
@@ -22,6 +23,9 @@ from trellis import heap
 from trellis.runtime import Service, run_services
 from trellis.settings import ServiceSettings, SettingsError, load, unknown_variables
 from trellis.telemetry import get_logger, setup_logging
+
+if TYPE_CHECKING:
+    from trellis_bundle.own_nats import OwnNats
 
 _log = get_logger(__name__)
 
@@ -57,6 +61,7 @@ class RunFlags:
     nats_url: str | None = None
     cluster: str | None = None
     health_port: int | None = None
+    own_nats: Path | None = None
 
 
 def choose(services: Sequence[str]) -> list[str]:
@@ -94,13 +99,47 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
         SettingsError: a setting is wrong, or a service is unknown.
     """
     chosen = [SERVICES[name] for name in choose(services)]
-    overrides = {field: getattr(flags, field) for field in RunFlags.__dataclass_fields__}
+    nats = _own_nats(flags)
+    overrides = {
+        "kubeconfig": flags.kubeconfig,
+        "nats_url": flags.nats_url if nats is None else nats.url,
+        "cluster": flags.cluster,
+        "health_port": flags.health_port,
+    }
     settings = [runnable.settings for runnable in chosen]
     loaded = [load(cls, **overrides) for cls in settings]
     refuse_half_confined(loaded)
+    if nats is not None and any(its.nats_credentials for its in loaded):
+        raise SettingsError(
+            "--own-nats: its user has a password of its own: unset TRELLIS_NATS_NKEY_FILE and "
+            "TRELLIS_NATS_CREDENTIALS_FILE"
+        )
     setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
     for line in unknown_variables([runnable.settings for runnable in SERVICES.values()]):
         _log.warning(line)
     apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]
     heap.freeze()
-    asyncio.run(run_services(apps, health_port=loaded[0].health_port))
+    asyncio.run(_run(apps, loaded[0].health_port, nats))
+
+
+def _own_nats(flags: RunFlags) -> OwnNats | None:
+    """Return the bus that this process is to bring along, if it is.
+
+    Raises:
+        SettingsError: another bus is named as well.
+    """
+    if flags.own_nats is None:
+        return None
+    if flags.nats_url is not None:
+        raise SettingsError("--own-nats: --nats-url is given as well, needs one of them")
+    try:
+        from trellis_bundle.own_nats import OwnNats  # noqa: PLC0415 - what it imports costs memory and is an extra's
+    except ModuleNotFoundError as missing:
+        raise SettingsError(f"--own-nats: needs {missing.name}: pip install 'trellis-wasm[local]'") from None
+    return OwnNats(flags.own_nats)
+
+
+async def _run(services: Sequence[Service], health_port: int, nats: OwnNats | None) -> None:
+    """Run services; what they have to say while they stop still finds the bus."""
+    async with contextlib.nullcontext() if nats is None else nats.running():
+        await run_services(services, health_port=health_port)
