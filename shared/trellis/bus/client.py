@@ -1,20 +1,26 @@
-"""NATS' client, made so that no stored message can deafen it.
+"""NATS' client, made so that no stored message can deafen it, and that what it flushes has arrived.
 
 In: what the server sends. Out: messages. The base of ``trellis.bus.user_client``, which everybody connects with.
-Invariant: whatever stands in a stream is handed over as a message: garbage is for the reader to judge.
+Invariants: whatever stands in a stream is handed over as a message: garbage is for the reader to judge; nothing
+overtakes what was sent before it.
 
 Three kinds of stored messages deafen nats-py 2.16 for as long as they are in the stream: a subject that is no UTF-8
 ends its reading loop; a vertical tab or form feed in a subject does not fit its expression for a line of the protocol;
 a header ``Status`` is taken for the server's own word. A fourth, stored or not, ends its reading loop: headers whose
 first line has something behind the version that is no UTF-8, or is cut short. The server takes all from any publisher.
+
+It writes PING at once, past what still waits to be written: a flush, and with it the end of a subscription that is
+drained, is answered before the server knows of what was to be flushed, and what arrives in between is dropped. And the
+answer to a flush that nobody waits for any more ends its reading loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Final
 
-from nats.aio.client import Client
+from nats.aio.client import PING_PROTO, Client
 from nats.aio.msg import Msg
 from nats.protocol import parser
 
@@ -32,7 +38,22 @@ parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+" + _WORD + _WORD + rb"(" + _WORD + r
 
 
 class SturdyClient(Client):
-    """The library's client; only how it makes messages of what it receives is another."""
+    """The library's client, but for how it makes messages of what it receives, and how it sends PING and takes PONG."""
+
+    async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:
+        self._pongs.append(asyncio.Future() if future is None else future)
+        await self._send_command(PING_PROTO)
+        await self._flush_pending()
+
+    async def _process_pong(self) -> None:
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.Future()
+        await super()._process_pong()
+
+    async def _process_connect_init(self) -> None:
+        await super()._process_connect_init()
+        # Their answers are awaited no more: they would be taken for those of later ones.
+        self._pending = [command for command in self._pending if command != PING_PROTO]
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         try:
