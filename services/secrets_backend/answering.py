@@ -34,10 +34,13 @@ from trellis.lattice.questions import AnswerLost, Question
 from trellis.telemetry import context_from, get_logger
 
 GRANTED: Final = "granted"
+LATE: Final = "late"
 _MESSAGE_MOST: Final = 1024
 _REPORT_SECONDS: Final = 10.0
 _LATTICES: Final = 8
 """Of those on one link, so many are named in a span."""
+_LATE_SECONDS: Final = 1.0
+_LATE_ANSWER: Final = Refusal(ErrorName.OTHER, "secrets_backend did not come to this request in time: ask again").body()
 
 _log = get_logger(__name__)
 GrantOf = Callable[[], LinkGrant]
@@ -79,15 +82,15 @@ class Answering:
             span.set_attribute("trellis.outcome", outcome)
 
     async def _in_time(self, question: Question, grant_of: GrantOf) -> str:
-        """Return how it ended: ``granted``, the protocol's error, or why there was no answer."""
+        """Return how it ended: ``granted``, the protocol's error, ``late``, or why there was no answer."""
         until = question.at + self._parts.seconds
         if (left := until - time.monotonic()) <= 0:
-            return self._parts.measures.dropped("expired")  # its host does not wait any more
+            return await self._late(question, "expired")
         try:
             async with asyncio.timeout(left):
                 outcome = await self._answer(question, grant_of, until)
         except TimeoutError:
-            return self._parts.measures.dropped("timeout")
+            return await self._late(question, "timeout")
         except AnswerLost as error:
             _log.debug("an answer did not leave", reason=str(error))
             return self._parts.measures.dropped("lost")
@@ -96,6 +99,16 @@ class Answering:
             return self._parts.measures.dropped("failed")
         self._parts.measures.answered(outcome, time.monotonic() - question.at)
         return outcome
+
+    async def _late(self, question: Question, why: str) -> str:
+        """Say that it is too late for an answer, or count that: hosts wait a little longer than answers may take."""
+        try:
+            async with asyncio.timeout(_LATE_SECONDS):
+                await question.answer(_LATE_ANSWER)
+        except (AnswerLost, TooLargeError, TimeoutError):
+            return self._parts.measures.dropped(why)
+        self._parts.measures.answered(LATE, time.monotonic() - question.at)
+        return LATE
 
     async def _answer(self, question: Question, grant_of: GrantOf, until: float) -> str:
         opened: Opened | None = None

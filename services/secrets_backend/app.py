@@ -6,6 +6,7 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -37,6 +38,8 @@ from trellis.telemetry import TraceContext, setup
 
 GROUP_WORKERS: Final = 8
 _SWEEP_SECONDS: Final = 5.0
+_FOR_ANSWERS: Final = 0.9
+"""Share of the time to close in: of the usual grace period it is longer than an answer may take."""
 
 
 def create_app(
@@ -79,9 +82,11 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
             groups.add(key)
 
     async def close(seconds: float) -> None:
-        # Who asks no more is told nothing new: first the questions end, then what is to be said of them is said.
-        await links.close(seconds * 0.7)
-        await parts.audit.close(seconds * 0.3)
+        # Who asks no more is told nothing new: first the questions end, then what is to be said of them is said. An
+        # answer may take nearly as long as there is; what is said of those before it is said meanwhile.
+        until = time.monotonic() + seconds
+        await links.close(seconds * _FOR_ANSWERS)
+        await parts.audit.close(max(0.0, until - time.monotonic()))
 
     watches.on_group, watches.on_grant = on_group, on_grant
     background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run]

@@ -1,0 +1,98 @@
+"""What a replica that is asked to stop does with what it took, while its API server is slow: it answers all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+import pytest
+import yaml
+
+from support.fleet import eventually
+from support.secrets_host import Host, value
+from support.secrets_world import SecretsWorld
+from support.tcp_proxy import TcpProxy, kubeconfig_through
+from trellis.localcluster import ClusterInfo
+from trellis.runtime import Service
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+AT_ONCE = 64
+SOME = 8
+
+
+@dataclass
+class Slow:
+    """A replica behind a proxy, beside one that is not; ``asked`` is what came of requests that both have."""
+
+    world: SecretsWorld
+    host: Host
+    proxy: TcpProxy
+    replica: Service
+    replicas: contextlib.AsyncExitStack
+
+    async def get(self) -> str:
+        """Ask once, with the patience that hosts have."""
+        found = value(await self.host.get("db", "password", seconds=10, namespace=self.world.namespace))
+        return str(*found) if isinstance(found, dict) else str(found)
+
+    async def busy(self) -> asyncio.Future[list[str]]:
+        """Ask for many at once, and return once the replica has some of them, which it cannot answer yet."""
+        self.proxy.silence()
+        asked = asyncio.gather(*(self.get() for _ in range(AT_ONCE)))
+        await eventually(lambda: self.measure("in_work") >= SOME, "it is asked")
+        return asked
+
+    def measure(self, name: str, **labels: str) -> float:
+        """Return a gauge of the replica, which registered after the other one of this process."""
+        registry = self.replica.telemetry.metrics.registry
+        return registry.get_sample_value(f"trellis_secrets_{name}", {"service": "secrets_backend", **labels}) or 0.0
+
+    def serves(self) -> bool:
+        """Say whether the replica takes questions."""
+        return self.measure("links", state="serving") == 1
+
+
+@pytest.fixture
+def api_address(cluster: ClusterInfo) -> SplitResult:
+    return urlsplit(yaml.safe_load(Path(cluster.kubeconfig).read_text())["clusters"][0]["cluster"]["server"])
+
+
+@pytest.fixture
+async def slow(
+    secret_world: SecretsWorld, cluster: ClusterInfo, api_address: SplitResult, tmp_path: Path
+) -> AsyncIterator[Slow]:
+    secret_world.ready_to_ask()
+    async with (
+        secret_world.backend(),
+        secret_world.asking() as host,
+        TcpProxy(str(api_address.hostname), int(api_address.port or 443)) as proxy,
+        contextlib.AsyncExitStack() as replicas,
+    ):
+        through = kubeconfig_through(proxy.port, Path(cluster.kubeconfig), tmp_path)
+        replica = await replicas.enter_async_context(secret_world.backend(kubeconfig=through))
+        made = Slow(secret_world, host, proxy, replica, replicas)
+        await eventually(lambda: replica.health.readiness().ok and made.serves(), "both replicas serve")
+        yield made
+
+
+async def test_who_stops_answers_what_it_took_once_its_api_server_does(slow: Slow) -> None:
+    asked = await slow.busy()
+    stopping = asyncio.create_task(slow.replicas.aclose())
+    await eventually(lambda: not slow.serves(), "it takes no more")
+    slow.proxy.resume()
+    assert Counter(await asked) == {"hunter2": AT_ONCE}
+    await stopping
+
+
+async def test_who_stops_tells_of_an_api_server_that_does_not_answer(slow: Slow) -> None:
+    asked = await slow.busy()
+    await slow.replicas.aclose()
+    found = Counter(await asked)
+    assert set(found) == {"hunter2", "UpstreamError"}
+    assert found["UpstreamError"] >= SOME
