@@ -13,7 +13,7 @@ import pytest
 
 from secrets_backend.resources import ACCOUNT, Reader, make_impersonation
 from support.fleet import eventually
-from support.grants import SYSTEM, Granted, given, granted, manifests, refused, used
+from support.grants import SYSTEM, Granted, elsewhere, given, granted, manifests, refused, used
 from support.secrets_host import Host, value
 from support.secrets_world import SecretsWorld
 from trellis import names
@@ -67,10 +67,11 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(installed: Inst
         assert service.health.readiness().reasons == ()
     records = world.hosts.fleet.writes(mark)
     assert refused(records, installed.account.user) == []
-    applied = manifests("secrets-backend.yaml")
-    anywhere = {(verb, resource) for verb, resource, _ in given(applied)}
-    assert {(verb, resource) for verb, resource, _ in used(records, installed.account.user)} <= anywhere
-    assert "impersonate" not in {verb for verb, _, _ in given(applied)}
+    assert elsewhere(records, installed.account.user) == {"/readyz"}
+    wanted, found = given(manifests("secrets-backend.yaml")), used(records, installed.account.user)
+    found = {(verb, resource, "" if resource == "namespaces" else place) for verb, resource, place in found}
+    assert found - wanted == {("get", "secrets", world.namespace)}, "as the account that it was let be"
+    assert wanted - found == set(), "given, but not used"
 
 
 async def test_for_the_credentials_of_a_group_the_right_to_that_one_secret_is_asked_for(installed: Installed) -> None:
