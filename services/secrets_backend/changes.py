@@ -107,7 +107,8 @@ class Changes:
 
     async def _look(self, place: tuple[str, str], given: Given) -> None:
         try:
-            found = await self._kube.get_as(given.user, SECRETS, place, metadata=True, timeout=_READ_SECONDS)
+            kube = self._kube.acting_as(given.user)
+            found = await kube.get(SECRETS, place[1], place[0], metadata=True, timeout=_READ_SECONDS)
         except KubeError:
             return
         now = (str(found["metadata"]["uid"]), str(found["metadata"]["resourceVersion"]))

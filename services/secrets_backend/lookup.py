@@ -46,9 +46,8 @@ class Lookup:
         if kept is not None:
             return kept
         try:
-            found = await self.kube.get_as(
-                identity.user, SECRETS, (identity.namespace, name), timeout=max(0.001, seconds)
-            )
+            kube = self.kube.acting_as(identity.user)
+            found = await kube.get(SECRETS, name, identity.namespace, timeout=max(0.001, seconds))
         except KubeError as error:
             why = words(error, identity)
         else:

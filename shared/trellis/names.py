@@ -211,6 +211,8 @@ TOMBSTONES: Final = "trellis-application-tombstones"
 
 LABEL_BREAKER: Final = "trellis.dev/breaker"
 """On the ConfigMap that holds a service's breakers: the service, ``node-watcher``."""
+_CONTROLLER_MANAGER_PREFIX: Final = "trellis.dev/controller/"
+_FIELD_MANAGER_MAX: Final = 128
 _BREAKER_PREFIX: Final = "trellis-breaker-"
 
 _LABEL_VALUE_MAX: Final = 63
@@ -294,6 +296,17 @@ def second_service_name(application: str, lattice: str) -> str:
 def slice_name(service: str, components: str, family: str, index: int) -> str:
     """Return the name of an EndpointSlice: ``<service, ≤ 52>-<h10>-<index>``."""
     return f"{service[:_HASHED_MAX].rstrip('-')}-{short_hash(service, components, family)}-{index}"
+
+
+def controller_field_manager(namespace: str, name: str) -> str:
+    """Return the field manager of a controller in Wasm: ``trellis.dev/controller/<namespace>/<name>``.
+
+    A field manager may have 128 characters: a longer one is cut, and ends in a hash over the whole.
+    """
+    plain = f"{_CONTROLLER_MANAGER_PREFIX}{namespace}/{name}"
+    if len(plain) <= _FIELD_MANAGER_MAX:
+        return plain
+    return f"{plain[: _FIELD_MANAGER_MAX - _HASH_LENGTH - 1]}-{short_hash(namespace, name)}"
 
 
 def impersonation_role(account: str) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from support.kube_behaviour_discovery import DiscoveryBehaviour
 from support.kube_behaviour_ownership import CollectorBehaviour, ManagerBehaviour
 from support.kube_behaviour_preconditions import PreconditionBehaviour, RefusalBehaviour
 from support.kube_behaviour_writes import ObjectBehaviour, PatchBehaviour
@@ -260,6 +261,7 @@ class KubeBehaviour(
     RefusalBehaviour,
     ManagerBehaviour,
     CollectorBehaviour,
+    DiscoveryBehaviour,
     ListBehaviour,
     EventBehaviour,
 ):

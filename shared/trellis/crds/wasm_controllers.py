@@ -17,7 +17,7 @@ from trellis.crds.api import KUBERNETES, ApiModel, Conditions, rules
 
 EVERYWHERE: Final = "*"
 """The one entry of ``namespaces`` that means all of them."""
-_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_API_VERSION: Final = r"^(v1|[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[a-z]([-a-z0-9]*[a-z0-9])?)$"
 _SUBDOMAIN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _IMAGE: Final = (
     r"^[a-zA-Z0-9.-]+(:[0-9]+)?/[a-z0-9]+([._/-]+[a-z0-9]+)*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]*)?(@sha256:[0-9a-f]{64})?$"
@@ -190,7 +190,7 @@ class Watch(ApiModel):
         )
     )
 
-    api_version: str = Field(pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+$", max_length=317)
+    api_version: str = Field(pattern=_API_VERSION, max_length=317)
     """``v1`` or ``<group>/<version>``."""
     kind: str = Field(pattern=r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$", max_length=63)
     """Kind of the objects; one of those that the platform lets controllers watch."""

@@ -27,6 +27,7 @@ from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, e
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream, Transport
 from trellis.telemetry import Telemetry
 
+IMPERSONATE = "Impersonate-User"
 _READ_TRIES = 2
 _DEFAULT_RETRY_AFTER = 1.0
 _ANSWER_IS_RECENT = 30.0
@@ -69,12 +70,13 @@ class Contact:
 
 @dataclass(frozen=True)
 class Caller:
-    """Sends requests; ``guard`` raises NotLeading when writes must stop."""
+    """Sends requests; ``guard`` raises NotLeading when writes must stop, ``user`` is who they are made as, if set."""
 
     transport: Transport
     telemetry: Telemetry
     contact: Contact = field(default_factory=Contact)
     guard: Callable[[], None] | None = None
+    user: str = ""
 
     async def call(self, call: Call, request: HttpRequest, *, timeout: float) -> Any:  # noqa: ANN401, ASYNC109
         """Return the answer's JSON; ``timeout`` is the budget in seconds for everything, waits included.
@@ -112,7 +114,7 @@ class Caller:
     async def stream(self, call: Call, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
         """Open a stream; raises KubeError when it is refused, cut or silent for ``idle_seconds``."""
         try:
-            async with self.transport.stream(request, idle_seconds=idle_seconds) as stream:
+            async with self.transport.stream(self._as_user(request), idle_seconds=idle_seconds) as stream:
                 self.contact.answered()
                 self._count(call, str(stream.status))
                 if stream.status >= 400:
@@ -159,7 +161,7 @@ class Caller:
             # Asked again at the last moment: until there is a connection, much may happen to this process.
             request = dataclasses.replace(request, check=self.guard)
         try:
-            reply = await self.transport.send(request)
+            reply = await self.transport.send(self._as_user(request))
         except ConnectionFailed as failure:
             self.contact.failed()
             self._count(call, "error")
@@ -171,6 +173,11 @@ class Caller:
         self.contact.answered()
         self._count(call, str(reply.status))
         return reply
+
+    def _as_user(self, request: HttpRequest) -> HttpRequest:
+        if not self.user:
+            return request
+        return dataclasses.replace(request, headers={**request.headers, IMPERSONATE: self.user})
 
     async def _renew(self, call: Call) -> None:
         try:

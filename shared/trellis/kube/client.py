@@ -93,6 +93,17 @@ class Kube(Reader):
         view._caller = dataclasses.replace(self._caller, guard=guard)  # noqa: SLF001 - a copy of this object
         return view
 
+    def acting_as(self, user: str) -> Self:
+        """Return a view that shares the connection and does all that is asked through it as another user.
+
+        Of a ServiceAccount (``system:serviceaccount:<namespace>:<name>``) the server itself knows the groups, any other
+        user is in ``system:authenticated`` alone. Forbidden is raised where the user may not do it, and where we may
+        not be that user (``rights.missing_right``). A guard stays.
+        """
+        view = copy.copy(self)
+        view._caller = dataclasses.replace(self._caller, user=user)  # noqa: SLF001 - a copy of this object
+        return view
+
     async def wait_available(self) -> None:
         """Return once the server is ready; tries for ever, with one warning while it is not."""
         backoff = Backoff()

@@ -42,6 +42,10 @@ class FakeKube(Kube):
         """Return all objects of a kind, by namespace and name; do not change them."""
         return [manifest for _, manifest in sorted(self.api.store.tables[res].objects.items())]
 
+    def define(self, res: Resource) -> None:
+        """Serve one kind more from now on, as after its definition was applied."""
+        self.api.define(res)
+
     def put(self, res: Resource, manifest: Manifest) -> Manifest:
         """Create or replace an object as another writer would, at once and without preconditions."""
         metadata = manifest["metadata"]

@@ -16,13 +16,14 @@ from typing import Any
 
 import orjson
 
+from trellis.kube.fake_discovery import kinds_of, version_of
 from trellis.kube.fake_fields import FieldOwners
 from trellis.kube.fake_patches import BadPatchError, TestFailed, json_patch, merge_patch
 from trellis.kube.fake_refusals import RefusedError, Target
 from trellis.kube.fake_rules import check_identity, check_size
 from trellis.kube.fake_selectors import check as check_selectors
 from trellis.kube.fake_selectors import selected
-from trellis.kube.fake_store import FakeStore, Happening
+from trellis.kube.fake_store import FakeStore, Happening, Table
 from trellis.kube.resources import ALL, PODS, Manifest, Resource
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream
 
@@ -83,6 +84,11 @@ class FakeApiServer:
             self._cuts.discard(cut)
             self.store.watchers.discard(wake)
 
+    def define(self, res: Resource) -> None:
+        """Serve one kind more from now on."""
+        self.store.tables.setdefault(res, Table())
+        self._resources[res.api_version, res.plural] = res
+
     def cut_watches(self) -> None:
         """Break all open watches, as a network would."""
         for cut in self._cuts:
@@ -100,6 +106,8 @@ class FakeApiServer:
     def _answer(self, request: HttpRequest) -> Reply:
         if request.path == "/readyz":
             return Reply(200, b"ok", {})
+        if (api_version := version_of(request.path)) is not None:
+            return _reply(kinds_of(api_version, self._resources.values()))
         target = self._target(request.path)
         if target.subresource == "log":
             return self._log(target, request)

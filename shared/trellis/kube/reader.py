@@ -27,7 +27,6 @@ TIMEOUT: Final = 15.0
 PAGE: Final = 500
 """Objects per page of a list."""
 _LIST_STARTS: Final = 3
-_IMPERSONATE: Final = "Impersonate-User"
 _METADATA_ALONE: Final = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 
 
@@ -116,29 +115,18 @@ class Reader:
         await self._caller.reply(Call("GET", "readyz", "readyz"), HttpRequest("GET", "/readyz"), timeout=timeout)
 
     async def get(
-        self, res: Resource, name: str, namespace: str | None = None, *, timeout: float = TIMEOUT
+        self,
+        res: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        metadata: bool = False,
+        timeout: float = TIMEOUT,
     ) -> Manifest:
-        """Return one object; raises NotFound or another KubeError."""
-        call = Call("GET", res.kind, res.plural, namespace or "", name)
-        return _manifest(await self._caller.call(call, HttpRequest("GET", res.path(namespace, name)), timeout=timeout))
-
-    async def get_as(
-        self, user: str, res: Resource, place: tuple[str, str], *, metadata: bool = False, timeout: float = TIMEOUT
-    ) -> Manifest:
-        """Return one object as another user may read it; ``place`` is namespace and name.
-
-        Of a ServiceAccount (``system:serviceaccount:<namespace>:<name>``) the server itself knows the groups; any other
-        user is in ``system:authenticated`` alone. With ``metadata`` nothing but that leaves the server.
-
-        Raises:
-            NotFound: there is no such object, and the user may know that.
-            Forbidden: the user may not read it, or we may not be that user (``rights.missing_right``).
-            KubeError: any other.
-        """
-        namespace, name = place
-        headers = {_IMPERSONATE: user} | (_METADATA_ALONE if metadata else {})
+        """Return one object; raises NotFound or another KubeError. With ``metadata`` only that leaves the server."""
+        headers = _METADATA_ALONE if metadata else {}
         request = HttpRequest("GET", res.path(namespace, name), headers=headers)
-        call = Call("GET", res.kind, res.plural, namespace, name)
+        call = Call("GET", res.kind, res.plural, namespace or "", name)
         return _manifest(await self._caller.call(call, request, timeout=timeout))
 
     async def list(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import time
 from typing import Any, cast
@@ -48,8 +49,15 @@ class Server:
         self.trouble = trouble
         self.asked: list[tuple[str, tuple[str, str]]] = []
 
-    async def get_as(self, user: str, _: object, place: tuple[str, str], **__: object) -> Any:
-        self.asked.append((user, place))
+        self.user = ""
+
+    def acting_as(self, user: str) -> Server:
+        view = copy.copy(self)
+        view.user = user
+        return view
+
+    async def get(self, _: object, name: str, namespace: str, **__: object) -> Any:
+        self.asked.append((self.user, (namespace, name)))
         if self.trouble is not None:
             raise self.trouble
         return SECRET

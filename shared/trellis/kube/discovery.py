@@ -1,0 +1,156 @@
+"""Finds out where the API server has a kind, and whether it has one by that name at all.
+
+In: ``apiVersion`` and ``kind``, as in manifests. Out: a ``Resource``, or ``UnknownKind``. Called by services that work
+with kinds nobody knew when they were written. Invariants: one GET a group and version, which all who ask meanwhile
+share; a kind that was not there is looked for again, so that definitions may come later, but not more often than every
+``AGAIN_SECONDS``; what is kept is bounded, whatever is asked for.
+Source: the discovery API of Kubernetes (``APIResourceList``), which every account may read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from trellis.kube.client import Kube
+from trellis.kube.errors import Call, NotFound, unavailable
+from trellis.kube.resources import Resource
+from trellis.kube.transport import HttpRequest
+
+AGAIN_SECONDS: Final = 5.0
+"""For so long the API server is believed that a kind is not there."""
+KEEP_SECONDS: Final = 600.0
+"""For so long it is believed where a kind is: a definition may be made anew with other names."""
+MOST_VERSIONS: Final = 256
+"""Groups and versions that are kept; the one that was asked for longest ago goes first."""
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_API_VERSION: Final = re.compile(rf"({_LABEL}(\.{_LABEL})*/)?{_LABEL}")
+
+
+class UnknownKind(NotFound):
+    """The API server has no such kind, or none with which that can be done; ``message`` says which of both."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """One kind of a group and version."""
+
+    resource: Resource
+    verbs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """What a group and version has, by kind; ``there`` is False where the API server does not know it."""
+
+    kinds: Mapping[str, _Served]
+    there: bool
+    at: float
+
+
+class Discovery:
+    """What the API server has, as far as somebody asked."""
+
+    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._kube = kube
+        self._clock = clock
+        self._versions: OrderedDict[str, _Version] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[_Version]] = {}
+
+    async def resource(self, api_version: str, kind: str, *, verbs: Collection[str] = ()) -> Resource:
+        """Return where a kind is; ``verbs`` are those that it has to know, as ``list`` and ``watch``.
+
+        Raises:
+            UnknownKind: there is no such kind, or it does not know the verbs.
+            KubeError: the API server cannot be asked.
+        """
+        if not _API_VERSION.fullmatch(api_version):
+            raise _unknown(api_version, kind, _Version({}, there=False, at=0.0), verbs)
+        version = self._versions.get(api_version)
+        if version is None or self._is_old(version, kind, verbs):
+            version = await self._ask_once(api_version)
+        self._versions.move_to_end(api_version)
+        served = version.kinds.get(kind)
+        if served is None or not served.verbs.issuperset(verbs):
+            raise _unknown(api_version, kind, version, verbs)
+        return served.resource
+
+    def forget(self, api_version: str) -> None:
+        """Ask again for what this group and version has: something that it had was not there."""
+        self._versions.pop(api_version, None)
+
+    def _is_old(self, version: _Version, kind: str, verbs: Collection[str]) -> bool:
+        served = version.kinds.get(kind)
+        known = served is not None and served.verbs.issuperset(verbs)
+        return self._clock() - version.at >= (KEEP_SECONDS if known else AGAIN_SECONDS)
+
+    async def _ask_once(self, api_version: str) -> _Version:
+        task = self._asking.get(api_version)
+        if task is None:
+            task = self._asking[api_version] = asyncio.create_task(self._ask(api_version), name="discovery")
+            task.add_done_callback(lambda done: self._asked(api_version, done))
+        # Whoever asked first may be cancelled; the others wait for the same answer.
+        return await asyncio.shield(task)
+
+    def _asked(self, api_version: str, task: asyncio.Task[_Version]) -> None:
+        self._asking.pop(api_version, None)
+        if not task.cancelled():
+            task.exception()  # whoever waited for it got it; nobody may be left who does
+
+    async def _ask(self, api_version: str) -> _Version:
+        call = Call("GET", "APIResourceList", "apiresources", "", api_version)
+        try:
+            found = _document(call, await self._kube.ask(call, HttpRequest("GET", _path(api_version))))
+        except NotFound:
+            version = _Version({}, there=False, at=self._clock())
+        else:
+            version = _Version(_kinds(api_version, found), there=True, at=self._clock())
+        self._versions[api_version] = version
+        self._versions.move_to_end(api_version)
+        while len(self._versions) > MOST_VERSIONS:
+            self._versions.popitem(last=False)
+        return version
+
+
+def _path(api_version: str) -> str:
+    root = "/apis" if "/" in api_version else "/api"
+    return f"{root}/{api_version}"
+
+
+def _kinds(api_version: str, found: Mapping[str, Any]) -> dict[str, _Served]:
+    group, _, version = api_version.rpartition("/")
+    kinds: dict[str, _Served] = {}
+    for one in found.get("resources") or ():
+        # What has a slash is a subresource; of two resources of one kind the first is the kind's own.
+        if "/" not in one["name"] and one["kind"] not in kinds:
+            resource = Resource(group, version, one["name"], one["kind"], namespaced=bool(one["namespaced"]))
+            kinds[one["kind"]] = _Served(resource, frozenset(one.get("verbs") or ()))
+    return kinds
+
+
+def _document(call: Call, body: bytes) -> Mapping[str, Any]:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise unavailable(call, "the answer is no JSON")
+    return found
+
+
+def _unknown(api_version: str, kind: str, version: _Version, verbs: Collection[str]) -> UnknownKind:
+    if kind in version.kinds:
+        message = f"{kind} of {api_version} is nothing that one can {' and '.join(verbs)}"
+    elif version.there:
+        message = f"{api_version} has no kind {kind}: is it spelt as in manifests, and is its definition applied?"
+    else:
+        message = f"the API server does not serve {api_version}, of which {kind} should be: is its definition applied?"
+    return UnknownKind(Call("GET", kind, kind), status=404, reason="UnknownKind", message=message)

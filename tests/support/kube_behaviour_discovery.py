@@ -1,0 +1,48 @@
+"""Where the API server has which kind: part of the suite in kube_behaviour."""
+
+from __future__ import annotations
+
+import pytest
+
+from trellis.kube.client import Kube
+from trellis.kube.discovery import Discovery, UnknownKind
+from trellis.kube.resources import ALL, APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, HTTP_ROUTES, JOBS, NODES, SHIMS
+
+# Of definitions that a cluster has only once somebody applied them.
+_DEFINED_LATER = {APPLICATIONS.group, HOST_CONFIGS.group, HTTP_ROUTES.group, SHIMS.group, "trellis.dev"}
+
+
+class DiscoveryBehaviour:
+    """Kinds by apiVersion and kind."""
+
+    async def test_every_kind_of_kubernetes_is_found_where_we_know_it_to_be(self, kube: Kube) -> None:
+        discovery = Discovery(kube)
+        for known in ALL:
+            if known.group not in _DEFINED_LATER:
+                found = await discovery.resource(known.api_version, known.kind, verbs=("list", "watch"))
+                assert found == known
+
+    @pytest.mark.parametrize(
+        ("api_version", "kind", "words"),
+        [
+            ("v1", "configmaps", "v1 has no kind configmaps: is it spelt as in manifests"),
+            ("v1", "Job", "v1 has no kind Job"),
+            ("batch/v9", "Job", "does not serve batch/v9, of which Job should be"),
+            ("nobody.example/v1", "Thing", "does not serve nobody.example/v1"),
+            ("../../readyz/v1", "Thing", "does not serve"),
+            ("", "Thing", "does not serve"),
+        ],
+    )
+    async def test_what_is_not_there_is_said_by_its_name(
+        self, kube: Kube, api_version: str, kind: str, words: str
+    ) -> None:
+        with pytest.raises(UnknownKind) as caught:
+            await Discovery(kube).resource(api_version, kind)
+        assert words in caught.value.message
+        assert (caught.value.status, caught.value.reason) == (404, "UnknownKind")
+
+    async def test_kinds_of_one_group_are_one_question(self, kube: Kube) -> None:
+        discovery = Discovery(kube)
+        assert await discovery.resource("v1", "Node") == NODES
+        assert await discovery.resource("v1", "ConfigMap") == CONFIGMAPS
+        assert await discovery.resource("batch/v1", "Job") == JOBS

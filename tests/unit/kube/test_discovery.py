@@ -1,0 +1,106 @@
+"""What is asked of the API server, how often, and what is kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from trellis.kube.discovery import AGAIN_SECONDS, KEEP_SECONDS, MOST_VERSIONS, Discovery, UnknownKind
+from trellis.kube.errors import Unavailable
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import JOBS, Resource
+from trellis.kube.transport import Reply
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
+
+
+class World:
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.now = 0.0
+        self.discovery = Discovery(self.kube, clock=lambda: self.now)
+
+    @property
+    def asked(self) -> list[str]:
+        return [request.path for request in self.kube.api.requests]
+
+
+async def test_an_answer_is_kept_and_asked_for_again_when_it_is_old() -> None:
+    world = World()
+    for now in (0.0, KEEP_SECONDS - 1, KEEP_SECONDS, KEEP_SECONDS + 1):
+        world.now = now
+        assert await world.discovery.resource("batch/v1", "Job") == JOBS
+    assert world.asked == ["/apis/batch/v1"] * 2
+
+
+async def test_a_kind_that_comes_later_is_found_and_not_asked_for_all_the_time() -> None:
+    world = World()
+    for _ in range(3):
+        with pytest.raises(UnknownKind):
+            await world.discovery.resource("example.com/v1", "Widget")
+    world.kube.define(WIDGETS)
+    with pytest.raises(UnknownKind):
+        await world.discovery.resource("example.com/v1", "Widget")
+    world.now = AGAIN_SECONDS
+    assert await world.discovery.resource("example.com/v1", "Widget") == WIDGETS
+    assert world.asked == ["/apis/example.com/v1"] * 2
+
+
+async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves() -> None:
+    world = World()
+    first, *others = [asyncio.create_task(world.discovery.resource("batch/v1", "Job")) for _ in range(5)]
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await asyncio.gather(*others) == [JOBS] * 4
+    assert world.asked == ["/apis/batch/v1"]
+
+
+async def test_an_outage_is_no_unknown_kind_and_is_not_kept() -> None:
+    world = World()
+    world.kube.fail_next(2)  # a read is tried twice
+    with pytest.raises(Unavailable):
+        await world.discovery.resource("batch/v1", "Job")
+    assert await world.discovery.resource("batch/v1", "Job") == JOBS
+
+
+async def test_a_kind_that_cannot_be_watched_is_not_the_one_that_is_wanted() -> None:
+    world = World()
+    with pytest.raises(UnknownKind, match="Job of batch/v1 is nothing that one can list and fly"):
+        await world.discovery.resource("batch/v1", "Job", verbs=("list", "fly"))
+
+
+async def test_a_subresource_is_no_kind_of_its_own() -> None:
+    world = World()
+    listed = (
+        '{"resources": [{"name": "pods/eviction", "kind": "Eviction", "namespaced": true},'
+        ' {"name": "pods", "kind": "Pod", "namespaced": true, "verbs": ["get"]},'
+        ' {"name": "pods/status", "kind": "Pod", "namespaced": true, "verbs": ["patch"]}]}'
+    )
+    world.kube.answer_next(1, lambda _: Reply(200, listed.encode(), {}))
+    assert (await world.discovery.resource("v1", "Pod", verbs=("get",))).plural == "pods"
+    with pytest.raises(UnknownKind):
+        await world.discovery.resource("v1", "Eviction")
+
+
+async def test_an_answer_that_is_no_json_is_an_outage() -> None:
+    world = World()
+    world.kube.answer_next(1, lambda _: Reply(200, b"<html>", {}))
+    with pytest.raises(Unavailable, match="no JSON"):
+        await world.discovery.resource("v1", "Pod")
+
+
+async def test_what_is_kept_is_bounded() -> None:
+    world = World()
+    for number in range(MOST_VERSIONS + 5):
+        with pytest.raises(UnknownKind):
+            await world.discovery.resource(f"g{number}.example/v1", "Thing")
+    assert len(world.discovery._versions) == MOST_VERSIONS
+
+
+async def test_what_was_forgotten_is_asked_for_again() -> None:
+    world = World()
+    await world.discovery.resource("batch/v1", "Job")
+    world.discovery.forget("batch/v1")
+    await world.discovery.resource("batch/v1", "Job")
+    assert len(world.asked) == 2
