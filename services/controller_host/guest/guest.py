@@ -58,9 +58,9 @@ class Guest:
         """Return nanoseconds of a clock that never goes back, over suspending, restarts and boots of the machine."""
         return time.monotonic_ns() + self.clock_offset
 
-    def continue_clock(self, last: int) -> None:
-        """Let the clock go on at ``last`` if it would be behind: this may be another boot."""
-        self.clock_offset = max(0, last - time.monotonic_ns())
+    def continue_clock(self, last: int, offset: int) -> None:
+        """Let the clock go on, never below ``last``; ``offset``: how far it was ahead of the kernel's in this boot."""
+        self.clock_offset = max(offset, last - time.monotonic_ns())
 
     def stopped(self) -> BaseException | None:
         """Return why the deadline ends the call, or None if it may go on."""

@@ -25,6 +25,8 @@ from controller_host.guest.limits import Limits
 from controller_host.guest.memory import Memory
 from controller_host.guest.modules import Module
 from controller_host.guest.rewriting import START_EXPORT, check_version
+from controller_host.guest.snapshots import Identity, Snapshot, SnapshotLost, Snapshots
+from controller_host.guest.suspending import State, Suspended
 
 EMPTY: Final = b"{}"
 
@@ -47,7 +49,7 @@ class Called:
 
 
 class Instance:
-    """A guest in memory. Made by :meth:`boot`, or by ``suspending.wake``."""
+    """A guest in memory. Made by :meth:`boot` or :meth:`wake`; whoever made it ends it."""
 
     def __init__(self, module: Module, limits: Limits, host: Host) -> None:
         self.module: Final = module
@@ -55,6 +57,7 @@ class Instance:
         self._functions: Final[dict[str, Any]] = {}
         self.store: Final = native.NativeStore(module.engine.native, limits.memory_bytes, LOOKED_AT)
         self.closed = False
+        self._claimed: tuple[Snapshots, str] | None = None
         if module.memory_pages * WASM_PAGE > limits.memory_bytes:
             self.close()
             raise GuestFault(
@@ -68,6 +71,7 @@ class Instance:
             self.close()
             raise GuestFault(FaultKind.TRAPPED, f"it could not be started: {_reason(ended)}") from None
         self.guest: Final = Guest(limits, host, Memory(self.store.context, self.store.export(b"memory").memory))
+        self._state: Final = State(self.store, self.guest, module.globals, module.data_end)
 
     @classmethod
     def boot(cls, module: Module, limits: Limits, host: Host) -> Instance:
@@ -89,6 +93,47 @@ class Instance:
                     instance.close()
                     raise
         return instance
+
+    @classmethod
+    def wake(cls, module: Module, limits: Limits, host: Host, snapshot: Snapshot) -> Instance:
+        """Bring a suspended guest back: nothing of it runs, and nothing is read before it is touched.
+
+        Raises:
+            SnapshotLost: The snapshot is not there any more, or not of this module: start cold.
+            GuestFault: Its memory is above the limit, which has been lowered.
+            RuntimeError: An instance of this controller is awake.
+        """
+        if (snapshot.identity.module_sha256, snapshot.identity.engine) != (module.sha256, module.engine.key):
+            raise SnapshotLost("it is of another module")
+        uid = snapshot.identity.controller_uid
+        snapshot.snapshots.claim(uid)
+        try:
+            instance = cls(module, limits, host)
+            try:
+                instance._state.restore(snapshot)
+            except BaseException:
+                instance.close()
+                raise
+        except BaseException:
+            snapshot.snapshots.release(uid)
+            raise
+        instance._claimed = (snapshot.snapshots, uid)
+        return instance
+
+    def suspend(self, snapshots: Snapshots, identity: Identity, note: bytes = b"") -> Suspended:
+        """Put the guest to disk, with a note of the host's that is found with it; the instance is gone afterwards.
+
+        Raises:
+            SnapshotFailed: The disk would not take it. The instance is awake as before.
+        """
+        with self.exclusive():
+            done = self._state.save(snapshots, identity, note)
+            self.close()
+            return done
+
+    def resident_bytes(self) -> int:
+        """Return how much memory is this guest's alone, in bytes: pages it only reads are the file's."""
+        return self._state.resident_bytes()
 
     def call(self, export: str, request: bytes | None) -> Called:
         """Call an export of the ABI with a request (None for those that take none).
@@ -116,6 +161,10 @@ class Instance:
         self.closed = True
         self._functions.clear()
         self.store.close()
+        if self._claimed is not None:
+            snapshots, uid = self._claimed
+            snapshots.release(uid)
+            self._claimed = None
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

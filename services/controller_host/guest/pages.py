@@ -1,0 +1,74 @@
+"""Which pages of this process are no longer those of a file or of nothing: what a guest has changed.
+
+In: an address range. Out: runs of page numbers. Called by ``suspending``. Source: Linux's
+Documentation/admin-guide/mm/pagemap.rst: bit 63 present, 62 swapped, 61 of a file or shared; readable without rights
+for the process itself (only the frame numbers are then hidden).
+Invariant: a page that is left out is as it was mapped; where the kernel does not say, None: all have to be compared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+PAGE: Final = mmap.PAGESIZE
+ZERO_PAGE: Final = bytes(PAGE)
+
+_ENTRY: Final = 8
+_PRESENT_OR_SWAPPED, _OF_FILE = 0xC0, 0x20  # in an entry's highest byte
+_PRIVATE: Final = bytes(int(bool(byte & _PRESENT_OR_SWAPPED) and not byte & _OF_FILE) for byte in range(256))
+_RUNS: Final = re.compile(b"\x01+")
+_HIGHEST: Final = _ENTRY - 1 if sys.byteorder == "little" else 0
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_MAP_FIXED: Final = 0x10
+_FAILED: Final = ctypes.c_void_p(-1).value
+
+
+def private(address: int, length: int) -> list[tuple[int, int]] | None:
+    """Return the runs of pages, numbered from ``address``, that this process has copies of its own of.
+
+    None if the kernel does not tell.
+    """
+    count = length // PAGE
+    try:
+        descriptor = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        entries = os.pread(descriptor, count * _ENTRY, address // PAGE * _ENTRY)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    if len(entries) != count * _ENTRY:
+        return None
+    return [match.span() for match in _RUNS.finditer(entries[_HIGHEST::_ENTRY].translate(_PRIVATE))]
+
+
+def map_privately(descriptor: int, offset: int, address: int, length: int) -> None:
+    """Map a part of a file over ``address``: reading comes from the file, writing goes to copies of this process.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    done = _libc.mmap(
+        address, length, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED, descriptor, offset
+    )
+    if done == _FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def chunks(runs: list[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
+    """Return the runs in parts of at most ``most`` pages."""
+    for start, end in runs:
+        for at in range(start, end, most):
+            yield at, min(at + most, end)

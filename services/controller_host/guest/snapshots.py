@@ -1,0 +1,201 @@
+"""The snapshots of one machine: a directory with a file for each suspended controller.
+
+In: who asks (:class:`Identity`). Out: a :class:`Snapshot` that may be woken, or None, which means a cold start. Called
+by the service and by ``suspending``. Invariants: a snapshot is found only by the controller, module, engine and
+configuration it was made for, whole, and unchanged since: one of another boot, or of a run that did not end cleanly,
+is read whole before; one process at a time has the directory; nothing of it is readable by another account.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import threading
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller_host.guest import snapshot_file
+from controller_host.guest.directories import private_directory, write_whole
+from controller_host.guest.snapshot_file import Header
+
+_SUFFIX: Final = ".snapshot"
+_UID: Final = re.compile(r"[0-9A-Za-z-]{1,63}")
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class SnapshotLost(Exception):  # noqa: N818 (what became of a file)
+    """A snapshot that was found cannot be woken any more: start cold."""
+
+
+class SnapshotFailed(Exception):  # noqa: N818 (as above)
+    """An instance could not be written to disk. It is awake as before, and nothing of it is on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a snapshot belongs to. ``engine``: :attr:`controller_host.guest.engine.Engine.key`.
+
+    ``config_digest``: of what ``init`` was told. A snapshot of any other is none.
+    """
+
+    controller_uid: str
+    module_sha256: str
+    engine: str
+    config_digest: str
+
+    def digest(self) -> bytes:
+        """Return 32 bytes that only the same identity has."""
+        parts = (self.controller_uid, self.module_sha256, self.engine, self.config_digest)
+        return hashlib.sha256("\0".join(f"{len(part)}:{part}" for part in parts).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A suspended instance, as found. ``note``: the bytes its host gave with it; ``inode``: of its file."""
+
+    identity: Identity
+    header: Header
+    note: bytes
+    inode: int
+    snapshots: Snapshots
+
+    @property
+    def memory_bytes(self) -> int:
+        """How large its memory is; its file has holes and takes less."""
+        return self.header.memory_bytes
+
+
+class Snapshots:
+    """The snapshots of a directory; :meth:`close` when no instance of them is awake any more.
+
+    Raises:
+        PermissionError: The directory is somebody else's.
+        BlockingIOError: Another process has it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory: Final = private_directory(directory)
+        self._lock: Final = threading.Lock()
+        self._awake: Final[set[str]] = set()
+        self._intact: Final[dict[str, tuple[int, int]]] = {}
+        self._held: Final = _held(self._directory / "lock")
+        self.boot: Final = _boot()
+        self.run: Final = self._continued_run()
+
+    def find(self, identity: Identity) -> Snapshot | None:
+        """Return the snapshot of exactly this identity; None if there is none that is whole.
+
+        Reads all of it if it may have changed since it was written: after another boot, or an unclean end.
+        """
+        with self._opened(identity.controller_uid) as descriptor:
+            if descriptor is None:
+                return None
+            header = snapshot_file.read_header(descriptor)
+            if header is None:
+                self.forget(identity.controller_uid)
+                return None
+            if header.identity != identity.digest():
+                return None
+            note = snapshot_file.read_note(descriptor, header)
+            if note is None or not self._trusted(identity.controller_uid, descriptor, header):
+                self.forget(identity.controller_uid)
+                return None
+            return Snapshot(identity, header, note, os.fstat(descriptor).st_ino, self)
+
+    def uids(self) -> set[str]:
+        """Return the controllers that have a file here, whole or not."""
+        return {path.name.removesuffix(_SUFFIX) for path in self._directory.glob(f"*{_SUFFIX}")}
+
+    def forget(self, controller_uid: str) -> None:
+        """Remove a controller's snapshot. One that is awake stays so."""
+        self.path(controller_uid).unlink(missing_ok=True)
+
+    def sweep(self, keep: Iterable[str]) -> set[str]:
+        """Remove the snapshots of all controllers but those to ``keep``; return whose were removed."""
+        gone = self.uids() - set(keep)
+        for uid in gone:
+            self.forget(uid)
+        return gone
+
+    def close(self) -> None:
+        """Say that this run ended cleanly: what it wrote is trusted by the next of the same boot."""
+        write_whole(self._directory / "clean", self.boot + self.run)
+        os.close(self._held)
+
+    def path(self, controller_uid: str) -> Path:
+        """Return a controller's file. Raise ValueError for what is no uid."""
+        if not _UID.fullmatch(controller_uid):
+            raise ValueError(f"{controller_uid!r} is no uid")
+        return self._directory / f"{controller_uid}{_SUFFIX}"
+
+    def claim(self, controller_uid: str) -> None:
+        """Note that an instance has this file mapped; raise RuntimeError if one has: it would see the other's pages."""
+        with self._lock:
+            if controller_uid in self._awake:
+                raise RuntimeError(f"the controller {controller_uid} has an instance that is awake")
+            self._awake.add(controller_uid)
+
+    def release(self, controller_uid: str) -> None:
+        """Note that the instance is gone."""
+        with self._lock:
+            self._awake.discard(controller_uid)
+
+    @contextlib.contextmanager
+    def _opened(self, controller_uid: str) -> Iterator[int | None]:
+        try:
+            descriptor = os.open(self.path(controller_uid), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            yield None
+            return
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _trusted(self, uid: str, descriptor: int, header: Header) -> bool:
+        if header.boot == self.boot and header.run == self.run:
+            return True
+        seen = (os.fstat(descriptor).st_ino, header.generation)
+        if self._intact.get(uid) != seen:
+            if not snapshot_file.intact(descriptor, header):
+                return False
+            self._intact[uid] = seen
+        return True
+
+    def _continued_run(self) -> bytes:
+        """Return the former run's id if it ended cleanly in this boot; a new one else, to which nothing belongs yet."""
+        mark = self._directory / "clean"
+        try:
+            said = mark.read_bytes()
+        except OSError:
+            said = b""
+        mark.unlink(missing_ok=True)
+        if len(said) == 32 and said[:16] == self.boot:
+            return said[16:]
+        return uuid.uuid4().bytes
+
+
+def _held(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise BlockingIOError(
+            f"{path.parent} belongs to another controller_host that runs: give each its own"
+        ) from None
+    return descriptor
+
+
+def _boot() -> bytes:
+    """Return the kernel's id of this boot; where there is none, one that no other process has."""
+    try:
+        return uuid.UUID(_BOOT_ID.read_text().strip()).bytes
+    except (OSError, ValueError):
+        return uuid.uuid4().bytes

@@ -1,0 +1,246 @@
+"""Puts an instance to disk and wakes it: its memory is a file that a new instance maps.
+
+Called by ``instance``. Suspending writes only pages that the guest has changed since it woke; waking reads only pages
+that the guest then touches, so it costs the same whatever the size of the state (ADR 51).
+Invariants: an instance is on disk whole or not at all; it goes on in memory if it could not be written. Everything a
+guest has is one memory, the mutable globals and its clock: ``rewriting`` lets nothing else pass.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import xxhash
+from wasmtime import WasmtimeError
+
+from controller_host.guest import native, pages, snapshot_file
+from controller_host.guest.binary import WASM_PAGE
+from controller_host.guest.faults import FaultKind, GuestFault
+from controller_host.guest.guest import Guest
+from controller_host.guest.pages import PAGE
+from controller_host.guest.rewriting import global_export
+from controller_host.guest.snapshot_file import CHECKSUM, CHECKSUMS_AT, MEMORY_AT, NOTE_AT, Header
+from controller_host.guest.snapshots import Identity, Snapshot, SnapshotFailed, SnapshotLost, Snapshots
+
+_AT_ONCE: Final = (1 << 20) // PAGE
+_KINDS: Final = {"i32": (0, 32), "i64": (1, 64), "f32": (2, 32), "f64": (3, 64)}
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """What suspending did: pages written, bytes the file takes on disk, seconds."""
+
+    pages: int
+    disk_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """The file an awake instance is mapped from. ``memory_bytes``: how much of its memory is."""
+
+    snapshots: Snapshots
+    identity: Identity
+    inode: int
+    generation: int
+    memory_bytes: int
+
+
+class State:
+    """What of an instance goes to disk: its memory, globals and clock; ``mapped``: where its memory comes from."""
+
+    def __init__(self, store: native.NativeStore, guest: Guest, types: Sequence[str], data_end: int) -> None:
+        self._guest: Final = guest
+        self._context: Final = store.context
+        self._kinds: Final = [_KINDS[kind] for kind in types]
+        self._globals: Final[list[Any]] = [
+            store.export(global_export(number).encode()).global_ for number in range(len(types))
+        ]
+        self._image_end = data_end  # below it, a page that was never touched may be other than zero
+        self.mapped: Mapped | None = None
+
+    def resident_bytes(self) -> int:
+        """Return how much of the memory is this instance's own; all of it where the kernel does not tell."""
+        address, size = self._guest.memory.extent()
+        runs = pages.private(address, size)
+        return size if runs is None else sum(end - start for start, end in runs) * PAGE
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Become what the snapshot holds.
+
+        Raises:
+            SnapshotLost: Its file is gone, or another by now.
+            GuestFault: Its memory is above the limit, which has been lowered.
+        """
+        header = snapshot.header
+        if len(header.globals) != len(self._globals):
+            raise SnapshotLost("it is of another module")
+        self._grow(header.memory_bytes)
+        self._map(snapshot)
+        for handle, (kind, _), bits in zip(self._globals, self._kinds, header.globals, strict=True):
+            native.set_global_bits(self._context, handle, kind, bits)
+        same_boot = header.boot == snapshot.snapshots.boot
+        self._guest.continue_clock(header.clock, header.clock_offset if same_boot else 0)
+        self._image_end = header.memory_bytes
+        self.mapped = Mapped(
+            snapshot.snapshots, snapshot.identity, snapshot.inode, header.generation, header.memory_bytes
+        )
+
+    def save(self, snapshots: Snapshots, identity: Identity, note: bytes) -> Suspended:
+        """Write everything to disk.
+
+        Raises:
+            SnapshotFailed: The disk would not take it; nothing of it is left there.
+        """
+        began = time.monotonic()
+        path = snapshots.path(identity.controller_uid)
+        if len(note) > snapshot_file.MOST_NOTE_BYTES:
+            raise SnapshotFailed(f"a note of {len(note)} bytes; at most {snapshot_file.MOST_NOTE_BYTES} are kept")
+        try:
+            descriptor, before = self._open(snapshots, identity)
+            try:
+                written = self._write(descriptor, before, snapshots, identity, note)
+                return Suspended(written, os.fstat(descriptor).st_blocks * 512, time.monotonic() - began)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self.mapped = None
+            path.unlink(missing_ok=True)
+            raise SnapshotFailed(f"{path}: {error.strerror}") from error
+
+    def _grow(self, memory_bytes: int) -> None:
+        missing = memory_bytes - self._guest.memory.size()
+        try:
+            if missing > 0:
+                self._guest.memory.grow(missing // WASM_PAGE)
+        except WasmtimeError:
+            raise GuestFault(
+                FaultKind.MEMORY_EXCEEDED,
+                f"it went to sleep with {memory_bytes} bytes of memory, and {self._guest.limits.memory_bytes} are "
+                "allowed now (spec.limits.memory)",
+            ) from None
+
+    def _map(self, snapshot: Snapshot) -> None:
+        try:
+            descriptor = os.open(
+                snapshot.snapshots.path(snapshot.identity.controller_uid), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+            )
+        except OSError as error:
+            raise SnapshotLost(f"its file is gone: {error.strerror}") from error
+        try:
+            # Under the same descriptor: a page beyond the end of a file that is mapped would end the process.
+            if os.fstat(descriptor).st_ino != snapshot.inode or (
+                snapshot_file.read_header(descriptor) != snapshot.header
+            ):
+                raise SnapshotLost("its file is another by now")
+            address, size = self._guest.memory.extent()
+            if size != snapshot.header.memory_bytes:
+                raise SnapshotLost("it is of another module")
+            if size:
+                pages.map_privately(descriptor, MEMORY_AT, address, size)
+        except OSError as error:
+            raise SnapshotLost(f"its file cannot be mapped: {error.strerror}") from error
+        finally:
+            os.close(descriptor)
+
+    def _open(self, snapshots: Snapshots, identity: Identity) -> tuple[int, Header | None]:
+        """Open the file this instance is mapped from, or a new one: one that may be mapped is never cut short."""
+        path = snapshots.path(identity.controller_uid)
+        mapped = self.mapped
+        if mapped is not None and (mapped.snapshots, mapped.identity) == (snapshots, identity):
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except FileNotFoundError:
+                pass  # forgotten meanwhile
+            else:
+                header = snapshot_file.read_header(descriptor)
+                same = header is not None and header.generation == mapped.generation
+                if same and os.fstat(descriptor).st_ino == mapped.inode:
+                    return descriptor, header
+                os.close(descriptor)
+        path.unlink(missing_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), None
+
+    def _write(
+        self, descriptor: int, before: Header | None, snapshots: Snapshots, identity: Identity, note: bytes
+    ) -> int:
+        address, size = self._guest.memory.extent()
+        kept = before.memory_bytes if before else 0
+        checksums = snapshot_file.read_checksums(descriptor, kept).ljust(size // PAGE * CHECKSUM, b"\0")
+        snapshot_file.mark_as_being_written(descriptor)
+        os.ftruncate(descriptor, MEMORY_AT + size)
+        written = 0
+        for start, end in self._candidates(descriptor, address, size, kept):
+            written += _write_pages(descriptor, address, start, end, checksums)
+        snapshot_file.write_all(descriptor, checksums, CHECKSUMS_AT)
+        snapshot_file.write_all(descriptor, note, NOTE_AT)
+        header = Header(
+            generation=(before.generation if before else 0) + 1,
+            boot=snapshots.boot,
+            run=snapshots.run,
+            identity=identity.digest(),
+            memory_bytes=size,
+            clock=self._guest.monotonic(),
+            clock_offset=self._guest.clock_offset,
+            globals=tuple(
+                native.global_bits(self._context, handle, bits)
+                for handle, (_, bits) in zip(self._globals, self._kinds, strict=True)
+            ),
+            pages_checksum=xxhash.xxh3_128_digest(checksums),
+            note_bytes=len(note),
+            note_checksum=xxhash.xxh3_128_digest(note),
+        )
+        snapshot_file.write_all(descriptor, header.pack(), 0)
+        return written
+
+    def _candidates(self, descriptor: int, address: int, size: int, kept: int) -> Iterator[tuple[int, int]]:
+        """Return the runs of pages that may differ from the file, whose first ``kept`` bytes are this memory's past."""
+        private = pages.private(address, size)
+        if kept:
+            if private is None:
+                yield from _different(descriptor, address, kept)
+                yield from pages.chunks([(kept // PAGE, size // PAGE)], _AT_ONCE)
+            else:
+                yield from pages.chunks(private, _AT_ONCE)
+            return
+        image = size if private is None else min(size, -(-self._image_end // PAGE) * PAGE)
+        yield from pages.chunks([(0, image // PAGE)], _AT_ONCE)
+        beyond = [(max(start, image // PAGE), end) for start, end in private or () if end > image // PAGE]
+        yield from pages.chunks(beyond, _AT_ONCE)
+
+
+def _different(descriptor: int, address: int, length: int) -> Iterator[tuple[int, int]]:
+    """Return the pages whose content is not the file's: where the kernel does not say which were changed."""
+    for start, end in pages.chunks([(0, length // PAGE)], _AT_ONCE):
+        ours = ctypes.string_at(address + start * PAGE, (end - start) * PAGE)
+        theirs = os.pread(descriptor, (end - start) * PAGE, MEMORY_AT + start * PAGE)
+        if ours != theirs:
+            for page in range(end - start):
+                part = slice(page * PAGE, (page + 1) * PAGE)
+                if ours[part] != theirs[part]:
+                    yield start + page, start + page + 1
+
+
+def _write_pages(descriptor: int, address: int, start: int, end: int, checksums: bytearray) -> int:
+    """Write pages and note their checksums; those that are zero and were so stay a hole. Return how many."""
+    data = ctypes.string_at(address + start * PAGE, (end - start) * PAGE)
+    fresh = snapshot_file.checksums_of(data)
+    part = slice(start * CHECKSUM, end * CHECKSUM)
+    zero = bytes(CHECKSUM)
+    either = [
+        fresh[at : at + CHECKSUM] != zero or checksums[part.start + at : part.start + at + CHECKSUM] != zero
+        for at in range(0, len(fresh), CHECKSUM)
+    ]
+    checksums[part] = fresh
+    if all(either):
+        snapshot_file.write_all(descriptor, data, MEMORY_AT + start * PAGE)
+    else:
+        for page in (page for page, write in enumerate(either) if write):
+            content = memoryview(data)[page * PAGE : (page + 1) * PAGE]
+            snapshot_file.write_all(descriptor, content, MEMORY_AT + (start + page) * PAGE)
+    return sum(either)
