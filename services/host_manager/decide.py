@@ -25,7 +25,7 @@ from host_manager.inputs import Problem
 from host_manager.lattice_status import REPORTED, silent_pods
 from host_manager.merging import TemplateError
 from host_manager.pods import PodView
-from host_manager.restarts import over, restarted_for
+from host_manager.restarts import over, restarted
 from host_manager.secret_changes import SecretChange
 from host_manager.snapshot import Head, Snapshot
 from host_manager.status import BAD_NEWS, Facts, counts_of, make_status, may_wait
@@ -211,9 +211,7 @@ def _first_marks(snapshot: Snapshot) -> Marks | None:
 def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] | Problem:
     """Return the children that the group is to have, or why they cannot be."""
     workload = _workload(snapshot)
-    wish = Wish(
-        group, snapshot.inputs, marks.revision, managed_by(workload), restarted_for=restarted_for(snapshot, workload)
-    )
+    wish = Wish(group, snapshot.inputs, marks.revision, managed_by(workload), *restarted(snapshot, workload))
     try:
         wanted = make_children(wish, marks, budget=marks.revision >= LATEST and not snapshot.foreign_budget)
     except TemplateError as error:

@@ -76,7 +76,7 @@ class Wish:
     """A group, what was read for it, and the revision of the template that it is to have.
 
     ``managed_by``: who its pods say manages them, which revision 1 leaves as it is. ``restarted_for``: the changed
-    Secrets that they were restarted for, "" for none.
+    Secrets that they were restarted for, "" for none, and ``restarted_at``: when the last time.
     """
 
     group: Group
@@ -84,3 +84,4 @@ class Wish:
     revision: int
     managed_by: str = names.WADM_OPERATOR
     restarted_for: str = ""
+    restarted_at: str = ""

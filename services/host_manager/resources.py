@@ -124,8 +124,9 @@ def make_workload(wish: Wish) -> Manifest:
     """
     group = wish.group
     template = make_pod_template(wish)
+    said = {names.ANNOTATION_RESTARTED_FOR: wish.restarted_for, names.ANNOTATION_RESTARTED_AT: wish.restarted_at}
     if wish.restarted_for:
-        annotations = template["metadata"].get("annotations", {}) | {names.ANNOTATION_RESTARTED_FOR: wish.restarted_for}
+        annotations = template["metadata"].get("annotations", {}) | {name: text for name, text in said.items() if text}
         template = template | {"metadata": template["metadata"] | {"annotations": annotations}}
     spec: Manifest = {"selector": {"matchLabels": selector_of(group)}, "template": template}
     daemonset = group.runs_as_daemonset(wish.revision)

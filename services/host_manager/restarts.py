@@ -1,14 +1,16 @@
 """Which changed Secrets a group's hosts were given, and what the pods say of them so that they roll, once each.
 
-Pure. In: a snapshot. Out: an annotation of the pod template. Called by ``decide``. Invariants: what pods say once they
-say for ever, because to take it away would roll them too; hosts that started since are not rolled for it.
+Pure. In: a snapshot. Out: annotations of the pod template. Called by ``decide``. Invariants: what pods say once they
+say for ever, because to take it away would roll them too; hosts that started since are not rolled for it; a Secret that
+changes again and again rolls a group once in ``REST_SECONDS`` at most.
 Source of who was given what: the ids that hosts have in their tokens, which are those that they have in the lattice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from host_manager.environment import POD_LABEL
 from host_manager.lattice import reports_of
@@ -16,7 +18,9 @@ from host_manager.secret_changes import SecretChange, is_newer
 from host_manager.snapshot import Snapshot
 from trellis import names
 
-_SAID_MOST = 64
+REST_SECONDS: Final = 300.0
+"""Between two rolls of a group for changed Secrets: what changes meanwhile waits, and makes one."""
+_SAID_MOST: Final = 64
 """Secrets that pods say they were restarted for; of more, the newest."""
 
 
@@ -36,20 +40,39 @@ def uses(snapshot: Snapshot, change: SecretChange) -> bool | None:
     return any(seen.host.id in change.hosts for seen in view.hosts if POD_LABEL not in seen.host.labels)
 
 
-def restarted_for(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> str:
-    """Return what the pods are to say, "" if nothing; ``workload``: what runs them now."""
-    said = _said(workload)
-    for change in snapshot.changes:
-        if uses(snapshot, change) and _is_news(change, said):
-            said[change.secret] = change.version
-    newest = sorted(said.items(), key=lambda item: _number(item[1]))[-_SAID_MOST:]
-    return " ".join(f"{secret}={version}" for secret, version in sorted(newest))
+def restarted(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> tuple[str, str]:
+    """Return for which Secrets the pods are to say that they were restarted, and when; "" each for never.
+
+    ``workload``: what runs them now.
+    """
+    said, at = _said(workload), _annotation(workload, names.ANNOTATION_RESTARTED_AT)
+    may = _wants(snapshot) and not _rests(snapshot, at)
+    news = [one for one in snapshot.changes if _is_news(one, said)] if may else []
+    due = {one.secret: one.version for one in news if uses(snapshot, one)}
+    newest = sorted((said | due).items(), key=lambda item: _number(item[1]))[-_SAID_MOST:]
+    return " ".join(f"{secret}={version}" for secret, version in sorted(newest)), snapshot.now if due else at
+
+
+def _rests(snapshot: Snapshot, at: str) -> bool:
+    """Say whether the pods were restarted for changed Secrets a moment ago; a time that is to come is none."""
+    try:
+        ago = (datetime.fromisoformat(snapshot.now) - datetime.fromisoformat(at)).total_seconds()
+    except (TypeError, ValueError):  # nothing, or what somebody else wrote there
+        return False
+    return 0 <= ago < REST_SECONDS
 
 
 def over(snapshot: Snapshot, workload: Mapping[str, Any] | None) -> list[SecretChange]:
-    """Return the changes that nothing is to be done about any more: not used, or said by the pods already."""
+    """Return the changes that nothing is to be done about any more: not wanted, not used, or said by the pods."""
+    if not _wants(snapshot):
+        return [*snapshot.changes]
     said = _said(workload)
     return [one for one in snapshot.changes if uses(snapshot, one) is False or not _is_news(one, said)]
+
+
+def _wants(snapshot: Snapshot) -> bool:
+    """Say whether the group still wants to roll: it may have waited since a change was told."""
+    return snapshot.head.restart_on == names.RESTART_ON_CHANGE
 
 
 def _is_news(change: SecretChange, said: Mapping[str, str]) -> bool:
@@ -58,10 +81,13 @@ def _is_news(change: SecretChange, said: Mapping[str, str]) -> bool:
 
 
 def _said(workload: Mapping[str, Any] | None) -> dict[str, str]:
-    template = ((workload or {}).get("spec") or {}).get("template") or {}
-    text = ((template.get("metadata") or {}).get("annotations") or {}).get(names.ANNOTATION_RESTARTED_FOR) or ""
-    pairs = (one.partition("=") for one in str(text).split())
+    pairs = (one.partition("=") for one in _annotation(workload, names.ANNOTATION_RESTARTED_FOR).split())
     return {secret: version for secret, _, version in pairs if version}
+
+
+def _annotation(workload: Mapping[str, Any] | None, name: str) -> str:
+    template = ((workload or {}).get("spec") or {}).get("template") or {}
+    return str(((template.get("metadata") or {}).get("annotations") or {}).get(name) or "")
 
 
 def _number(version: str) -> int:

@@ -151,6 +151,8 @@ ANNOTATION_RESTART_ON: Final = "trellis.dev/restart-on"
 RESTART_ON_CHANGE: Final = "secretChange"
 ANNOTATION_RESTARTED_FOR: Final = "trellis.dev/restarted-for"
 """On a pod template: the Secrets that its pods were restarted for, ``<namespace>/<name>=<resourceVersion> …``."""
+ANNOTATION_RESTARTED_AT: Final = "trellis.dev/restarted-at"
+"""On a pod template, RFC 3339: when its pods were last restarted for changed Secrets."""
 
 # --- of Services that mirror applications; the first are annotations of the application ---
 ANNOTATION_SERVICE: Final = "trellis.dev/service"

@@ -92,6 +92,7 @@ async def test_a_group_rolls_once_for_secrets_that_its_hosts_were_given(
     hosts: HostWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("host_manager.handlers.GATHERING_SECONDS", 2.0)
+    monkeypatch.setattr("host_manager.restarts.REST_SECONDS", 5.0)
     with NatsServer(tmp_path / "nats") as server:
         at: dict[str, Any] = {"natsAddress": "nats://127.0.0.1", "natsClientPort": server.port}
         async with LatticeSpeaker(server.url, "default", models=[]) as speaker, hosts.service(), saying(hosts) as told:

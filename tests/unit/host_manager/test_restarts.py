@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from host_manager.decide import ApplyChild, changes_over, decide
 from host_manager.environment import POD_LABEL
 from host_manager.group import ADOPTED, LATEST, Inputs, Wish
 from host_manager.handlers import FollowSecrets
-from host_manager.restarts import uses
+from host_manager.restarts import REST_SECONDS, uses
 from host_manager.secret_changes import SecretChange, change_of, is_newer
 from host_manager.snapshot import Snapshot, misread, view_head
 from host_manager.views import GroupView, view_group
@@ -33,28 +34,29 @@ def change(version: str = "7", *hosts: str, secret: str = "payments/db") -> Secr
     return SecretChange(secret, version, frozenset(hosts or {MINE}))
 
 
-def world(*changes: SecretChange, said: str = "", **more: Any) -> Snapshot:
+def world(*changes: SecretChange, said: str = "", at: str = "", **more: Any) -> Snapshot:
     """Return a group with one pod, in which a host runs, and with what its pods say."""
-    found = as_written(said)
+    found = as_written(said, at=at)
     base = snapshot(children=found, pods=(pod(),), now=NOW, clock=CLOCK, lattice=view(heard()), changes=changes)
-    return replace(base, **more)
+    return replace(base, **{"head": replace(base.head, restart_on=names.RESTART_ON_CHANGE), **more})
 
 
-def as_written(said: str, revision: int = LATEST) -> dict[Any, Any]:
+def as_written(said: str, revision: int = LATEST, at: str = "") -> dict[Any, Any]:
     """Return the children of a group as we write them."""
     group = wish(revision).group
     marks = Marks(revision, marks_for(group, Inputs(), None, asked=False).basis)
-    made = make_children(Wish(group, Inputs(), revision, restarted_for=said), marks, budget=revision >= LATEST)
+    wanted = Wish(group, Inputs(), revision, restarted_for=said, restarted_at=at)
+    made = make_children(wanted, marks, budget=revision >= LATEST)
     return {(child["kind"], child["metadata"]["name"]): stored(child) for child in made}
 
 
-def rolled(known: Snapshot) -> str | None:
+def rolled(known: Snapshot, annotation: str = names.ANNOTATION_RESTARTED_FOR) -> str | None:
     """Return what the pods are to say if they are written, None if they are left as they are."""
     written = [one.wanted for one in decide(known) if isinstance(one, ApplyChild) and one.is_workload]
     if not written:
         return None
     annotations = written[0]["spec"]["template"]["metadata"].get("annotations", {})
-    return str(annotations.get(names.ANNOTATION_RESTARTED_FOR, ""))
+    return str(annotations.get(annotation, ""))
 
 
 def test_a_group_whose_host_was_given_the_secret_rolls() -> None:
@@ -98,7 +100,65 @@ def test_an_adopted_group_rolls_without_getting_another_template() -> None:
     [written] = [one.wanted for one in found if isinstance(one, ApplyChild) and one.is_workload]
     assert written["metadata"]["labels"][names.LABEL_TEMPLATE].startswith(f"{ADOPTED}.")
     template = written["spec"]["template"]["metadata"]
-    assert template["annotations"] == {names.ANNOTATION_RESTARTED_FOR: "payments/db=7"}
+    assert template["annotations"] == {
+        names.ANNOTATION_RESTARTED_FOR: "payments/db=7",
+        names.ANNOTATION_RESTARTED_AT: NOW,
+    }
+
+
+def ago(seconds: float) -> str:
+    """Return a time before now, as pods say it."""
+    return (datetime.fromisoformat(NOW) - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+
+
+def test_a_secret_that_changes_again_and_again_rolls_a_group_once_in_a_while() -> None:
+    at, busy = NOW, world(change("8"), said="payments/db=7", at=NOW)
+    rolls = 0
+    for second in range(0, 3600, 10):
+        now = (datetime.fromisoformat(NOW) + timedelta(seconds=second)).isoformat()
+        known = replace(busy, children=as_written(f"payments/db={7 + rolls}", at=at), now=now)
+        known = replace(known, changes=(change(str(100 + second)),))
+        if rolled(known) is not None:
+            rolls, at = rolls + 1, now
+        else:
+            assert changes_over(known) == [], "it waits"
+    assert rolls == 3600 / REST_SECONDS - 1
+
+
+RESTED = {
+    "a moment ago": (ago(1), False),
+    "just not long enough ago": (ago(REST_SECONDS - 1), False),
+    "long enough ago": (ago(REST_SECONDS), True),
+    "never": ("", True),
+    "by a clock that is ahead": (ago(-60), True),
+    "by somebody else": ("yesterday", True),
+}
+
+
+@pytest.mark.parametrize(("at", "rolls"), RESTED.values(), ids=RESTED)
+def test_a_change_waits_until_the_hosts_have_rested(at: str, *, rolls: bool) -> None:
+    known = world(change("8", secret="shop/api"), said="payments/db=7", at=at)
+    assert (rolled(known) is not None) is rolls
+    if rolls:
+        assert rolled(known) == "payments/db=7 shop/api=8"
+        assert rolled(known, names.ANNOTATION_RESTARTED_AT) == NOW
+    assert changes_over(known) == [], "it is not forgotten"
+
+
+def test_who_wants_to_roll_no_more_while_a_change_waits_does_not() -> None:
+    known = world(change("8"), said="payments/db=7", at=ago(REST_SECONDS))
+    without = replace(known, head=replace(known.head, restart_on=""))
+    assert rolled(without) is None
+    assert changes_over(without) == list(known.changes)
+
+
+def test_what_is_written_while_a_change_waits_says_what_the_pods_say() -> None:
+    known = world(change("8"), said="payments/db=7", at=ago(60))
+    assert known.group is not None
+    spec = known.group.spec.model_copy(update={"host_replicas": 4})
+    scaled = replace(known, group=replace(known.group, spec=spec))
+    assert rolled(scaled) == "payments/db=7"
+    assert rolled(scaled, names.ANNOTATION_RESTARTED_AT) == ago(60)
 
 
 @pytest.mark.parametrize("lattice", [view(linked_since=None), view(settled=False)], ids=["away", "not asked yet"])
