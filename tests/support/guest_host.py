@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +33,16 @@ class Clock:
     monotonic: int = 1_000_000_000
 
 
+@cache
+def _engine() -> wasmtime.Engine:
+    return wasmtime.Engine()
+
+
+@cache
+def _compiled(module: Path) -> wasmtime.Module:
+    return wasmtime.Module.from_file(_engine(), str(module))
+
+
 @dataclass
 class GuestHost:
     """One instance of a module. ``requeued`` and ``logged`` are what it has asked for and said."""
@@ -43,16 +54,14 @@ class GuestHost:
     requeued: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        engine = wasmtime.Engine()
-        self._store = wasmtime.Store(engine)
+        self._store = wasmtime.Store(_engine())
         wasi = wasmtime.WasiConfig()
         wasi.inherit_stderr()
         self._store.set_wasi(wasi)
-        linker = wasmtime.Linker(engine)
+        linker = wasmtime.Linker(_engine())
         linker.define_wasi()
         self._define(linker)
-        module = wasmtime.Module.from_file(engine, str(self.module))
-        self._exports = linker.instantiate(self._store, module).exports(self._store)
+        self._exports = linker.instantiate(self._store, _compiled(self.module)).exports(self._store)
         self._answer = b"{}"
         self._run("_initialize")
 

@@ -10,31 +10,51 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from support import rust_guests
 from trellis.localcluster.building import How, LoggedBuild, make_once
+from trellis.localcluster.gotoolchain import environment, go_program
 from trellis.localcluster.paths import cache_root
 from trellis.localcluster.progress import Quiet
+from trellis.localcluster.versions import products
 
 ROOT: Final = Path(__file__).parents[2]
 SDK: Final = ROOT / "sdk"
 PREBUILT: Final = ROOT / "deploy" / "examples" / "controllers"
 EXAMPLES: Final = ("ring", "mirror", "ttl", "stateful")
-LANGUAGES: Final = ("c",)
 C_FLAGS: Final = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-Os", "-s", "-Wall", "-Wextra", "-Werror")
+GO_FLAGS: Final = ("-trimpath", "-ldflags=-s -w", "-buildmode=c-shared")
 
 _HINT: Final = "Guests are built once, by compilers that the package registries have."
-_FOREVER: Final = threading.Event()
+_NEVER: Final = threading.Event()
+_HOW: Final = How(Quiet(), _NEVER)
+
+Build = Callable[[Path, Path, Path], None]
+"""Builds every example of the SDK in a directory into a new one: ``(sdk, target, log)``."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """How one language's guests are built, and what of."""
+
+    build: Build
+    missing: Callable[[], str | None]
+    compiler: Callable[[], str]
+    suffixes: frozenset[str]
 
 
 def missing(language: str) -> str | None:
     """Return what keeps this machine from building a language's guests, in one line; None if nothing does."""
-    return _MISSING[language]()
+    return LANGUAGES[language].missing()
 
 
 def needed(language: str) -> None:
@@ -49,25 +69,36 @@ def example(language: str, name: str) -> Path:
     Raises:
         ToolError: if a build fails; it names the log's end.
     """
-    how = How(Quiet(), _FOREVER)
     target = cache_root() / "guests" / f"{language}-{_digest(language)}"
-    return make_once(target, f"build the guests in {language}", how, _BUILD[language]) / f"{name}.wasm"
+
+    def make(temporary: Path, log: Path) -> None:
+        LANGUAGES[language].build(SDK / language, temporary, log)
+
+    return make_once(target, f"build the guests in {language}", _HOW, make) / f"{name}.wasm"
 
 
-def sources(language: str) -> list[Path]:
-    """Return what the examples of a language are made of."""
-    suffixes = {"c": {".c", ".h"}}[language]
-    return sorted(path for path in (SDK / language).rglob("*") if path.suffix in suffixes and path.is_file())
-
-
-def build_c(target: Path, log: Path, sdk: Path = SDK / "c") -> None:
-    """Build every example in C into the directory ``target``, by zig's compiler, whose wheel is pinned."""
-    target.mkdir(parents=True)
-    build = LoggedBuild(sdk, log, _FOREVER, dict(os.environ), _HINT)
+def build_c(sdk: Path, target: Path, log: Path) -> None:
+    """Build by zig's compiler, whose wheel is pinned."""
+    target.mkdir()
+    build = LoggedBuild(sdk, log, _NEVER, dict(os.environ), _HINT)
     for name in EXAMPLES:
         compiler = [sys.executable, "-m", "ziglang", "cc", *C_FLAGS, "-Iinclude"]
         files = [f"examples/{name}.c", *sorted(str(path.relative_to(sdk)) for path in sdk.glob("src/*.c"))]
         build.run([*compiler, *files, "-o", str(target / f"{name}.wasm")])
+
+
+def build_go(sdk: Path, target: Path, log: Path) -> None:
+    """Build by the Go that also builds the tools of a local cluster."""
+    target.mkdir()
+    go = go_program(Quiet())
+    build = LoggedBuild(sdk, log, _NEVER, environment(go) | {"GOOS": "wasip1", "GOARCH": "wasm"}, _HINT)
+    for name in EXAMPLES:
+        build.run([str(go), "build", *GO_FLAGS, "-o", str(target / f"{name}.wasm"), f"./examples/{name}"])
+
+
+def build_rust(sdk: Path, target: Path, log: Path) -> None:
+    """Build by a Rust toolchain with a standard library for Wasm: this machine's, or Debian's."""
+    rust_guests.build(sdk, target, log, EXAMPLES)
 
 
 def _missing_c() -> str | None:
@@ -76,13 +107,19 @@ def _missing_c() -> str | None:
 
 
 def _digest(language: str) -> str:
-    digest = hashlib.sha256(repr((language, _COMPILER[language](), EXAMPLES)).encode())
-    for path in (Path(__file__), *sources(language)):
+    described = LANGUAGES[language]
+    digest = hashlib.sha256(repr((language, described.compiler(), C_FLAGS, GO_FLAGS, EXAMPLES)).encode())
+    files = [path for path in sorted((SDK / language).rglob("*")) if path.suffix in described.suffixes]
+    for path in files:
         digest.update(f"{path.relative_to(ROOT)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-_MISSING: Final = {"c": _missing_c}
-_BUILD: Final = {"c": build_c}
-_COMPILER: Final = {"c": lambda: importlib.metadata.version("ziglang")}
+LANGUAGES: Final = {
+    "c": Language(build_c, _missing_c, lambda: importlib.metadata.version("ziglang"), frozenset({".c", ".h"})),
+    "go": Language(
+        build_go, lambda: None, lambda: f"{products()['go']} {platform.machine()}", frozenset({".go", ".mod"})
+    ),
+    "rust": Language(build_rust, rust_guests.missing, rust_guests.compiler, frozenset({".rs", ".toml", ".lock"})),
+}

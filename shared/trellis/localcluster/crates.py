@@ -64,7 +64,7 @@ class CrateBuild:
         target = self.work / "target"
         environment = {**os.environ, **(variables or {}), "CARGO_TARGET_DIR": str(target)}
         build = LoggedBuild(self.work, self.log, self.how.abort, environment, self.hint)
-        _write_lock(self.work, build)
+        write_lock(self.work, build)
         argv = ["cargo", "build", "--locked", *options]
         build.run(argv, lambda line: self.how.progress.note(self.step, line.strip()))
         return target
@@ -74,8 +74,12 @@ class CrateBuild:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
-def _write_lock(work: Path, build: LoggedBuild) -> None:
-    """Write Cargo.lock: ours, with the registry that this machine's cargo takes crates from."""
+def write_lock(work: Path, build: LoggedBuild) -> None:
+    """Write a project's Cargo.lock from its ``crates.lock``, with the registry that this machine's cargo uses.
+
+    Raises:
+        ToolError: if cargo fails, or writes locks of another form.
+    """
     probe = work / "probe"
     (probe / "src").mkdir(parents=True)
     (probe / "src" / "lib.rs").touch()

@@ -21,10 +21,12 @@ def test_the_committed_modules_are_what_their_sources_make() -> None:
         assert path.read_bytes() == built.read_bytes(), f"copy {built} to {path}"
 
 
-def test_two_builds_in_two_places_make_the_same_bytes(tmp_path: Path) -> None:
-    guests.needed("c")
+@pytest.mark.parametrize("language", guests.LANGUAGES)
+def test_two_builds_in_two_places_make_the_same_bytes(tmp_path: Path, language: str) -> None:
+    guests.needed(language)
     elsewhere = tmp_path / "else where" / "sdk"
-    shutil.copytree(guests.SDK / "c", elsewhere)
-    guests.build_c(tmp_path / "out", tmp_path / "log", elsewhere)
+    shutil.copytree(guests.SDK / language, elsewhere, ignore=shutil.ignore_patterns("target"))
+    guests.LANGUAGES[language].build(elsewhere, tmp_path / "out", tmp_path / "log")
     for name in guests.EXAMPLES:
-        assert (tmp_path / "out" / f"{name}.wasm").read_bytes() == guests.example("c", name).read_bytes(), name
+        built = tmp_path / "out" / f"{name}.wasm"
+        assert built.read_bytes() == guests.example(language, name).read_bytes(), name

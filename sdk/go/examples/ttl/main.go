@@ -1,0 +1,98 @@
+// Deletes finished Jobs some time after they finished.
+//
+// In: Jobs; config {"seconds": 3600}, or the annotation below on a Job, which counts more. Out: deletions, with an Event
+// each. Invariant: a Job that is not finished, or has another uid than the one that was looked at, is never deleted; one
+// that has spec.ttlSecondsAfterFinished is Kubernetes' own affair.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"trellis.dev/controller"
+)
+
+const (
+	annotation = "examples.trellis.dev/ttl-seconds"
+	longest    = 1_000_000_000
+	forever    = -1
+)
+
+type ttl struct{ configured int64 }
+
+func (t *ttl) Start(start controller.Start) error {
+	value, ok := start.Config["seconds"]
+	if !ok {
+		return nil
+	}
+	text, _ := value.(json.Number)
+	seconds, ok := controller.ParseNumber(text.String())
+	if !ok || seconds > longest {
+		return fmt.Errorf("config.seconds is no whole number of seconds from 0 to %d", longest)
+	}
+	t.configured = seconds
+	return nil
+}
+
+func (t *ttl) Reconcile(request controller.Request) (controller.Result, error) {
+	done, job := controller.Result{}, request.Object
+	if job.Get("metadata", "deletionTimestamp") != nil || job.Get("spec", "ttlSecondsAfterFinished") != nil {
+		return done, nil
+	}
+	lives, err := t.timeToLive(request)
+	finished, ok := finishedAt(job)
+	if err != nil || lives == forever || !ok {
+		return done, err
+	}
+	now := controller.Now() / int64(time.Second)
+	if now < finished+lives {
+		return controller.Result{RequeueAfter: time.Duration(finished+lives-now) * time.Second}, nil
+	}
+	uid, _ := job.String("metadata", "uid")
+	err = controller.Delete(request.Key, controller.UID(uid), controller.Propagation("Background"))
+	if errors.Is(err, controller.ErrNotFound) || errors.Is(err, controller.ErrConflict) {
+		return done, nil // Conflict: another Job has the name by now, and comes by itself
+	}
+	if err != nil {
+		return done, err
+	}
+	message := fmt.Sprintf("deleted %d s after it finished", now-finished)
+	if err := controller.Tell(job, controller.Normal, "TimeToLiveExpired", message); err != nil {
+		controller.Warningf("%v", err) // the Job is gone: to try again would tell of nothing
+	}
+	return done, nil
+}
+
+// timeToLive is the seconds after the end.
+func (t *ttl) timeToLive(request controller.Request) (int64, error) {
+	text, ok := request.Object.String("metadata", "annotations", annotation)
+	if !ok {
+		return t.configured, nil
+	}
+	seconds, ok := controller.ParseNumber(text)
+	if !ok || seconds > longest {
+		return 0, fmt.Errorf("%s: the annotation %s is no whole number of seconds from 0 to %d: %s",
+			request.Key, annotation, longest, text)
+	}
+	return seconds, nil
+}
+
+// finishedAt is in seconds since 1970; false if the Job has not finished.
+func finishedAt(job controller.Object) (int64, bool) {
+	for _, condition := range job.List("status", "conditions") {
+		ended := condition["type"] == "Complete" || condition["type"] == "Failed"
+		if !ended || condition["status"] != "True" {
+			continue
+		}
+		text, _ := condition.String("lastTransitionTime")
+		at, err := time.Parse(time.RFC3339, text)
+		return at.Unix(), err == nil
+	}
+	return 0, false
+}
+
+func init() { controller.Register(&ttl{configured: forever}) }
+
+func main() {}

@@ -1,0 +1,3 @@
+module trellis.dev/controller
+
+go 1.24

@@ -1,0 +1,14 @@
+package controller
+
+import "strconv"
+
+// ParseNumber reads a whole number, written in digits alone, as people write them into annotations.
+func ParseNumber(text string) (int64, bool) {
+	for _, digit := range []byte(text) {
+		if digit < '0' || digit > '9' {
+			return 0, false
+		}
+	}
+	number, err := strconv.ParseInt(text, 10, 64)
+	return number, err == nil
+}

@@ -1,0 +1,78 @@
+//! What stands in objects as text: times as Kubernetes writes them, numbers of annotations.
+
+/// A whole number, written in digits alone.
+pub fn parse_number(text: &str) -> Option<i64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}
+
+/// Seconds since 1970 of a time in RFC 3339, as `2026-11-22T13:00:00Z`; fractions are cut off.
+pub fn parse_time(text: &str) -> Option<i64> {
+    let number = |from: usize, to: usize| text.get(from..to).and_then(parse_number);
+    let mark = |at: usize, choices: &str| text.get(at..at + 1).filter(|found| choices.contains(found));
+    mark(4, "-").and(mark(7, "-")).and(mark(10, "Tt ")).and(mark(13, ":")).and(mark(16, ":"))?;
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let possible = (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24 && minute < 60 && second < 61;
+    let mut rest = &text[19..];
+    if let Some(fraction) = rest.strip_prefix('.') {
+        rest = fraction.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    }
+    let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
+    Some(seconds - offset(rest)?).filter(|_| possible)
+}
+
+/// Seconds that a place is ahead: `Z`, `+01:00`.
+fn offset(text: &str) -> Option<i64> {
+    if text == "Z" || text == "z" {
+        return Some(0);
+    }
+    let sign = match text.get(..1)? {
+        "+" => 1,
+        "-" => -1,
+        _ => return None,
+    };
+    let (hours, minutes) = (parse_number(text.get(1..3)?)?, parse_number(text.get(4..)?)?);
+    let well_formed = text.len() == 6 && text.get(3..4) == Some(":") && hours < 24 && minutes < 60;
+    Some(sign * (hours * 3600 + minutes * 60)).filter(|_| well_formed)
+}
+
+/// Days since 1970 in the Gregorian calendar; the year begins in March, so that the leap day is its last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
+    year * 365 + year / 4 - year / 100 + year / 400 + of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_kubernetes_writes_them() {
+        for (text, seconds) in [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T23:59:59Z", 951_868_799),
+            ("2026-11-22T13:00:00.123456Z", 1_795_352_400),
+            ("2026-11-22T14:30:00+01:30", 1_795_352_400),
+            ("1969-12-31T23:00:00-01:00", 0),
+        ] {
+            assert_eq!(parse_time(text), Some(seconds), "{}", text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_none() {
+        for text in ["", "2026-11-22", "2026-13-01T00:00:00Z", "2026-11-22T13:00:00", "2026-11-22T13:00:00+0100", "x"] {
+            assert_eq!(parse_time(text), None, "{}", text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_digits_alone() {
+        assert_eq!(parse_number("007"), Some(7));
+        for text in ["", "+1", "-1", " 1", "1.0", "99999999999999999999"] {
+            assert_eq!(parse_number(text), None, "{}", text);
+        }
+    }
+}
