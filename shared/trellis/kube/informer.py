@@ -70,7 +70,7 @@ class Informer(Generic[T]):
     or an event takes one away.
 
     ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble, and
-    it is tried again every ``refused`` seconds. Either is said once in the log.
+    it is tried again every ``refused`` seconds. Either is said once in the log, and ``lacking`` while it lasts.
     """
 
     kube: Kube
@@ -94,7 +94,7 @@ class Informer(Generic[T]):
         self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
         self._failing = False
-        self._refusal_told = False
+        self.lacking: KubeError | None = None
 
     def staleness(self) -> float:
         """Return the seconds since the last event, bookmark or complete list."""
@@ -169,9 +169,9 @@ class Informer(Generic[T]):
             wait = self.timings.refused
         else:
             return False
-        if not self._refusal_told:
+        if self.lacking is None:
             log.warning("cannot read, going on without", resource=self.resource.plural, error=self.kube.words(error))
-        self._refusal_told = True
+        self.lacking = error
         self._recovered()
         await asyncio.sleep(wait)
         return True
@@ -193,7 +193,7 @@ class Informer(Generic[T]):
         for key in [key for key in self.objects if key not in seen]:
             self._remove(key)
         self._version = version
-        self._refusal_told = False
+        self.lacking = None
         self._recovered()
 
     async def _watch_once(self) -> None:

@@ -1,0 +1,149 @@
+"""What is asked about an account, how often, and how long an answer is believed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+import pytest
+
+from controller_host import reviews as module
+from controller_host.reviews import KEEP_SECONDS, Reviews
+from support.kube_world import until
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import CONFIGMAPS, JOBS, NODES
+from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply
+
+USER = "system:serviceaccount:shop:ttl"
+
+
+class World:
+    """An API server that answers reviews; ``granted``: verb, resource and namespace."""
+
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.kube.api.fault = self.answer
+        self.granted = {("list", "jobs", "shop"), ("watch", "jobs", "shop")}
+        self.asked: list[dict[str, object]] = []
+        self.away = False
+        self.now = 0.0
+        self.reviews = Reviews(self.kube, clock=lambda: self.now)
+
+    def answer(self, request: HttpRequest) -> Reply:
+        assert request.path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        if self.away:
+            raise ConnectionFailed("away")
+        spec = orjson.loads(request.body or b"")["spec"]
+        self.asked.append(spec)
+        one = spec["resourceAttributes"]
+        allowed = (one["verb"], one["resource"], one.get("namespace", "")) in self.granted
+        return Reply(201, orjson.dumps({"status": {"allowed": allowed}}), {})
+
+    async def ask(self, namespace: str = "shop") -> bool | None:
+        return await self.reviews.allowed(USER, JOBS, namespace)
+
+
+async def test_an_account_is_asked_about_with_its_groups() -> None:
+    world = World()
+    assert await world.ask() is True
+    assert world.asked[0] == {
+        "user": USER,
+        "groups": ["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"],
+        "resourceAttributes": {
+            "group": "batch", "version": "v1", "resource": "jobs", "verb": "list", "namespace": "shop",
+        },
+    }  # fmt: skip
+
+
+async def test_whoever_may_only_list_may_not_be_told() -> None:
+    world = World()
+    world.granted = {("list", "jobs", "shop")}
+    assert await world.ask() is False
+
+
+async def test_an_answer_is_believed_for_its_time_and_then_asked_for_again() -> None:
+    world = World()
+    assert await world.ask() is True
+    world.granted.clear()
+    world.now = KEEP_SECONDS - 0.001
+    assert await world.ask() is True
+    world.now = KEEP_SECONDS
+    assert await world.ask() is False
+    assert len(world.asked) == 3
+
+
+async def test_places_and_resources_are_asked_about_apart() -> None:
+    world = World()
+    assert await world.ask() is True
+    assert await world.ask("other") is False
+    assert await world.reviews.allowed(USER, CONFIGMAPS, "shop") is False
+    world.granted |= {("list", "nodes", ""), ("watch", "nodes", "")}
+    assert await world.reviews.allowed(USER, NODES, "") is True
+
+
+async def test_who_was_refused_something_is_asked_about_anew() -> None:
+    world = World()
+    assert await world.ask() is True
+    world.granted.clear()
+    world.reviews.forget(USER)
+    assert world.reviews.last(USER, JOBS, "shop") is None
+    assert await world.ask() is False
+
+
+async def test_an_answer_that_was_asked_for_before_a_refusal_is_not_kept() -> None:
+    world = World()
+    asking = asyncio.create_task(world.ask())
+    await until(lambda: bool(world.asked), "the first question")
+    world.reviews.forget(USER)
+    world.granted.clear()
+    assert await world.ask() is False
+    await asking
+    assert await world.ask() is False
+
+
+async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves() -> None:
+    world = World()
+    first, *others = [asyncio.create_task(world.ask()) for _ in range(50)]
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await asyncio.gather(*others) == [True] * 49
+    assert len(world.asked) == 2
+
+
+async def test_an_outage_refuses_nothing_and_is_not_asked_about_by_everyone() -> None:
+    world = World()
+    world.away = True
+    assert await world.ask() is None
+    requests = len(world.kube.api.requests)
+    world.reviews._not_before = world.now + 1
+    assert [await world.ask() for _ in range(10)] == [None] * 10
+    assert len(world.kube.api.requests) == requests
+    world.away, world.now = False, 2.0
+    assert await world.ask() is True
+
+
+async def test_what_was_allowed_before_an_outage_is_not_believed_for_longer() -> None:
+    world = World()
+    assert await world.ask() is True
+    world.away, world.now = True, KEEP_SECONDS
+    assert await world.ask() is None
+
+
+async def test_an_answer_of_a_proxy_is_an_outage() -> None:
+    world = World()
+    world.kube.api.fault = lambda _: Reply(200, b"<html>", {})
+    assert await world.ask() is None
+    world.kube.api.fault = lambda _: status_reply(403, "Forbidden", "no")
+    world.now = 100.0
+    assert await world.ask() is None
+
+
+async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_USERS", 3)
+    monkeypatch.setattr(module, "MOST_PLACES", 2)
+    world = World()
+    for number in range(5):
+        await world.reviews.allowed(f"system:serviceaccount:n{number}:a", JOBS, "x")
+        await world.ask(f"n{number}")
+    assert len(world.reviews._users) == 3
+    assert len(world.reviews._users[USER].known) == 2

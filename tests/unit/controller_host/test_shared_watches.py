@@ -1,0 +1,323 @@
+"""Who is told of which change, and what they are shown, over one list and watch a kind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+
+from controller_host.cached_kind import Timings
+from controller_host.keys import ObjectKey
+from controller_host.reviews import Reviews
+from controller_host.shared_watches import SharedWatches, Sight
+from controller_host.watch_specs import RefusalReason
+from support import kube_world
+from support.kube_world import configmap, labelled
+from trellis.crds.wasm_controllers import Watch
+from trellis.kube.discovery import Discovery
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import CONFIGMAPS, NAMESPACES, NODES, Resource
+from trellis.kube.transport import HttpRequest, Reply
+from trellis.kube.watch_timings import WatchTimings
+
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
+MAPS = {"apiVersion": "v1", "kind": "ConfigMap"}
+QUICK = Timings(linger=0.05, look=0.01, absent=0.02, watch=WatchTimings(absent=0.02, refused=0.02, backoff_most=0.02))
+
+
+def key(namespace: str, name: str, kind: str = "ConfigMap", api_version: str = "v1") -> ObjectKey:
+    return ObjectKey(api_version, kind, namespace, name)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await kube_world.until(condition, "what the test waits for")
+
+
+def watches(*found: dict[str, Any]) -> list[Watch]:
+    return [Watch.model_validate(one) for one in found]
+
+
+class World:
+    """Shared watches over an API server in memory, and what they said."""
+
+    def __init__(self, *granted: str) -> None:
+        self.kube = FakeKube()
+        for name in ("a", "b"):
+            self.kube.put(NAMESPACES, {"metadata": {"name": name}})
+        self.told: list[tuple[str, ObjectKey]] = []
+        self.stated: list[str] = []
+        sight = Sight(self.kube, Discovery(self.kube, clock=self.clock), Reviews(self.kube))
+        self.watches = SharedWatches(
+            sight,
+            granted or ("v1/ConfigMap", "v1/Node", "example.com/v1/Widget"),
+            on_change=lambda controller, changed: self.told.append((controller, changed)),
+            on_state=self.stated.append,
+            timings=QUICK,
+        )
+        self._now = 0.0
+
+    def clock(self) -> float:
+        self._now += 10.0  # whatever is asked of discovery is asked of the server
+        return self._now
+
+    def want(self, controller: str, *found: dict[str, Any]) -> None:
+        self.watches.want(controller, controller.partition("/")[0], watches(*found))
+
+    async def whole(self, *controllers: str) -> None:
+        await until(lambda: all(self.watches.whole(one) for one in controllers))
+
+    async def hears(self, *expected: tuple[str, ObjectKey]) -> None:
+        """Wait until exactly these were told, each once; then begin anew."""
+        await until(lambda: len(self.told) >= len(expected))
+        assert sorted(self.told, key=str) == sorted(expected, key=str)
+        self.told.clear()
+
+    def asked(self, what: Callable[[HttpRequest], bool]) -> int:
+        return sum(1 for request in self.kube.api.requests if what(request))
+
+
+@asynccontextmanager
+async def running(world: World) -> AsyncIterator[World]:
+    task = asyncio.create_task(world.watches.run())
+    try:
+        yield world
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def is_list(request: HttpRequest) -> bool:
+    return request.path == "/api/v1/configmaps" and "watch" not in request.query
+
+
+async def test_a_controller_is_told_of_its_own_namespace_alone_unless_it_says_others() -> None:
+    async with running(World()) as world:
+        world.want("a/own", MAPS)
+        world.want("b/other", MAPS | {"namespaces": ["a"]})
+        world.want("b/all", MAPS | {"namespaces": ["*"]})
+        await world.whole("a/own", "b/other", "b/all")
+        world.kube.put(CONFIGMAPS, configmap("a", "x"))
+        await world.hears(("a/own", key("a", "x")), ("b/other", key("a", "x")), ("b/all", key("a", "x")))
+        world.kube.put(CONFIGMAPS, configmap("b", "y"))
+        await world.hears(("b/all", key("b", "y")))
+        assert list(world.watches.keys("a/own")) == [key("a", "x")]
+        assert set(world.watches.keys("b/all")) == {key("a", "x"), key("b", "y")}
+
+
+async def test_what_leaves_a_selector_is_told_once_and_not_shown_any_more() -> None:
+    async with running(World()) as world:
+        world.want("a/web", MAPS | {"labelSelector": {"matchLabels": {"tier": "web"}}})
+        await world.whole("a/web")
+        world.kube.put(CONFIGMAPS, labelled(configmap("a", "x"), tier="web"))
+        await world.hears(("a/web", key("a", "x")))
+        assert world.watches.concerns("a/web", key("a", "x"))
+        world.kube.put(CONFIGMAPS, labelled(configmap("a", "x"), tier="db"))
+        await world.hears(("a/web", key("a", "x")))
+        assert not world.watches.concerns("a/web", key("a", "x"))
+        assert list(world.watches.keys("a/web")) == []
+        world.kube.put(CONFIGMAPS, labelled(configmap("a", "x", more="data"), tier="db"))
+        world.kube.put(CONFIGMAPS, labelled(configmap("a", "y"), tier="web"))
+        await world.hears(("a/web", key("a", "y")))
+
+
+async def test_what_is_deleted_is_told_and_gone() -> None:
+    async with running(World()) as world:
+        world.kube.put(CONFIGMAPS, configmap("a", "x"))
+        world.want("a/own", MAPS)
+        await world.hears(("a/own", key("a", "x")))
+        assert world.watches.item(key("a", "x")) is not None
+        world.kube.remove(CONFIGMAPS, "x", "a")
+        await world.hears(("a/own", key("a", "x")))
+        assert world.watches.item(key("a", "x")) is None
+        assert world.watches.whole("a/own")
+
+
+async def test_objects_look_the_same_whether_a_list_or_a_watch_brought_them() -> None:
+    async with running(World()) as world:
+        manifest = configmap("a", "x", k="v")
+        manifest["metadata"]["managedFields"] = [{"manager": "somebody", "fieldsV1": {"f:data": {}}}]
+        stored = world.kube.put(CONFIGMAPS, manifest)
+        for name in ("kind", "apiVersion"):
+            stored.pop(name)  # as the items of a real server's lists
+        world.want("a/own", MAPS)
+        await world.hears(("a/own", key("a", "x")))
+        listed = orjson.loads(world.watches.item(key("a", "x")) or b"")
+        assert (listed["apiVersion"], listed["kind"], listed["data"]) == ("v1", "ConfigMap", {"k": "v"})
+        assert "managedFields" not in listed["metadata"]
+        world.kube.put(CONFIGMAPS, configmap("a", "x", k="w") | {"apiVersion": "v1", "kind": "ConfigMap"})
+        await world.hears(("a/own", key("a", "x")))
+        watched = orjson.loads(world.watches.item(key("a", "x")) or b"")
+        assert list(watched) == list(listed)
+
+
+async def test_a_thousand_controllers_are_one_list_and_one_watch() -> None:
+    async with running(World()) as world:
+        for number in range(1000):
+            world.want(f"a/c{number}", MAPS)
+        await world.whole(*(f"a/c{number}" for number in range(1000)))
+        world.kube.put(CONFIGMAPS, configmap("a", "x"))
+        await until(lambda: len(world.told) == 1000)
+        assert world.asked(is_list) == 1
+        assert world.asked(lambda request: "watch" in request.query) == 1
+
+
+async def test_a_kind_without_namespaces_concerns_whoever_watches_it() -> None:
+    async with running(World()) as world:
+        world.want("a/own", {"apiVersion": "v1", "kind": "Node"})
+        await world.whole("a/own")
+        world.kube.put(NODES, {"metadata": {"name": "n"}})
+        await world.hears(("a/own", key("", "n", "Node")))
+        assert list(world.watches.keys("a/own")) == [key("", "n", "Node")]
+        assert world.watches.concerns("a/own", key("", "n", "Node"))
+
+
+async def test_what_the_platform_did_not_grant_is_not_watched() -> None:
+    async with running(World("v1/ConfigMap", "v1/Secret")) as world:
+        for kind in ("Pod", "Secret"):
+            world.want("a/own", MAPS, {"apiVersion": "v1", "kind": kind})
+            ((spec, refusal),) = world.watches.refused("a/own").items()
+            assert (str(spec), refusal.reason) == (f"v1/{kind}", RefusalReason.WATCH_NOT_GRANTED)
+            assert "TRELLIS_CONTROLLER_RESOURCES" in refusal.message
+        world.want("b/other", MAPS)
+        await world.whole("b/other")
+        assert not world.watches.whole("a/own"), "nobody knows what there is of what is not watched"
+        assert world.asked(lambda request: "secrets" in request.path or "pods" in request.path) == 0
+
+
+async def test_a_kind_that_comes_later_is_found() -> None:
+    async with running(World()) as world:
+        world.want("a/own", {"apiVersion": "example.com/v1", "kind": "Widget"})
+        await until(lambda: bool(world.watches.refused("a/own")))
+        (refusal,) = world.watches.refused("a/own").values()
+        assert refusal.reason is RefusalReason.UNKNOWN_KIND
+        assert world.watches.whole("a/own"), "of what does not exist there is nothing"
+        world.stated.clear()
+        world.kube.define(WIDGETS)
+        world.kube.put(WIDGETS, {"metadata": {"name": "w", "namespace": "a"}})
+        await world.hears(("a/own", key("a", "w", "Widget", "example.com/v1")))
+        assert world.watches.refused("a/own") == {}
+        assert "a/own" in world.stated
+
+
+async def test_a_kind_that_moves_is_followed_and_what_went_meanwhile_is_told() -> None:
+    async with running(World()) as world:
+        world.kube.define(WIDGETS)
+        for name in ("stays", "goes"):
+            world.kube.put(WIDGETS, {"metadata": {"name": name, "namespace": "a"}})
+        world.want("a/own", {"apiVersion": "example.com/v1", "kind": "Widget"})
+        stays, goes = (key("a", name, "Widget", "example.com/v1") for name in ("stays", "goes"))
+        await world.hears(("a/own", stays), ("a/own", goes))
+        moved = Resource("example.com", "v1", "gadgets", "Widget", namespaced=True)
+        del world.kube.api._resources["example.com/v1", "widgets"]
+        world.kube.define(moved)
+        world.kube.put(moved, {"metadata": {"name": "stays", "namespace": "a"}})
+        await until(lambda: ("a/own", goes) in world.told)
+        assert world.watches.item(goes) is None
+        assert world.watches.item(stays) is not None
+
+
+async def test_what_the_service_itself_may_not_read_is_said_and_tried_again() -> None:
+    async with running(World()) as world:
+        words = 'configmaps is forbidden: User "system:serviceaccount:t:c" cannot list resource "configmaps"'
+        world.kube.api.fault = lambda request: status_reply(403, "Forbidden", words) if is_list(request) else None
+        world.want("a/own", MAPS)
+        await until(lambda: bool(world.watches.refused("a/own")))
+        (refusal,) = world.watches.refused("a/own").values()
+        assert refusal.reason is RefusalReason.WATCH_NOT_GRANTED
+        assert words in refusal.message
+        assert not world.watches.whole("a/own")
+        world.kube.api.fault = None
+        await world.whole("a/own")
+        assert world.watches.refused("a/own") == {}
+        assert world.stated.count("a/own") == 2
+
+
+async def test_nothing_is_gone_while_the_server_is_away() -> None:
+    async with running(World()) as world:
+        world.kube.put(CONFIGMAPS, configmap("a", "x"))
+        world.want("a/own", MAPS)
+        await world.hears(("a/own", key("a", "x")))
+        lists = world.asked(is_list)
+        world.kube.api.fault = lambda _: status_reply(503, "ServiceUnavailable", "away")
+        world.kube.compact()  # watches end, and the next one would be too old
+        await until(lambda: world.asked(is_list) > lists + 2)
+        assert world.watches.item(key("a", "x")) is not None
+        assert world.told == []
+        world.kube.api.fault = None
+        world.kube.remove(CONFIGMAPS, "x", "a")
+        await world.hears(("a/own", key("a", "x")))
+
+
+async def test_before_the_first_list_is_complete_nothing_shows() -> None:
+    async with running(World()) as world:
+        world.kube.put(CONFIGMAPS, configmap("a", "x"))
+        world.kube.api.fault = lambda request: status_reply(503, "x", "away") if is_list(request) else None
+        world.want("a/own", MAPS)
+        await until(lambda: world.asked(is_list) > 2)
+        assert not world.watches.whole("a/own")
+        assert world.watches.refused("a/own") == {}, "an outage refuses nothing"
+        world.kube.api.fault = None
+        await world.hears(("a/own", key("a", "x")))
+
+
+async def test_a_watch_that_nobody_wants_ends_and_begins_again_when_it_is_wanted() -> None:
+    async with running(World()) as world:
+        world.want("a/own", MAPS)
+        await world.whole("a/own")
+        world.watches.drop("a/own")
+        assert not world.watches.whole("a/own")
+        await until(lambda: not world.kube.api.store.watchers)
+        assert world.watches._kinds == {}
+        world.want("a/own", MAPS)
+        await world.whole("a/own")
+        world.kube.put(CONFIGMAPS, configmap("a", "x"))
+        await world.hears(("a/own", key("a", "x")))
+
+
+async def test_a_watch_that_is_wanted_again_in_time_goes_on() -> None:
+    async with running(World()) as world:
+        world.want("a/own", MAPS)
+        await world.whole("a/own")
+        world.watches.drop("a/own")
+        world.want("a/next", MAPS)
+        assert world.watches.whole("a/next")
+        await asyncio.sleep(2 * QUICK.linger)  # by then it would have ended
+        assert world.asked(is_list) == 1
+
+
+async def test_another_wish_takes_the_place_of_the_former() -> None:
+    async with running(World()) as world:
+        world.want("a/own", MAPS)
+        await world.whole("a/own")
+        world.want("a/own", MAPS | {"namespaces": ["b"]})
+        world.kube.put(CONFIGMAPS, configmap("a", "x"))
+        world.kube.put(CONFIGMAPS, configmap("b", "y"))
+        await world.hears(("a/own", key("b", "y")))
+
+
+async def test_what_an_account_was_found_not_to_see_is_among_the_refusals() -> None:
+    async with running(World()) as world:
+        world.want("a/own", MAPS)
+        await world.whole("a/own")
+        allowed = False
+
+        def answer(request: HttpRequest) -> Reply | None:
+            if "subjectaccessreviews" not in request.path:
+                return None
+            return Reply(201, orjson.dumps({"status": {"allowed": allowed}}), {})
+
+        world.kube.api.fault = answer
+        user = "system:serviceaccount:a:own"
+        world.stated.clear()
+        assert await world.watches.allowed("a/own", user, key("a", "x")) is False
+        (refusal,) = world.watches.refused("a/own", user).values()
+        assert refusal.reason is RefusalReason.ACCOUNT_FORBIDDEN
+        assert f"{user} may not list and watch configmaps in namespace a" in refusal.message
+        assert world.stated == ["a/own"]
+        assert await world.watches.allowed("a/own", user, key("a", "x", "Pod")) is None
