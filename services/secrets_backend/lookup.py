@@ -17,7 +17,7 @@ from secrets_backend.refusals import ErrorName, Refusal
 from secrets_backend.resources import account_of
 from secrets_backend.rights import roles_hint
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, KubeError, NotFound, Unavailable
+from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
 from trellis.kube.resources import SECRETS, Manifest
 from trellis.kube.rights import missing_right
 
@@ -85,6 +85,8 @@ def words(error: KubeError, identity: Identity) -> str:
         return f"secrets_backend may not impersonate {_who(identity.user)}: give {roles_hint(identity)}"
     if isinstance(error, Forbidden | NotFound):
         return error.message
+    if isinstance(error, Unauthorized):
+        return "the API server of Kubernetes does not accept the token of secrets_backend: it is expired or withdrawn"
     if isinstance(error, Unavailable):
         return "the API server of Kubernetes does not answer"
     return f"{error.status} {error.reason}: {error.message}"

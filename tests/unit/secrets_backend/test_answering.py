@@ -28,7 +28,7 @@ from support.secrets_host import MODULE, Host, Signer, value
 from trellis.bus.bus import Bus
 from trellis.events.secrets import SecretDenied
 from trellis.kube.client import Kube
-from trellis.kube.errors import Call, Forbidden, NotFound, TooManyRequests, Unavailable
+from trellis.kube.errors import Call, Forbidden, NotFound, TooManyRequests, Unauthorized, Unavailable
 from trellis.lattice.questions import AnswerLost, Question
 from trellis.telemetry import Metrics, setup
 
@@ -309,12 +309,24 @@ NEEDED += "| kubectl apply -f -`"
             "the API server of Kubernetes does not answer",
         ),
         (
+            Unauthorized(CALL, status=401, reason="Unauthorized", message="Unauthorized"),
+            IDENTITY.user,
+            "the API server of Kubernetes does not accept the token of secrets_backend: it is expired or withdrawn",
+        ),
+        (
             TooManyRequests(CALL, status=429, reason="TooManyRequests", message="slow down"),
             IDENTITY.user,
             "429 TooManyRequests: slow down",
         ),
     ],
-    ids=["the account may not", "there is none", "we may not be that user", "away", "too many"],
+    ids=[
+        "the account may not",
+        "there is none",
+        "we may not be that user",
+        "away",
+        "our token is not taken",
+        "too many",
+    ],
 )
 async def test_an_error_of_the_api_server_is_told_in_words_for_whoever_asked(error: Any, user: str, told: str) -> None:
     assert words(error, Identity(user, "shop", "rule")) == told
