@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import signal
 import threading
@@ -89,6 +90,28 @@ def _until_busy(servers: list[Server]) -> None:
         time.sleep(0.02)
 
 
+def _until_idle(servers: list[Server]) -> None:
+    """Wait until none of them has anything to do: all that is asked hangs elsewhere."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        before = sum(server.processor_seconds() for server in servers)
+        time.sleep(0.5)
+        if sum(server.processor_seconds() for server in servers) - before <= 0.02 * len(servers):
+            return
+        assert time.monotonic() < deadline, "they are busy"
+
+
+@contextlib.contextmanager
+def _frozen(pid: int | None) -> Iterator[None]:
+    """Stop a process for the time of a block."""
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def test_two_replicas_have_one_key_and_both_answer(pair: Pair) -> None:
     assert {pair.asked.world.ask_key() for _ in range(50)} == {pair.asked.world.server_xkey}
     with pair.load(1_000) as load:
@@ -111,6 +134,23 @@ def test_a_replica_that_is_killed_costs_what_it_had_in_hand(pair: Pair) -> None:
     assert sum(done["wrong"].values()) <= AT_ONCE, done["wrong"]
     assert all("timed out" in why for why in done["wrong"]), done["wrong"]
     with pair.load(200) as load:
+        assert load.result()["wrong"] == {}
+
+
+def test_what_a_frozen_replica_was_asked_is_answered_once_it_goes_on(pair: Pair) -> None:
+    frozen, other = pair.asked.servers
+    with pair.load(2_000) as load:
+        _until_busy(pair.asked.servers)
+        with _frozen(frozen.process.pid):
+            _until_idle([other])
+        assert load.result()["wrong"] == {}
+
+
+def test_no_request_is_lost_while_nats_is_frozen_for_a_moment(pair: Pair) -> None:
+    with pair.load(2_000) as load:
+        _until_busy(pair.asked.servers)
+        with _frozen(pair.lattice.pid):
+            _until_idle(pair.asked.servers)
         assert load.result()["wrong"] == {}
 
 
