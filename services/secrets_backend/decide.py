@@ -119,6 +119,8 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
 
 
 def _by_default(name: str, namespace: str, link: LinkGrant) -> Identity:
+    if not link.home:
+        raise _refused("no group of hosts is on this NATS any more, so nothing is granted there")
     if namespace not in link.home:
         places = sorted(link.home)
         source = f"from namespace {', '.join(places[:_NAMED])}{', …' if len(places) > _NAMED else ''}"
