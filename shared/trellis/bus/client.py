@@ -42,7 +42,8 @@ class SturdyClient(Client):
 
     async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:
         self._pongs.append(asyncio.Future() if future is None else future)
-        await self._send_command(PING_PROTO)
+        self._pending.append(PING_PROTO)  # at once, however much waits: what it asks for is whether the server is there
+        self._pending_data_size += len(PING_PROTO)
         await self._flush_pending()
 
     async def _process_pong(self) -> None:
