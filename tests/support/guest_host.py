@@ -1,20 +1,22 @@
-"""A host of the controllers' ABI for tests: one instance in this process, and a Kubernetes of dicts.
+"""One guest in the hands of the service's own runtime, without the service: a module, a Kubernetes of dicts, a clock.
 
-In: a module, a configuration, an API. Out: the results of calls, as docs/controller-abi.md has them. Called by the
-behaviour suite of the SDKs. Invariant: it trusts guests; what it allows the service allows, too, not the reverse.
+In: a module, an API, whether to suspend. Out: the results of calls, as docs/controller-abi.md has them. Called by the
+suite of the examples. With ``directory`` the guest is put to disk after every call and woken for the next: whatever a
+controller does then, it does asleep.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-import wasmtime
+from controller_host.guest.instance import Instance
+from controller_host.guest.limits import Limits
+from controller_host.guest.modules import Module
+from controller_host.guest.snapshots import Identity, Snapshots
 
 Json = dict[str, Any]
 
@@ -26,121 +28,72 @@ class Api(Protocol):
 
 
 @dataclass
-class Clock:
-    """What a guest is told; tests set it."""
-
-    now: int = 1_800_000_000_000_000_000
-    monotonic: int = 1_000_000_000
-
-
-@cache
-def _engine() -> wasmtime.Engine:
-    return wasmtime.Engine()
-
-
-@cache
-def _compiled(module: Path) -> wasmtime.Module:
-    return wasmtime.Module.from_file(_engine(), str(module))
-
-
-@dataclass
 class GuestHost:
-    """One instance of a module. ``requeued`` and ``logged`` are what it has asked for and said."""
+    """One instance of a module. ``logged``: what it has said; ``wakes``: how often it was brought back from disk."""
 
-    module: Path
+    module: Module
     api: Api
-    clock: Clock = field(default_factory=Clock)
+    directory: Path | None = None
     logged: list[tuple[int, str]] = field(default_factory=list)
-    requeued: list[int] = field(default_factory=list)
+    wakes: int = 0
 
     def __post_init__(self) -> None:
-        self._store = wasmtime.Store(_engine())
-        wasi = wasmtime.WasiConfig()
-        wasi.inherit_stderr()
-        self._store.set_wasi(wasi)
-        linker = wasmtime.Linker(_engine())
-        linker.define_wasi()
-        self._define(linker)
-        self._exports = linker.instantiate(self._store, _compiled(self.module)).exports(self._store)
-        self._answer = b"{}"
-        self._run("_initialize")
+        self._limits = Limits(memory_bytes=128 << 20, cpu_seconds=20)
+        self._instance = Instance.boot(self.module, self._limits, Asked(self))
+        self._identity = Identity("guest", self.module.sha256, self.module.engine.key, "config")
+        self._snapshots = None if self.directory is None else Snapshots(self.directory)
 
     def reconcile(self, key: Mapping[str, Any], obj: Json | None, **more: Any) -> Json:
         return self.call("reconcile", {"key": dict(key), "object": obj, "attempt": 0, **more})
 
     def init(self, config: Json | None = None, **more: Any) -> Json:
-        start = {"controller": {"namespace": "team-a", "name": "example"}, "config": config or {}}
-        return self.call("init", {**start, "configMaps": {}, "secrets": {}, **more})
+        return self.call("init", {**_start(config), **more})
 
     def migrate(self, state: Json, config: Json | None = None) -> Json:
-        start = {"controller": {"namespace": "team-a", "name": "example"}, "config": config or {}}
-        return self.call("migrate", {**start, "configMaps": {}, "secrets": {}, "from": {"sha256": "0", "state": state}})
+        return self.call("migrate", {**_start(config), "from": {"sha256": "0" * 64, "state": state}})
 
     def save(self) -> Json:
-        return self._result(self._run("save"))
+        return self.call("save", None)
 
-    def call(self, export: str, request: Json | bytes) -> Json:
-        """Call an export with a request, as the host does: ``alloc``, write, call, read."""
-        text = request if isinstance(request, bytes) else json.dumps(request, ensure_ascii=False).encode()
-        at = self._run("alloc", len(text)) & 0xFFFFFFFF
-        assert at, "the guest has no room for a request"
-        self._memory.write(self._store, text, at)
-        return self._result(self._run(export, at, len(text)))
-
-    @property
-    def memory_bytes(self) -> int:
-        return self._memory.data_len(self._store)
-
-    @property
-    def _memory(self) -> wasmtime.Memory:
-        memory = self._exports["memory"]
-        assert isinstance(memory, wasmtime.Memory)
-        return memory
-
-    def _run(self, export: str, *arguments: int) -> int:
-        function = self._exports.get(export)
-        if function is None:
-            return 0
-        assert isinstance(function, wasmtime.Func)
-        return function(self._store, *arguments)
-
-    def _result(self, packed: int) -> Json:
-        at, length = (packed >> 32) & 0xFFFFFFFF, packed & 0xFFFFFFFF
-        if packed == 0:
-            return {}
-        result = json.loads(self._read(at, length))
+    def call(self, export: str, request: Json | None) -> Json:
+        text = None if request is None else json.dumps(request, ensure_ascii=False).encode()
+        called = self._instance.call(export, text)
+        if self._snapshots is not None:
+            self._sleep_and_wake(self._snapshots)
+        result = json.loads(called.answer)
         assert isinstance(result, dict)
         return result
 
-    def _read(self, at: int, length: int) -> bytes:
-        at, length = at & 0xFFFFFFFF, length & 0xFFFFFFFF
-        assert at + length <= self._memory.data_len(self._store), "outside the guest's memory"
-        return bytes(self._memory.read(self._store, at, at + length))
+    @property
+    def memory_bytes(self) -> int:
+        return self._instance.guest.memory.size()
 
-    def _define(self, linker: wasmtime.Linker) -> None:
-        i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()
+    def close(self) -> None:
+        self._instance.close()
+        if self._snapshots is not None:
+            self._snapshots.close()
 
-        def call(at: int, length: int) -> int:
-            request = json.loads(self._read(at, length))
-            self._answer = json.dumps(self.api.call(request), ensure_ascii=False).encode()
-            return len(self._answer)
+    def _sleep_and_wake(self, snapshots: Snapshots) -> None:
+        self._instance.suspend(snapshots, self._identity)
+        found = snapshots.find(self._identity)
+        assert found is not None
+        self._instance = Instance.wake(self.module, self._limits, Asked(self), found)
+        self.wakes += 1
 
-        def take(at: int) -> None:
-            self._memory.write(self._store, self._answer, at & 0xFFFFFFFF)
 
-        def log(level: int, at: int, length: int) -> None:
-            self.logged.append((level, self._read(at, length).decode()))
+@dataclass
+class Asked:
+    """What the guest asks for, as bytes and lines."""
 
-        def random(at: int, length: int) -> None:
-            self._memory.write(self._store, os.urandom(length), at & 0xFFFFFFFF)
+    host: GuestHost
 
-        for name, function, parameters, results in (
-            ("call", call, [i32, i32], [i32]),
-            ("take", take, [i32], []),
-            ("log", log, [i32, i32, i32], []),
-            ("now", lambda: self.clock.now, [], [i64]),
-            ("monotonic", lambda: self.clock.monotonic, [], [i64]),
-            ("random", random, [i32, i32], []),
-            ("requeue", self.requeued.append, [i64], []),
-        ):
-            linker.define_func("trellis", name, wasmtime.FuncType(parameters, results), function)
+    def call(self, request: bytes) -> bytes:
+        return json.dumps(self.host.api.call(json.loads(request)), ensure_ascii=False).encode()
+
+    def log(self, level: int, text: str) -> None:
+        self.host.logged.append((level, text))
+
+
+def _start(config: Json | None) -> Json:
+    controller = {"namespace": "team-a", "name": "example"}
+    return {"controller": controller, "config": config or {}, "configMaps": {}, "secrets": {}}

@@ -80,11 +80,17 @@ def example(language: str, name: str) -> Path:
 def build_c(sdk: Path, target: Path, log: Path) -> None:
     """Build by zig's compiler, whose wheel is pinned."""
     target.mkdir()
-    build = LoggedBuild(sdk, log, _NEVER, dict(os.environ), _HINT)
     for name in EXAMPLES:
-        compiler = [sys.executable, "-m", "ziglang", "cc", *C_FLAGS, "-Iinclude"]
-        files = [f"examples/{name}.c", *sorted(str(path.relative_to(sdk)) for path in sdk.glob("src/*.c"))]
-        build.run([*compiler, *files, "-o", str(target / f"{name}.wasm")])
+        compile_c(Path("examples") / f"{name}.c", target / f"{name}.wasm", log, sdk)
+
+
+def compile_c(source: Path, module: Path, log: Path, sdk: Path = SDK / "c") -> Path:
+    """Build one controller from one file, relative to the SDK if not absolute; return the module."""
+    build = LoggedBuild(sdk, log, _NEVER, dict(os.environ), _HINT)
+    library = sorted(str(path.relative_to(sdk)) for path in sdk.glob("src/*.c"))
+    compiler = [sys.executable, "-m", "ziglang", "cc", *C_FLAGS, "-Iinclude"]
+    build.run([*compiler, str(source), *library, "-o", str(module)])
+    return module
 
 
 def build_go(sdk: Path, target: Path, log: Path) -> None:

@@ -12,7 +12,8 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -52,45 +53,69 @@ def compiler() -> str:
 
 def build(sdk: Path, target: Path, log: Path, names: Iterable[str]) -> None:
     """Build these examples of the SDK into the new directory ``target``."""
+    with _copied(sdk, target) as work:
+        write_lock(work / "sdk", LoggedBuild(work / "sdk", log, _NEVER, dict(os.environ), _HINT))
+        shutil.rmtree(work / "sdk" / "probe")
+        built = _compile(work, work / "sdk", log, ["--examples"]) / "examples"
+        target.mkdir()
+        for name in names:
+            shutil.copyfile(built / f"{name}.wasm", target / f"{name}.wasm")
+
+
+def build_user(files: Mapping[str, str], sdk: Path, target: Path, log: Path) -> Path:
+    """Build somebody's project, whose Cargo.toml names the SDK by the path ``../sdk``; return its one module."""
+    with _copied(sdk, target) as work:
+        write_lock(work / "sdk", LoggedBuild(work / "sdk", log, _NEVER, dict(os.environ), _HINT))
+        for name, text in files.items():
+            (work / "user" / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / "user" / name).write_text(text)
+        # The same crates; cargo adds the project itself.
+        shutil.copyfile(work / "sdk" / "Cargo.lock", work / "user" / "Cargo.lock")
+        (built,) = _compile(work, work / "user", log, []).glob("*.wasm")
+        return Path(shutil.copyfile(built, target))
+
+
+@contextmanager
+def _copied(sdk: Path, target: Path) -> Iterator[Path]:
     work = target.with_name(f"{target.name}.work")
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(sdk, work / "sdk", ignore=shutil.ignore_patterns("target", "Cargo.lock"))
     try:
-        triple = TARGET if _has_target() else DEBIAN_TARGET
-        _vendor(work, log)
-        cargo, environment = ("cargo", dict(os.environ)) if _has_target() else _debian(work)
-        environment["RUSTFLAGS"] = f"--remap-path-prefix={work}=/build"
-        environment["CARGO_TARGET_DIR"] = str(work / "target")
-        run = LoggedBuild(work / "sdk", log, _NEVER, environment, _HINT)
-        run.run([cargo, "build", "--release", "--offline", "--locked", "--target", triple, "--examples"])
-        target.mkdir()
-        for name in names:
-            shutil.copyfile(work / "target" / triple / "release" / "examples" / f"{name}.wasm", target / f"{name}.wasm")
+        yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _vendor(work: Path, log: Path) -> None:
-    """Fetch the crates beside the SDK, where any cargo finds them without a network."""
-    run = LoggedBuild(work / "sdk", log, _NEVER, dict(os.environ), _HINT)
-    write_lock(work / "sdk", run)
-    shutil.rmtree(work / "sdk" / "probe")
-    settings = run.run(["cargo", "vendor", "--locked", str(work / "vendor")])
-    (work / "sdk" / ".cargo").mkdir()
-    (work / "sdk" / ".cargo" / "config.toml").write_text(settings)
+def _compile(work: Path, project: Path, log: Path, options: Iterable[str]) -> Path:
+    """Fetch the crates, where any cargo finds them without a network, and compile; return where cargo puts modules."""
+    settings = LoggedBuild(project, log, _NEVER, dict(os.environ), _HINT).run(["cargo", "vendor", str(work / "vendor")])
+    lock = project / "Cargo.lock"
+    # Newer cargos write a number that Debian's does not know, and nothing else that it does not.
+    lock.write_text(lock.read_text().replace("\nversion = 4\n", "\nversion = 3\n"))
+    (project / ".cargo").mkdir()
+    (project / ".cargo" / "config.toml").write_text(settings)
+    triple, cargo, environment = (TARGET, "cargo", dict(os.environ)) if _has_target() else _debian(work)
+    environment |= {"RUSTFLAGS": f"--remap-path-prefix={work}=/build", "CARGO_TARGET_DIR": str(work / "target")}
+    run = LoggedBuild(project, log, _NEVER, environment, _HINT)
+    run.run([cargo, "build", "--release", "--offline", "--locked", "--target", triple, *options])
+    return work / "target" / triple / "release"
 
 
-def _debian(work: Path) -> tuple[str, dict[str, str]]:
-    """Return Debian's cargo, and an environment in which it finds Debian's compiler and linker."""
+def _debian(work: Path) -> tuple[str, str, dict[str, str]]:
+    """Return Debian's target, its cargo, and an environment in which that finds Debian's compiler and linker."""
     usr = unpacked(f"rust-wasm-{_VERSION}", _PACKAGES, _HOW) / "usr"
     libraries = [usr / "lib" / "x86_64-linux-gnu", usr / "lib" / "aarch64-linux-gnu", usr / "lib" / "llvm-14" / "lib"]
-    return str(usr / "bin" / "cargo"), {
-        **os.environ,
-        "LD_LIBRARY_PATH": os.pathsep.join(str(path) for path in libraries if path.exists()),
-        "RUSTC": str(usr / "bin" / "rustc"),
-        "CARGO_HOME": str(work / "home"),
-        "CARGO_TARGET_WASM32_WASI_LINKER": str(usr / "bin" / "wasm-ld-14"),
-    }
+    return (
+        DEBIAN_TARGET,
+        str(usr / "bin" / "cargo"),
+        {
+            **os.environ,
+            "LD_LIBRARY_PATH": os.pathsep.join(str(path) for path in libraries if path.exists()),
+            "RUSTC": str(usr / "bin" / "rustc"),
+            "CARGO_HOME": str(work / "home"),
+            "CARGO_TARGET_WASM32_WASI_LINKER": str(usr / "bin" / "wasm-ld-14"),
+        },
+    )
 
 
 @cache

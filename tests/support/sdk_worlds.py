@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from support.guest_api import FakeApi, Json, key_of
-from support.guest_host import Clock, GuestHost
+from support.guest_host import GuestHost
 
 NANOSECONDS = 10**9
+
+Boot = Callable[[FakeApi], GuestHost]
+"""A new instance, not told anything yet."""
+
+
+@dataclass
+class Clock:
+    """What time it is for guests, in nanoseconds since 1970."""
+
+    now: int = 1_800_000_000 * NANOSECONDS
+
+    def time_ns(self) -> int:
+        return self.now
 
 
 @dataclass
 class World:
     """One instance of an example, started."""
 
-    module: Path
+    boot: Boot
     config: Json
+    clock: Clock
     api: FakeApi = field(default_factory=FakeApi)
-    clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.host = self.cold()
-        started = self.host.init(self.config)
-        assert started == {}, started
-
-    def cold(self) -> GuestHost:
-        """A new instance, not told anything yet."""
-        return GuestHost(self.module, self.api, self.clock)
+        self.restart()
 
     def restart(self) -> None:
-        self.host = self.cold()
-        assert self.host.init(self.config) == {}
+        self.host = self.boot(self.api)
+        started = self.host.init(self.config)
+        assert started == {}, started
 
     def changed(self, obj: Json) -> Json:
         """Somebody writes an object; return what the controller answers to it."""

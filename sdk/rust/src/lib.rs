@@ -132,6 +132,16 @@ macro_rules! controller {
                 static HELD: std::cell::RefCell<$crate::abi::Held<$controller>> = std::cell::RefCell::default();
             }
 
+            extern "C" {
+                fn __wasm_call_ctors();
+            }
+
+            // Once. If nobody calls the constructors by name, the linker calls them around every export, as for a
+            // command, which ends after one.
+            #[export_name = "_initialize"]
+            extern "C" fn initialize() {
+                unsafe { __wasm_call_ctors() }
+            }
             #[export_name = "abi_version"]
             extern "C" fn abi_version() -> i32 {
                 $crate::abi::VERSION

@@ -1,18 +1,23 @@
-"""The example controllers do the same in every language: what they are told, what they then write."""
+"""The example controllers do the same in every language, awake or not: what they are told, what they then write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller_host.guest import imports
+from controller_host.guest.modules import Modules
 from support import guests
 from support.guest_api import FakeApi, Json, config_map, key_of
 from support.guest_host import GuestHost
-from support.sdk_worlds import NANOSECONDS, World
+from support.sdk_worlds import NANOSECONDS, Boot, Clock, World
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -29,14 +34,28 @@ def language(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def modules(language: str) -> Callable[[str], Path]:
-    return lambda name: guests.example(language, name)
+@pytest.fixture(params=["awake", "suspended after every call"])
+def boot(
+    request: pytest.FixtureRequest, language: str, modules: Modules, tmp_path: Path
+) -> Iterator[Callable[[str], Boot]]:
+    """Makes instances of the example that is named."""
+    with contextlib.ExitStack() as ended:
+
+        def instance(name: str, api: FakeApi) -> GuestHost:
+            module = modules.load(guests.example(language, name).read_bytes())
+            directory = None if request.param == "awake" else Path(tempfile.mkdtemp(dir=tmp_path)) / "snapshots"
+            host = GuestHost(module, api, directory)
+            ended.callback(host.close)
+            return host
+
+        yield lambda name: lambda api: instance(name, api)
 
 
 @pytest.fixture
-def start(modules: Callable[[str], Path]) -> Start:
-    return lambda name, **config: World(modules(name), config)
+def start(boot: Callable[[str], Boot], monkeypatch: pytest.MonkeyPatch) -> Start:
+    clock = Clock()
+    monkeypatch.setattr(imports, "time", clock)
+    return lambda name, **config: World(boot(name), config, clock)
 
 
 class TestRing:
@@ -104,9 +123,22 @@ class TestRing:
         assert world.changed(config_map("ring-1", data={"nonce": "7"})) == {}
         assert world.api.find("ConfigMap", "team-a", "ring-2")["data"] == {"nonce": "7"}
 
-    def test_does_not_start_without_a_next(self, modules: Callable[[str], Path]) -> None:
-        host = GuestHost(modules("ring"), FakeApi())
+    def test_does_not_start_without_a_next(self, boot: Callable[[str], Boot]) -> None:
+        host = boot("ring")(FakeApi())
         assert host.init({}) == {"error": "config.next is missing: the name of the next ConfigMap"}
+
+    def test_a_nonce_goes_once_around(self, boot: Callable[[str], Boot]) -> None:
+        api, size = FakeApi(), 10
+        members = [boot("ring")(api) for _ in range(size)]
+        for number, member in enumerate(members):
+            assert member.init({"next": f"ring-{(number + 1) % size}"}) == {}
+        api.put(config_map("ring-0", data={"nonce": "1"}))
+        for number in [*range(size), 0]:
+            shown = api.find("ConfigMap", "team-a", f"ring-{number}")
+            assert members[number].reconcile(key_of(shown), shown) == {}
+        assert [request["object"]["metadata"]["name"] for request in api.asked("apply")] == [
+            f"ring-{number}" for number in range(1, size)
+        ]
 
 
 class TestMirror:
@@ -175,8 +207,8 @@ class TestMirror:
         answer = world.gone(source) if op == "delete" else world.changed(source)
         assert answer == {"error": f"{op} ConfigMap copies/settings: Conflict: the object has been modified"}
 
-    def test_does_not_start_without_a_namespace(self, modules: Callable[[str], Path]) -> None:
-        host = GuestHost(modules("mirror"), FakeApi())
+    def test_does_not_start_without_a_namespace(self, boot: Callable[[str], Boot]) -> None:
+        host = boot("mirror")(FakeApi())
         assert host.init({})["error"].startswith("config.targetNamespace is missing")
 
 
@@ -256,8 +288,8 @@ class TestTtl:
         assert not world.api.requests
 
     @pytest.mark.parametrize("value", [-1, "60", 1.5, 10**9 + 1, None])
-    def test_does_not_start_with_what_is_no_time_to_live(self, modules: Callable[[str], Path], value: Any) -> None:
-        host = GuestHost(modules("ttl"), FakeApi())
+    def test_does_not_start_with_what_is_no_time_to_live(self, boot: Callable[[str], Boot], value: Any) -> None:
+        host = boot("ttl")(FakeApi())
         assert host.init({"seconds": value}) == {
             "error": "config.seconds is no whole number of seconds from 0 to 1000000000"
         }
@@ -291,13 +323,22 @@ class TestStateful:
             "calls": "3", "seen": '{"a": 1, "b": 2}', "memory": "whole", "clock": "forward",
         }  # fmt: skip
 
+    def test_sleeps_a_hundred_times_and_knows_all(self, start: Start, request: pytest.FixtureRequest) -> None:
+        world = start("stateful", bytes=1_000_000)
+        for number in range(100):
+            assert world.changed(config_map(f"name-{number % 7}", data={"text": "x" * 1000 * number})) == {}
+            report = world.api.find("ConfigMap", "team-a", f"name-{number % 7}-seen")["data"]
+            assert (report["calls"], report["memory"], report["clock"]) == (str(number + 1), "whole", "forward")
+        assert json.loads(report["seen"]) == {f"name-{number}": 14 + (number < 2) for number in range(7)}
+        assert world.host.wakes == (101 if "suspended" in request.node.name else 0)
+
     def test_a_new_version_takes_over_what_the_former_saved(self, start: Start) -> None:
         world = start("stateful")
         for name in ("b", "a", "b"):
             world.changed(config_map(name))
         saved = world.host.save()
         assert saved == {"calls": 3, "seen": {"a": 1, "b": 2}}
-        world.host = world.cold()
+        world.host = world.boot(world.api)
         assert world.host.migrate(saved) == {}
         world.changed(config_map("a"))
         report = world.api.find("ConfigMap", "team-a", "a-seen")["data"]
