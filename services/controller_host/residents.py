@@ -1,0 +1,48 @@
+"""Which guests are in memory, and which go to disk when it gets short.
+
+Pure. In: bytes of guests as they are used. Out: those that are to be suspended, least recently used first. Called by
+``hosting``. Invariant: who is pinned, or in work, is never named.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Residents:
+    """Guests in memory, by ``namespace/name`` of their controllers. ``budget``: bytes of all together; 0: no limit."""
+
+    budget: int
+    _bytes: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    total: int = 0
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._bytes
+
+    def used(self, key: str, size: int) -> None:
+        """Note that a guest was used, and its size by now."""
+        self.total += size - self._bytes.pop(key, 0)
+        self._bytes[key] = size
+
+    def gone(self, key: str) -> None:
+        """Note that a guest is not in memory any more."""
+        self.total -= self._bytes.pop(key, 0)
+
+    def surplus(self, may_go: Callable[[str], bool]) -> list[str]:
+        """Return whom to suspend so that the rest fits into the budget; fewer, if too many may not go."""
+        if not self.budget or self.total <= self.budget:
+            return []
+        left, found = self.total, []
+        for key, size in self._bytes.items():
+            if left <= self.budget:
+                break
+            if may_go(key):
+                found.append(key)
+                left -= size
+        return found

@@ -1,0 +1,79 @@
+"""What goes to a guest and what comes back of it, as docs/controller-abi.md has it.
+
+Pure: keys and objects in, requests out; results in, what they mean out. Called by ``lifecycle``, in threads of the
+pool. Invariant: whatever a guest returns is one of the three results, or the error that it is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+LONGEST_WAIT_SECONDS: Final = 30 * 86400.0
+"""What a guest asks to wait is cut to."""
+_LONGEST_ERROR: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call came to. ``error``: "" if it was good; ``again``: seconds after which it wants another."""
+
+    error: str = ""
+    again: float | None = None
+
+
+def reconcile_request(key: Mapping[str, str], item: bytes | None, attempt: int, traceparent: str | None) -> bytes:
+    """Return the request of ``reconcile``; ``item`` is the object's JSON, None if it is gone."""
+    rest: dict[str, Any] = {"attempt": attempt} | ({"traceparent": traceparent} if traceparent else {})
+    return b'{"key":%b,"object":%b,%b' % (orjson.dumps(key), item or b"null", orjson.dumps(rest)[1:])
+
+
+def init_request(controller: tuple[str, str], config: bytes, data: tuple[Any, Any]) -> bytes:
+    """Return the request of ``init``; ``config`` is JSON, ``data`` that of ConfigMaps and of Secrets, by names."""
+    namespace, name = controller
+    rest = {"configMaps": data[0], "secrets": data[1]}
+    who = orjson.dumps({"namespace": namespace, "name": name})
+    return b'{"controller":%b,"config":%b,%b' % (who, config, orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)[1:])
+
+
+def migrate_request(init: bytes, sha256: str, state: bytes) -> bytes:
+    """Return the request of ``migrate``: that of ``init``, and what the former version saved."""
+    return b'%b,"from":{"sha256":%b,"state":%b}}' % (init[:-1], orjson.dumps(sha256), state)
+
+
+def version_of(item: bytes | None) -> str:
+    """Return ``<uid>/<resourceVersion>`` of an object, "" of none: two that are equal are the same state."""
+    if item is None:
+        return ""
+    metadata = orjson.loads(item).get("metadata") or {}
+    return f"{metadata.get('uid', '')}/{metadata.get('resourceVersion', '')}"
+
+
+def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
+    """Return what a result means; ``requeue_ms``: what the guest asked for beside it."""
+    try:
+        found = orjson.loads(answer) if answer else {}
+    except orjson.JSONDecodeError as error:
+        return Result(f"the result is no JSON in UTF-8: {str(error)[:100]}")
+    if not isinstance(found, dict):
+        return Result('the result needs to be an object: {}, {"requeueAfter": 30} or {"error": "…"}')
+    if (error_text := found.get("error")) is not None:
+        return Result(_words(error_text))
+    waits = []
+    if (asked := found.get("requeueAfter")) is not None:
+        if isinstance(asked, bool) or not isinstance(asked, int | float) or not math.isfinite(asked) or asked < 0:
+            return Result("requeueAfter of the result needs a number of seconds")
+        waits.append(float(asked))
+    if requeue_ms is not None:
+        waits.append(max(0, requeue_ms) / 1000)
+    return Result(again=min(*waits, LONGEST_WAIT_SECONDS) if waits else None)
+
+
+def _words(found: object) -> str:
+    text = found if isinstance(found, str) else orjson.dumps(found).decode()
+    line = "".join(char if char.isprintable() else " " for char in text[:_LONGEST_ERROR]).strip()
+    return line or "the controller says that it failed, and not why"

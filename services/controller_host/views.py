@@ -1,0 +1,171 @@
+"""What is looked at of a WasmController: small enough to be held ten thousand times, and what its spec says.
+
+Pure. In: manifests as the API server gives them. Out: views, and the spec in numbers. Called by the informer and
+``hosting``. Invariant: what admission would refuse, and was stored before it did, is a view without a spec.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+import orjson
+from pydantic import ValidationError
+
+from trellis.crds.wasm_controllers import IdlePolicy, Module, WasmControllerSpec, Watch
+from trellis.durations import parse_seconds
+
+MEMORY_BYTES: Final = 64 * 2**20
+CPU_SECONDS: Final = 1.0
+WALL_SECONDS: Final = 30.0
+CALLS_PER_SECOND: Final = 50
+HOST_CALLS_PER_SECOND: Final = 100
+SUSPEND_AFTER_SECONDS: Final = 30.0
+_UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_QUANTITY = re.compile(r"(?P<amount>[0-9]+(?:\.[0-9]+)?)(?P<unit>Ki|Mi|Gi|k|M|G|)")
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """One WasmController. Two are equal unless something was asked for: its status is our own writing."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    deleting: bool
+    spec: bytes
+    """As JSON."""
+    status: bytes = field(compare=False, repr=False)
+    """As JSON; ``{}`` where there is none."""
+    resource_version: str = field(compare=False)
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def account(self) -> str:
+        """Name of its ServiceAccount, "" if the spec does not say it."""
+        return str(orjson.loads(self.spec).get("serviceAccountName") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a controller may use: bytes, seconds of a call, calls and requests a second (0: no limit)."""
+
+    memory_bytes: int = MEMORY_BYTES
+    cpu_seconds: float = CPU_SECONDS
+    wall_seconds: float = WALL_SECONDS
+    calls_per_second: float = CALLS_PER_SECOND
+    host_calls_per_second: float = HOST_CALLS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a spec says, with defaults where it says nothing. ``refs``: names of ConfigMaps, names of Secrets."""
+
+    module: Module
+    account: str
+    watches: tuple[Watch, ...]
+    config: bytes
+    refs: tuple[tuple[str, ...], tuple[str, ...]]
+    bounds: Bounds
+    suspend_after: float | None
+    """Seconds; None: never."""
+    paused: bool
+
+    @property
+    def source(self) -> str:
+        """What tells the module's source from any other; equal text means equal bytes only if ``is_fixed``."""
+        return orjson.dumps(
+            self.module.model_dump(by_alias=True, exclude_none=True), option=orjson.OPT_SORT_KEYS
+        ).decode()
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether what the source has cannot change: a checksum or a digest is said."""
+        oci = self.module.oci
+        return self.module.sha256 is not None or (oci is not None and "@sha256:" in oci.image)
+
+
+def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
+    """Project a WasmController."""
+    metadata = manifest["metadata"]
+    return ControllerView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=int(metadata.get("generation") or 0),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        spec=orjson.dumps(manifest.get("spec") or {}),
+        status=orjson.dumps(manifest.get("status") or {}),
+        resource_version=str(metadata.get("resourceVersion") or ""),
+    )
+
+
+def read_spec(view: ControllerView) -> Wanted:
+    """Return what a spec says.
+
+    Raises:
+        ValueError: it cannot be read; the message names the field.
+    """
+    try:
+        spec = WasmControllerSpec.model_validate_json(view.spec)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    idle = spec.idle
+    pinned = idle is not None and idle.policy is IdlePolicy.PINNED
+    after = SUSPEND_AFTER_SECONDS if idle is None or idle.suspend_after is None else parse_seconds(idle.suspend_after)
+    return Wanted(
+        module=spec.module,
+        account=spec.service_account_name,
+        watches=tuple(spec.watches),
+        config=orjson.dumps(spec.config or {}, option=orjson.OPT_SORT_KEYS),
+        refs=(
+            tuple(sorted(one.name for one in spec.config_map_refs or ())),
+            tuple(sorted(one.name for one in spec.secret_refs or ())),
+        ),
+        bounds=_bounds(spec),
+        suspend_after=None if pinned else after,
+        paused=bool(spec.paused),
+    )
+
+
+def parse_bytes(quantity: int | str) -> int:
+    """Return a quantity of memory in bytes: ``64Mi``, ``1.5G``, or a number.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _QUANTITY.fullmatch(str(quantity))
+    if found is None:
+        raise ValueError("needs a quantity of memory, e.g. 64Mi")
+    return int(Decimal(found["amount"]) * _UNITS[found["unit"]])
+
+
+def digest(*parts: bytes) -> str:
+    """Return a SHA-256 over parts that are kept apart by their lengths."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "big") + part)
+    return found.hexdigest()
+
+
+def _bounds(spec: WasmControllerSpec) -> Bounds:
+    limits = spec.limits
+    if limits is None:
+        return Bounds()
+    return Bounds(
+        memory_bytes=MEMORY_BYTES if limits.memory is None else parse_bytes(limits.memory),
+        cpu_seconds=CPU_SECONDS if limits.cpu_per_call is None else parse_seconds(limits.cpu_per_call),
+        wall_seconds=WALL_SECONDS if limits.time_per_call is None else parse_seconds(limits.time_per_call),
+        calls_per_second=limits.calls_per_second or CALLS_PER_SECOND,
+        host_calls_per_second=limits.host_calls_per_second or HOST_CALLS_PER_SECOND,
+    )

@@ -1,0 +1,94 @@
+"""What is held of a WasmController, and what its spec says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller_host.views import Bounds, ControllerView, digest, parse_bytes, read_spec, view_controller
+
+SPEC: dict[str, Any] = {
+    "module": {"configMap": {"name": "mirror", "key": "module.wasm"}},
+    "serviceAccountName": "mirror",
+    "watches": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+}
+
+
+def a_view(spec: dict[str, Any] | None = None, **changes: Any) -> ControllerView:
+    metadata = {"namespace": "team-a", "name": "mirror", "uid": "u1", "generation": 3, "resourceVersion": "7"}
+    manifest = {"metadata": metadata | changes.pop("metadata", {}), "spec": SPEC | (spec or {})}
+    return view_controller(manifest | changes)
+
+
+def test_what_is_not_said_has_a_default() -> None:
+    wanted = read_spec(a_view())
+    assert wanted.bounds == Bounds(64 * 2**20, 1.0, 30.0, 50, 100)
+    assert wanted.suspend_after == 30
+    assert not wanted.paused
+    assert wanted.config == b"{}"
+
+
+def test_what_is_said_counts() -> None:
+    limits = {"memory": "1Gi", "cpuPerCall": "250ms", "timePerCall": "1m30s", "callsPerSecond": 7}
+    wanted = read_spec(
+        a_view(
+            {
+                "limits": limits | {"hostCallsPerSecond": 8},
+                "idle": {"suspendAfter": "0s"},
+                "paused": True,
+                "secretRefs": [{"name": "b"}, {"name": "a"}],
+            }
+        )
+    )
+    assert wanted.bounds == Bounds(2**30, 0.25, 90, 7, 8)
+    assert wanted.suspend_after == 0
+    assert wanted.paused
+    assert wanted.refs == ((), ("a", "b"))
+
+
+def test_a_pinned_one_is_never_suspended() -> None:
+    assert read_spec(a_view({"idle": {"policy": "Pinned", "suspendAfter": "1s"}})).suspend_after is None
+
+
+def test_a_new_status_makes_no_other_view_and_a_new_spec_does() -> None:
+    assert a_view() == a_view(status={"calls": 7}, metadata={"resourceVersion": "8"})
+    assert a_view() != a_view({"paused": True})
+    assert a_view() != a_view(metadata={"uid": "u2"})
+    assert a_view() != a_view(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+
+
+def test_a_spec_that_cannot_be_read_says_which_field() -> None:
+    with pytest.raises(ValueError, match=r"spec\.watches"):
+        read_spec(a_view({"watches": 7}))
+    assert a_view({"serviceAccountName": None}).account == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "fixed"),
+    [
+        ({"configMap": {"name": "a", "key": "b"}}, False),
+        ({"configMap": {"name": "a", "key": "b"}, "sha256": "0" * 64}, True),
+        ({"oci": {"image": f"registry.example/a:1@sha256:{'0' * 64}"}}, True),
+        ({"oci": {"image": "registry.example/a:1"}}, False),
+    ],
+)
+def test_a_source_with_a_digest_cannot_change(module: dict[str, Any], fixed: bool) -> None:
+    assert read_spec(a_view({"module": module})).is_fixed is fixed
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [(65536, 65536), ("64Ki", 65536), ("1.5Mi", 1572864), ("2G", 2 * 10**9), ("0", 0)]
+)
+def test_quantities_are_bytes(text: int | str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "64mb", "-1", "1e3", "Mi"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="64Mi"):
+        parse_bytes(text)
+
+
+def test_parts_of_a_digest_are_kept_apart() -> None:
+    assert digest(b"ab", b"c") != digest(b"a", b"bc")
