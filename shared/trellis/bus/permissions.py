@@ -16,6 +16,7 @@ from typing import Final
 from trellis.bus.naming import CLAIM_STREAM, CLAIM_SUBJECTS, LAST_FACTS, claim_subject, consumer_name, inbox_prefix
 from trellis.events.subjects import (
     APPLICATION_MANAGER,
+    CONTROLLER_HOST,
     FACTS,
     HOST_MANAGER,
     NODE_WATCHER,
@@ -40,6 +41,7 @@ SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     SERVICE_REFLECTOR: (),
     APPLICATION_MANAGER: (),
     SECRETS_BACKEND: (),
+    CONTROLLER_HOST: (),
 }
 """The subscriptions of each service, by which its durables are called. A test compares them with the services."""
 

@@ -17,6 +17,7 @@ from trellis.events.applications import (
     ApplicationRejected,
     ApplicationSynced,
 )
+from trellis.events.controllers import ControllerSuspended, ControllerTrapped, ControllerWoken
 from trellis.events.envelope import FactData, event_type
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
 from trellis.events.node import NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
@@ -45,6 +46,7 @@ HOST_MANAGER: Final = "host_manager"
 SERVICE_REFLECTOR: Final = "service_reflector"
 APPLICATION_MANAGER: Final = "application_manager"
 SECRETS_BACKEND: Final = "secrets_backend"
+CONTROLLER_HOST: Final = "controller_host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,9 @@ FACTS: Final[tuple[FactSpec, ...]] = (
     FactSpec(SecretGranted, SECRETS_BACKEND),
     FactSpec(SecretDenied, SECRETS_BACKEND),
     FactSpec(SecretChanged, SECRETS_BACKEND),
+    FactSpec(ControllerWoken, CONTROLLER_HOST),
+    FactSpec(ControllerSuspended, CONTROLLER_HOST),
+    FactSpec(ControllerTrapped, CONTROLLER_HOST),
 )
 
 _BY_MODEL: Final = {spec.model: spec for spec in FACTS}
