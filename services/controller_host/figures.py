@@ -1,0 +1,41 @@
+"""What a controller did and what that took, for its status and the metrics.
+
+Written by ``lifecycle``, in whichever thread serves the controller; read in the event loop. Invariant: bounded,
+whatever a controller does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+_TIMES: Final = 100
+
+
+@dataclass(slots=True)
+class Figures:
+    """What is told of a controller; seconds of the last hundred wakes."""
+
+    calls: int = 0
+    wakes: int = 0
+    suspends: int = 0
+    cold_starts: int = 0
+    traps: int = 0
+    snapshot_bytes: int = 0
+    wake_seconds: deque[float] | None = None
+    call_seconds: float = 0.0
+
+    def woken(self, seconds: float) -> None:
+        """Note a wake."""
+        self.wakes += 1
+        if self.wake_seconds is None:
+            self.wake_seconds = deque(maxlen=_TIMES)
+        self.wake_seconds.append(seconds)
+
+    def wake_p99(self) -> float | None:
+        """Return seconds that all but one in a hundred wakes took no longer than."""
+        if not self.wake_seconds:
+            return None
+        found = sorted(self.wake_seconds)
+        return found[max(0, -(-99 * len(found) // 100) - 1)]

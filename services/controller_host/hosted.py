@@ -1,0 +1,79 @@
+"""One controller as the host has it: what it is, what waits for it, how it fares.
+
+Called by ``hosting`` and ``status``, in the event loop; its ``life`` belongs to the thread that serves it. Invariant:
+what is here can be lost: it is made again from the object, the caches and the disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller_host.calling import Account
+from controller_host.keys import ObjectKey
+from controller_host.lifecycle import Life
+from controller_host.progress import KnownModule
+from controller_host.turns import Agenda, Bucket
+from controller_host.views import ControllerView, Wanted
+
+NEW: Final = "Pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why something does not hold: reason of a condition, message for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What ended a guest last, or what it said that failed; ``time`` in RFC 3339."""
+
+    kind: str
+    message: str
+    time: str
+
+
+@dataclass(slots=True)
+class Hosted:
+    """A controller. Times are monotonic seconds."""
+
+    view: ControllerView
+    account: Account
+    life: Life
+    wanted: Wanted | None = None
+    module: KnownModule | None = None
+    agenda: Agenda[ObjectKey] = field(default_factory=Agenda)
+    bucket: Bucket = field(default_factory=lambda: Bucket(0))
+    ready: bool = False
+    """What is to run is prepared."""
+    fetch: bool = False
+    """The module's bytes are needed, although its checksum is known."""
+    listed: bool = False
+    """All keys that are news to it wait in its agenda."""
+    evict: bool = False
+    """Memory is short: it is to go to disk."""
+    not_before: float = 0.0
+    look_at: float | None = None
+    """When to look again at what the spec refers to."""
+    used_at: float = 0.0
+    failures: int = 0
+    """Starts and calls that ended it in a row, none between that was good."""
+    refused: Trouble | None = None
+    """Why it is not accepted."""
+    stopped: Trouble | None = None
+    """Why it does not run, although it is accepted."""
+    fault: Fault | None = None
+    busy: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return self.view.key
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it is never suspended."""
+        return self.wanted is not None and self.wanted.suspend_after is None

@@ -1,0 +1,234 @@
+"""Hosts controllers: one run is a controller's turn, in which it is prepared, started, called for some keys, suspended.
+
+In: keys of controllers, by the queue, and changes of what they watch. Out: calls of guests, in threads of a pool; what
+is to be told. Called by ``app``. Invariants: one run a controller at a time; a turn is some calls or some milliseconds,
+so nobody waits for somebody else's list; an object is delivered only where a review allows it and what is known of it
+is whole, so that nothing is called gone that was just not seen; who fails at each start waits as a whole.
+Source: ADR 51 and 57.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from controller_host.calling import Account, Calling, Calls
+from controller_host.hosted import Hosted, Trouble
+from controller_host.keys import ObjectKey
+from controller_host.lifecycle import Life
+from controller_host.news import UNKNOWN_SECONDS, News
+from controller_host.outcomes import Outcomes
+from controller_host.preparing import NotAccepted, Preparing
+from controller_host.residents import Residents
+from controller_host.starting import Parts
+from controller_host.turns import Bucket
+from controller_host.views import ControllerView, read_spec
+from trellis import names
+from trellis.telemetry import TraceContext, get_logger
+
+_log = get_logger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Hosting:
+    """All controllers. ``wake``: puts a controller into the queue; set by ``app``."""
+
+    parts: Parts
+    calling: Calling
+    preparing: Preparing
+    news: News
+    outcomes: Outcomes
+    pool: Executor
+    residents: Residents
+    views: Callable[[], dict[str, ControllerView]]
+    sources_seconds: float
+    wake: Callable[[str], None] = field(default=lambda _: None)
+    hosted: dict[str, Hosted] = field(default_factory=dict)
+    closing: bool = False
+
+    def on_change(self, controller: str, key: ObjectKey) -> None:
+        """Take word that an object changed, appeared or is gone; what a guest has seen already wakes nobody."""
+        one = self.hosted.get(controller)
+        if one is None or not one.listed:
+            return  # all keys are compared once it is prepared
+        if self.news.is_news(one, key):
+            one.agenda.changed(key, time.monotonic())
+            self.wake(controller)
+
+    async def run(self, key: str, trace: TraceContext | None) -> float | None:
+        """Give a controller its turn; returns the seconds until it needs the next, None if nothing waits.
+
+        Raises:
+            KubeError: the API server could not be asked; the queue tries again.
+        """
+        del trace
+        if self.closing:
+            return None
+        view = self.views().get(key)
+        one = self.hosted.get(key)
+        if one is not None and (view is None or view.uid != one.view.uid):
+            await self._forget(one)
+            one = None
+        if view is None:
+            return None
+        if one is None:
+            one = self.hosted[key] = self._begin(view)
+        one.busy = True
+        try:
+            return await self._turn(one, view)
+        finally:
+            one.busy = False
+            if not self.closing:
+                self._account_for(one)
+                self.outcomes.told.changed(one)
+
+    async def close(self, seconds: float) -> None:
+        """Put all that is in memory to disk, within so many seconds; what is in a call then is ended."""
+        until = time.monotonic() + seconds
+        self.closing = self.outcomes.closing = True
+        while any(one.busy for one in self.hosted.values()) and time.monotonic() < until - seconds / 2:  # noqa: ASYNC110 - of many
+            await asyncio.sleep(0.02)
+        self.calling.stop()
+        lives = [one.life for one in self.hosted.values() if one.life.instance is not None]
+        for life in lives:
+            life.interrupt()
+        work = [asyncio.ensure_future(self._in_pool(life.suspend)) for life in lives]
+        if work:
+            _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
+            if late:
+                _log.warning("controllers could not be put to disk in time: they begin cold", controllers=len(late))
+
+    def _begin(self, view: ControllerView) -> Hosted:
+        account = Account(
+            view.key,
+            f"system:serviceaccount:{view.namespace}:{view.account}",
+            names.controller_field_manager(view.namespace, view.name),
+        )
+        life = Life(self.parts, view.key, view.uid, Calls(self.calling, account, 0))
+        return Hosted(view, account, life)
+
+    async def _forget(self, one: Hosted) -> None:
+        self.news.watches.drop(one.key)
+        self.residents.gone(one.key)
+        self.hosted.pop(one.key, None)
+        await self._in_pool(one.life.forget)
+        self.outcomes.told.gone(one)
+
+    async def _turn(self, one: Hosted, view: ControllerView) -> float | None:
+        now = time.monotonic()
+        if (one.wanted is None or one.view != view) and not self._read(one, view, now):
+            return None
+        one.view = view
+        wanted = one.wanted
+        assert wanted is not None  # it was read
+        if wanted.paused or view.deleting:
+            await self._suspend(one)
+            return None
+        if now < one.not_before:
+            return one.not_before - now
+        try:
+            await self._prepare(one, now)
+            return await self._serve(one)
+        except NotAccepted as refused:
+            one.refused = Trouble(refused.reason, refused.message)
+            return self.outcomes.wait(one)
+
+    def _read(self, one: Hosted, view: ControllerView, now: float) -> bool:
+        """Take a spec that is new, and forget what was held against the former; returns whether it can be read."""
+        one.failures, one.not_before, one.ready = 0, 0.0, False
+        one.agenda.forgive(now)
+        one.view = view
+        try:
+            one.wanted = read_spec(view)
+        except ValueError as error:
+            one.wanted, one.refused = None, Trouble("InvalidSpec", str(error))
+            self.news.watches.drop(one.key)
+            return False
+        begun = self._begin(view)
+        if begun.account != one.account:
+            one.account = begun.account
+            one.life.calls.become(begun.account)
+        one.bucket = Bucket(one.wanted.bounds.calls_per_second)
+        one.life.calls.limit(one.wanted.bounds.host_calls_per_second)
+        self.news.watches.want(one.key, view.namespace, one.wanted.watches)
+        one.listed = False
+        return True
+
+    async def _prepare(self, one: Hosted, now: float) -> None:
+        """See to it that what is to run is known, as the objects that the spec refers to say it by now."""
+        wanted = one.wanted
+        assert wanted is not None
+        due = one.look_at is not None and now >= one.look_at
+        if not one.ready or due:
+            prepared, one.module = await self.preparing.prepare(one.view, wanted, one.account.user, anew=one.fetch)
+            one.fetch = False
+            if await self._in_pool(one.life.adopt, prepared):
+                one.listed = False
+            one.ready, one.refused = True, None
+            one.look_at = now + self.sources_seconds if any(wanted.refs) or not wanted.is_fixed else None
+        if not one.listed and self.news.watches.whole(one.key):
+            self.news.list_all(one)
+
+    async def _serve(self, one: Hosted) -> float | None:
+        """Call for what is due, start what has not started, suspend what has nothing to do."""
+        now, life, wanted = time.monotonic(), one.life, one.wanted
+        assert wanted is not None
+        starts = life.instance is None and not life.snapshot
+        deliveries = await self.news.deliverable(one, now)
+        if deliveries or starts:
+            served = await self._in_pool(life.serve, deliveries)
+            self.outcomes.take(one, served)
+        wait = self._until_next(one)
+        idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
+        if not one.pinned and (idle or one.evict):
+            await self._suspend(one)
+        one.evict = False
+        return self._next(one, wait)
+
+    async def _suspend(self, one: Hosted) -> None:
+        if one.life.instance is not None:
+            await self._in_pool(one.life.suspend)
+
+    def _until_next(self, one: Hosted) -> float | None:
+        """Return the seconds until something is due for a controller."""
+        now = time.monotonic()
+        if now < one.not_before:
+            return one.not_before - now
+        if not one.ready:
+            return 0.0
+        if not one.listed:
+            return 0.0 if self.news.watches.whole(one.key) else UNKNOWN_SECONDS
+        wait = one.agenda.wait(now)
+        return wait if wait is None else max(wait, one.bucket.wait(now))
+
+    def _next(self, one: Hosted, wait: float | None) -> float | None:
+        now, waits = time.monotonic(), [wait]
+        if one.life.instance is not None and one.wanted is not None and one.wanted.suspend_after is not None:
+            waits.append(max(0.0, one.used_at + one.wanted.suspend_after - now))
+        if one.look_at is not None:
+            waits.append(max(0.0, one.look_at - now))
+        return min((one for one in waits if one is not None), default=None)
+
+    def _account_for(self, one: Hosted) -> None:
+        """Count its memory, and name those who are to go if that is too much."""
+        if one.life.instance is None:
+            self.residents.gone(one.key)
+            return
+        self.residents.used(one.key, one.life.resident_bytes)
+        for key in self.residents.surplus(self._may_go):
+            self.hosted[key].evict = True
+            self.wake(key)
+
+    def _may_go(self, key: str) -> bool:
+        one = self.hosted.get(key)
+        return one is not None and not one.busy and not one.pinned and not one.evict
+
+    async def _in_pool(self, work: Callable[..., T], *arguments: object) -> T:
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self.pool, lambda: context.run(work, *arguments))

@@ -1,0 +1,111 @@
+"""Which keys are news to a guest, and which of them it may be told.
+
+In: the shared caches, reviews, what a guest has seen. Out: turns in its agenda, deliveries. Called by ``hosting``, in
+the event loop. Invariants: what a guest has seen wakes nobody; nothing is called gone while what is known is not whole;
+an object is delivered only where a review allows it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from controller_host.deliveries import Delivery
+from controller_host.hosted import Hosted
+from controller_host.keys import ObjectKey, key_text, parse_key
+from controller_host.results import version_of
+from trellis.crds.wasm_controllers import Watch
+
+MOST_TURNS: Final = 16
+"""Keys that a controller is called for before others have the thread."""
+UNKNOWN_SECONDS: Final = 1.0
+"""After which a key is looked at again of which nobody knows yet whether it may be told."""
+DENIED_SECONDS: Final = 60.0
+"""After which one is that may not: as long as a review counts."""
+
+
+class Watches(Protocol):
+    """The shared caches; see ``shared_watches``."""
+
+    def want(self, controller: str, namespace: str, watches: Sequence[Watch]) -> None:
+        """Watch these for a controller of a namespace, in place of what it wanted."""
+
+    def drop(self, controller: str) -> None:
+        """Watch nothing for it any more."""
+
+    def item(self, key: ObjectKey) -> bytes | None:
+        """Return an object's JSON, None if there is none."""
+
+    def keys(self, controller: str) -> Iterable[ObjectKey]:
+        """Return all objects that concern a controller."""
+
+    def whole(self, controller: str) -> bool:
+        """Return whether all that its watches could show is there: what is not, is gone."""
+
+    def concerns(self, controller: str, key: ObjectKey) -> bool:
+        """Return whether an object concerns it now."""
+
+    async def allowed(self, controller: str, user: str, key: ObjectKey) -> bool | None:
+        """Return whether an account may read what an object is one of; None: nobody knows yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is news to whom."""
+
+    watches: Watches
+
+    def is_news(self, one: Hosted, key: ObjectKey) -> bool:
+        """Return whether an object is another than the guest has seen, or is not there any more."""
+        mark = one.life.marks.get(key_text(key))
+        item = self.watches.item(key) if self.watches.concerns(one.key, key) else None
+        return (mark.version if mark is not None else "") != version_of(item)
+
+    def list_all(self, one: Hosted) -> None:
+        """Let every key have its turn that the guest has not seen as it is now, or wants to see again."""
+        now, wall = time.monotonic(), time.time()
+        seen = set()
+        for key in self.watches.keys(one.key):
+            seen.add(key_text(key))
+            if self.is_news(one, key):
+                _due(one, key, now)
+        for text, mark in one.life.marks.items():
+            key = parse_key(text)
+            if text not in seen and mark.version:
+                _due(one, key, now)
+            elif mark.due is not None:
+                one.agenda.postpone(key, now, mark.due - wall)
+        one.listed = True
+
+    async def deliverable(self, one: Hosted, now: float) -> list[Delivery]:
+        """Return what can be delivered of what is due, in its order, no more than is allowed at once.
+
+        Raises:
+            KubeError: it could not be asked whether; all that was due is still due.
+        """
+        found: list[Delivery] = []
+        turns = one.agenda.take(now, MOST_TURNS) if one.listed else []
+        for at, turn in enumerate(turns):
+            if one.bucket.wait(now):
+                one.agenda.put_back(turns[at:])
+                break
+            try:
+                allowed = await self.watches.allowed(one.key, one.account.user, turn.key)
+            except BaseException:
+                one.agenda.put_back([*(delivery.turn for delivery in found), *turns[at:]])
+                raise
+            if not allowed:
+                one.agenda.postpone(turn.key, now, UNKNOWN_SECONDS if allowed is None else DENIED_SECONDS)
+                continue
+            one.bucket.take(now)
+            there = self.watches.concerns(one.key, turn.key)
+            found.append(Delivery(turn, self.watches.item(turn.key) if there else None))
+        return found
+
+
+def _due(one: Hosted, key: ObjectKey, now: float) -> None:
+    # What failed keeps its wait: that the guest began anew, perhaps because of it, is no news about it.
+    if one.agenda.later(key) is None or not one.agenda.attempt(key):
+        one.agenda.changed(key, now)

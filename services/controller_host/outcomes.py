@@ -1,0 +1,92 @@
+"""What follows from a turn: keys that are done, that wait, that failed; a controller that waits as a whole.
+
+In: what became of deliveries. Out: a controller's agenda, faults, and who is to be told. Called by ``hosting``, in the
+event loop. Invariants: a failure is told at once; what failed is tried again for ever, later and later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from controller_host.deliveries import Served
+from controller_host.guest.faults import FaultKind, GuestFault
+from controller_host.hosted import Fault, Hosted, Trouble
+from controller_host.keys import ObjectKey, key_text
+from controller_host.turns import Turn
+from trellis.bus.backoff import Backoff
+from trellis.telemetry import get_logger
+
+INIT_FAILED: Final = "InitFailed"
+RECONCILE_FAILED: Final = "ReconcileFailed"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told what happens to controllers; each is quick."""
+
+    changed: Callable[[Hosted], None]
+    faulted: Callable[[Hosted], None]
+    gone: Callable[[Hosted], None]
+
+
+@dataclass(slots=True)
+class Outcomes:
+    """``closing``: what ends now is ended by the host."""
+
+    told: Told
+    backoff: Backoff = field(default_factory=Backoff)
+    closing: bool = False
+
+    def take(self, one: Hosted, served: Served) -> None:
+        """Note what became of deliveries."""
+        now = one.used_at = time.monotonic()
+        for turn, result in served.done:
+            if result.error:
+                one.agenda.failed(turn.key, now)
+                self._note(one, RECONCILE_FAILED, f"{key_text(turn.key)}: {result.error}")
+            else:
+                one.agenda.done(turn.key, now, result.again)
+        if served.done or (served.cold and served.fault is None and not served.unwilling):
+            one.failures, one.stopped = 0, None
+        one.agenda.put_back(served.rest)
+        if served.cold or served.fault is not None:
+            one.listed = False
+        if served.missing is not None:
+            one.ready, one.fetch = False, served.missing.module
+        if served.unwilling:
+            self._note(one, INIT_FAILED, served.unwilling)
+            one.stopped, one.ready = Trouble(INIT_FAILED, served.unwilling), False
+            self.wait(one)
+        if served.fault is not None:
+            self._ended(one, served.fault, served.faulted, now)
+
+    def wait(self, one: Hosted) -> float:
+        """Let a controller wait that did not start, the longer the more often; returns the seconds."""
+        one.failures += 1
+        delay = self.backoff.delay(one.failures)
+        one.not_before = time.monotonic() + delay
+        return delay
+
+    def _ended(self, one: Hosted, fault: GuestFault, turn: Turn[ObjectKey] | None, now: float) -> None:
+        if fault.kind is FaultKind.INTERRUPTED and self.closing:
+            return
+        where = "" if turn is None else f"{key_text(turn.key)}: "
+        self._note(one, fault.kind, f"{where}{fault.message}")
+        if turn is not None:
+            one.agenda.failed(turn.key, now)
+        one.ready = False
+        one.stopped = Trouble(fault.kind, fault.message)
+        self.wait(one)
+
+    def _note(self, one: Hosted, kind: str, message: str) -> None:
+        first = one.fault is None or (one.fault.kind, one.fault.message) != (kind, message)
+        one.fault = Fault(str(kind), message, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+        if first:
+            _log.warning("a controller failed", controller=one.key, reason=str(kind), message=message)
+        self.told.faulted(one)

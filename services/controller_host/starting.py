@@ -1,0 +1,112 @@
+"""How a guest comes into being: woken from disk, or booted and told what it has to know.
+
+In: a compiled module and what was prepared. Out: an instance, or why there is none. Called by ``lifecycle``, in threads
+of the pool. Invariants: what does not begin well leaves no instance behind; what a former version saved is kept until a
+new one has taken it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from opentelemetry import trace
+
+from controller_host.calling import Calls
+from controller_host.deliveries import StartFailed
+from controller_host.figures import Figures
+from controller_host.guest.faults import GuestFault
+from controller_host.guest.instance import Instance
+from controller_host.guest.limits import Limits
+from controller_host.guest.modules import Module
+from controller_host.guests import Guests, Owner, Prepared
+from controller_host.progress import Past, Progress, Saved
+from controller_host.results import migrate_request, read_result
+from trellis.telemetry import Telemetry, get_logger
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What all guests share."""
+
+    guests: Guests
+    progress: Progress
+    telemetry: Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Starting:
+    """Starts the guests of one controller."""
+
+    parts: Parts
+    controller: str
+    uid: str
+    calls: Calls
+    figures: Figures
+
+    def wake(self, module: Module, prepared: Prepared) -> Instance | None:
+        """Bring it back from disk; None: what is there is of no use."""
+        began = time.perf_counter()
+        instance = None
+        with self.parts.telemetry.tracer.start_as_current_span("wake"):
+            try:
+                instance = self.parts.guests.wake(module, prepared.limits, self.calls, prepared.owner(self.uid))
+            except (GuestFault, OSError) as error:
+                _log.warning("a snapshot cannot be woken", controller=self.controller, error=str(error))
+        if instance is None:
+            _log.info("a snapshot is lost: the controller begins cold", controller=self.controller)
+            return None
+        self.figures.woken(time.perf_counter() - began)
+        return instance
+
+    def cold(self, module: Module, prepared: Prepared) -> Instance:
+        """Boot it, and tell it what the spec says.
+
+        Raises:
+            GuestFault, ModuleRefused: it ended.
+            StartFailed: it says that it cannot start.
+        """
+        with self.parts.telemetry.tracer.start_as_current_span("cold start") as span:
+            self.calls.begin(trace.set_span_in_context(span))
+            self.figures.cold_starts += 1
+            instance = self.parts.guests.boot(module, prepared.limits, self.calls)
+            if error := self._tell(module, prepared, instance):
+                instance.close()
+                raise StartFailed(error)
+            return instance
+
+    def save(self, instance: Instance | None, past: Past, limits: Limits) -> None:
+        """Ask the former version what it saves for the next; without an answer that begins with ``init``."""
+        guests = self.parts.guests
+        module = guests.module(past.sha256)
+        if module is None or "save" not in module.exports:
+            return
+        awake = None
+        try:
+            awake = instance or guests.wake(module, limits, self.calls, Owner(self.uid, past.sha256, past.config))
+            if awake is None:
+                return
+            self.calls.begin(None)
+            answer = awake.call("save", None).answer
+        except (GuestFault, OSError) as error:
+            _log.warning("the former version saved nothing", controller=self.controller, error=str(error))
+        else:
+            self.parts.progress.save(self.uid, Saved(past.sha256, answer or b"{}"))
+        finally:
+            if awake is not None and awake is not instance:
+                awake.close()
+
+    def _tell(self, module: Module, prepared: Prepared, instance: Instance) -> str:
+        """Call ``migrate`` or ``init``; returns why it cannot start, if it says so."""
+        saved = self.parts.progress.saved(self.uid) if "migrate" in module.exports else None
+        if saved is not None:
+            called = instance.call("migrate", migrate_request(prepared.init, saved.sha256, saved.state))
+        elif "init" in module.exports:
+            called = instance.call("init", prepared.init)
+        else:
+            return ""
+        if not (error := read_result(called.answer).error):
+            self.parts.progress.drop_saved(self.uid)
+        return error

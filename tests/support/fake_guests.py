@@ -1,0 +1,111 @@
+"""Guests that are functions of Python, for tests of what hosts them; what runs real ones is tested by itself."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from controller_host.guest.faults import FaultKind, GuestFault
+from controller_host.guest.guest import Host
+from controller_host.guest.instance import Called
+from controller_host.guest.limits import Limits
+from controller_host.guest.modules import ModuleRefused, RefusalReason
+from controller_host.guests import Owner
+
+Behaviour = Callable[["FakeInstance", str, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass
+class FakeModule:
+    sha256: str
+    behaviour: Behaviour
+    exports: frozenset[str]
+    abi: int | None = 1
+
+
+@dataclass
+class FakeInstance:
+    """``state`` is what it has in memory; ``size`` what that counts as."""
+
+    module: FakeModule
+    limits: Limits
+    host: Host
+    state: dict[str, Any] = field(default_factory=dict)
+    closed: bool = False
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+    def call(self, export: str, request: bytes | None) -> Called:
+        assert not self.closed, "a guest is called that is gone"
+        began = time.monotonic()
+        try:
+            answer = self.module.behaviour(self, export, orjson.loads(request or b"{}"))
+        except BaseException:
+            self.closed = True
+            raise
+        return Called(orjson.dumps(answer), None, 0.0, time.monotonic() - began, 0.0)
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+
+    def wait(self, seconds: float) -> None:
+        """Be in a call for so long, unless interrupted."""
+        if self.interrupted.wait(seconds):
+            raise GuestFault(FaultKind.INTERRUPTED, "the host stopped it")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeGuests:
+    """``programs``: what each text of bytes does."""
+
+    def __init__(self, programs: dict[bytes, Behaviour], exports: tuple[str, ...] = ("init", "reconcile")) -> None:
+        self.programs = programs
+        self.exports = frozenset(exports)
+        self.modules: dict[str, FakeModule] = {}
+        self.snapshots: dict[str, tuple[Owner, dict[str, Any]]] = {}
+        self.booted = self.woken = self.suspended = 0
+        self.bytes = 1000
+
+    def load(self, wasm: bytes) -> Any:
+        if wasm not in self.programs:
+            raise ModuleRefused(RefusalReason.NOT_WASM, "this is no module: build one")
+        sha256 = hashlib.sha256(wasm).hexdigest()
+        return self.modules.setdefault(sha256, FakeModule(sha256, self.programs[wasm], self.exports))
+
+    def module(self, sha256: str) -> Any:
+        return self.modules.get(sha256)
+
+    def boot(self, module: Any, limits: Limits, host: Host) -> Any:
+        self.booted += 1
+        return FakeInstance(module, limits, host)
+
+    def has(self, owner: Owner) -> bool:
+        return owner.uid in self.snapshots and self.snapshots[owner.uid][0] == owner
+
+    def wake(self, module: Any, limits: Limits, host: Host, owner: Owner) -> Any:
+        if not self.has(owner):
+            return None
+        self.woken += 1
+        return FakeInstance(module, limits, host, copy.deepcopy(self.snapshots[owner.uid][1]))
+
+    def suspend(self, instance: Any, owner: Owner) -> int:
+        assert not instance.closed
+        self.suspended += 1
+        self.snapshots[owner.uid] = (owner, copy.deepcopy(instance.state))
+        instance.close()
+        return len(orjson.dumps(instance.state))
+
+    def size(self, instance: Any) -> int:
+        assert not instance.closed
+        return self.bytes
+
+    def forget(self, uid: str) -> None:
+        self.snapshots.pop(uid, None)

@@ -1,0 +1,645 @@
+"""Controllers hosted: started, called for what changed, put to disk, brought back; faults stay their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from controller_host.calling import Calling
+from controller_host.guest.faults import FaultKind, GuestFault
+from controller_host.hosted import Hosted
+from controller_host.hosting import Hosting
+from controller_host.keys import ObjectKey
+from controller_host.news import News
+from controller_host.outcomes import Outcomes, Told
+from controller_host.preparing import NotAccepted, Preparing
+from controller_host.progress import Progress
+from controller_host.residents import Residents
+from controller_host.starting import Parts
+from controller_host.views import ControllerView, view_controller
+from support.fake_guests import Behaviour, FakeGuests, FakeInstance
+from trellis.bus.backoff import Backoff
+from trellis.bus.queue import KeyedQueue
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+DEADLINE = 10.0
+KEY = "team-a/mirror"
+
+
+class SomeWatches:
+    """One cache for all controllers: what is in ``items`` concerns whoever wants anything of its namespace."""
+
+    def __init__(self) -> None:
+        self.items: dict[ObjectKey, bytes] = {}
+        self.wanted: dict[str, str] = {}
+        self.is_whole = True
+        self.denied: set[str] = set()
+        self.unknown: set[str] = set()
+        self.on_change: Callable[[str, ObjectKey], None] = lambda _controller, _key: None
+
+    def put(self, name: str, version: int = 1, **data: str) -> None:
+        key = key_of(name)
+        metadata = {"namespace": "team-a", "name": name, "uid": f"u-{name}", "resourceVersion": str(version)}
+        self.items[key] = orjson.dumps({"metadata": metadata, "data": data})
+        self.say(key)
+
+    def remove(self, name: str) -> None:
+        del self.items[key_of(name)]
+        self.say(key_of(name))
+
+    def say(self, key: ObjectKey) -> None:
+        for controller in list(self.wanted):
+            self.on_change(controller, key)
+
+    def want(self, controller: str, namespace: str, watches: Sequence[Any]) -> None:
+        assert watches
+        self.wanted[controller] = namespace
+
+    def drop(self, controller: str) -> None:
+        self.wanted.pop(controller, None)
+
+    def item(self, key: ObjectKey) -> bytes | None:
+        return self.items.get(key)
+
+    def keys(self, controller: str) -> Iterable[ObjectKey]:
+        return [key for key in self.items if key.namespace == self.wanted[controller]]
+
+    def whole(self, controller: str) -> bool:
+        assert controller in self.wanted
+        return self.is_whole
+
+    def concerns(self, controller: str, key: ObjectKey) -> bool:
+        return key in self.items and key.namespace == self.wanted.get(controller)
+
+    async def allowed(self, controller: str, user: str, key: ObjectKey) -> bool | None:
+        assert controller
+        assert user.startswith("system:serviceaccount:team-a:")
+        return None if key.name in self.unknown else key.name not in self.denied
+
+
+class SomeSources:
+    def __init__(self) -> None:
+        self.fetched = 0
+        self.modules: dict[str, bytes] = {}
+
+    async def fetch(self, namespace: str, module: Any, user: str) -> bytes:
+        assert namespace == "team-a"
+        assert user
+        self.fetched += 1
+        name = module.config_map.name
+        if name not in self.modules:
+            raise NotAccepted("ConfigMapNotFound", f"ConfigMap {name} does not exist")
+        return self.modules[name]
+
+
+class World:
+    """A host, its disk, and everything around it. ``restart`` makes another one on the same disk."""
+
+    def __init__(self, directory: Path, programs: dict[bytes, Behaviour]) -> None:
+        self.directory = directory
+        self.telemetry = setup("test", metrics=Metrics())
+        self.kube = FakeKube(telemetry=self.telemetry)
+        self.kube.put(NAMESPACES, {"metadata": {"name": "team-a"}})
+        self.guests = FakeGuests(programs)
+        self.watches = SomeWatches()
+        self.sources = SomeSources()
+        self.sources.modules = {name.decode(): name for name in programs}
+        self.views: dict[str, ControllerView] = {}
+        self.seen: list[tuple[str, str, int]] = []
+        self.changed: list[str] = []
+        self.budget = 0
+        self.threads = 8
+
+    def add(self, program: str, name: str = "mirror", generation: int = 1, **spec: Any) -> str:
+        metadata = {"namespace": "team-a", "name": name, "uid": f"uid-{name}", "generation": generation}
+        body = {
+            "module": {"configMap": {"name": program, "key": "module.wasm"}},
+            "serviceAccountName": "mirror",
+            "watches": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+            "idle": {"suspendAfter": "0s"},
+        } | spec
+        view = view_controller({"metadata": metadata, "spec": body})
+        self.views[view.key] = view
+        if hasattr(self, "queue"):
+            self.queue.add(view.key)
+        return view.key
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[World]:
+        progress = Progress(self.directory)
+        pool = ThreadPoolExecutor(self.threads)
+
+        class NoKinds:
+            async def resource(self, api_version: str, kind: str) -> Any:
+                raise AssertionError((api_version, kind))
+
+        calling = Calling(lambda _: self.kube, NoKinds(), self.telemetry, lambda _: None)
+        self.hosting = Hosting(
+            parts=Parts(self.guests, progress, self.telemetry),
+            calling=calling,
+            preparing=Preparing(lambda _: self.kube, self.sources, self.guests, progress, pool),
+            news=News(self.watches),
+            outcomes=Outcomes(
+                Told(lambda one: self.changed.append(one.key), lambda _: None, lambda _: None),
+                Backoff(first=0.01, cap=0.05),
+            ),
+            pool=pool,
+            residents=Residents(self.budget),
+            views=lambda: self.views,
+            sources_seconds=0.05,
+        )
+        self.queue = KeyedQueue(self.hosting.run, workers=self.threads, name="controllers", telemetry=self.telemetry)
+        self.hosting.wake = self.queue.add
+        self.watches.on_change = self.hosting.on_change
+        work = asyncio.create_task(self.queue.work())
+        for key in self.views:
+            self.queue.add(key)
+        try:
+            yield self
+            await asyncio.gather(self.queue.drain(2.0), self.hosting.close(2.0))
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            pool.shutdown()
+            progress.close()
+
+    def one(self, key: str = KEY) -> Hosted:
+        return self.hosting.hosted[key]
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():  # noqa: ASYNC110 - of many parts
+                await asyncio.sleep(0.005)
+        assert condition(), what
+
+    async def at_rest(self, key: str = KEY) -> None:
+        """Wait until a controller is prepared and has nothing to do."""
+
+        def is_so() -> bool:
+            one = self.hosting.hosted.get(key)
+            return one is not None and one.listed and not one.busy and not len(one.agenda) and self.queue.depth == 0
+
+        await self.until(is_so, "at rest")
+
+
+def key_of(name: str) -> ObjectKey:
+    return ObjectKey("v1", "ConfigMap", "team-a", name)
+
+
+def names_in(requests: Iterable[dict[str, Any]]) -> list[str]:
+    return [request["key"]["name"] for request in requests]
+
+
+class Recorder:
+    """A guest that remembers what it was told, in memory and out of it."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.inits: list[dict[str, Any]] = []
+        self.counts: list[int] = []
+
+    def __call__(self, instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        if export == "init":
+            self.inits.append(request)
+            return {}
+        if export == "save":
+            return {"count": instance.state.get("count", 0)}
+        if export == "migrate":
+            instance.state["count"] = request["from"]["state"]["count"]
+            self.inits.append(request)
+            return {}
+        instance.state["count"] = instance.state.get("count", 0) + 1
+        self.counts.append(instance.state["count"])
+        self.told.append(request)
+        return self.answer(instance, request)
+
+    def answer(self, instance: FakeInstance, request: dict[str, Any]) -> dict[str, Any]:
+        del instance, request
+        return {}
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def world(tmp_path: Path, recorder: Recorder) -> World:
+    return World(tmp_path, {b"recorder": recorder, b"other": recorder})
+
+
+async def test_a_new_controller_is_told_what_there_is_and_put_to_disk(world: World, recorder: Recorder) -> None:
+    world.add("recorder", config={"next": "x"})
+    world.watches.put("a", x="1")
+    async with world.running():
+        await world.at_rest()
+        assert names_in(recorder.told) == ["a"]
+        assert recorder.told[0]["object"]["data"] == {"x": "1"}
+        assert recorder.inits == [
+            {
+                "controller": {"namespace": "team-a", "name": "mirror"},
+                "config": {"next": "x"},
+                "configMaps": {},
+                "secrets": {},
+            }
+        ]
+        assert world.one().life.instance is None
+        assert world.one().life.snapshot
+
+
+async def test_a_change_wakes_it_with_its_memory_and_a_deletion_too(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    async with world.running():
+        await world.at_rest()
+        world.watches.put("a")
+        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.at_rest()
+        world.watches.remove("a")
+        await world.until(lambda: len(recorder.told) == 2, "told that a is gone")
+        assert recorder.told[1]["object"] is None
+        assert recorder.counts == [1, 2]
+        assert (world.guests.booted, world.one().life.figures.wakes) == (1, 2)
+
+
+async def test_what_it_has_seen_wakes_nobody(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        world.watches.say(key_of("a"))
+        world.queue.add(KEY)
+        await world.queue.wait_idle()
+        await world.at_rest()
+        assert len(recorder.told) == 1
+        assert world.guests.woken == 0
+
+
+async def test_after_a_restart_only_what_differs_is_told(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    for name in ("same", "changed", "deleted"):
+        world.watches.put(name)
+    async with world.running():
+        await world.at_rest()
+    assert sorted(names_in(recorder.told)) == ["changed", "deleted", "same"]
+    recorder.told.clear()
+    world.watches.put("changed", 2)
+    world.watches.remove("deleted")
+    world.watches.put("new")
+    async with world.running():
+        await world.at_rest()
+        assert {one["key"]["name"]: one["object"] is None for one in recorder.told} == {
+            "changed": False,
+            "deleted": True,
+            "new": False,
+        }
+        assert recorder.counts[-1] == 6
+        assert world.guests.booted == 1
+
+
+async def test_after_a_restart_nobody_is_woken_for_what_is_old_news(world: World, recorder: Recorder) -> None:
+    for number in range(50):
+        world.add("recorder", f"c{number}")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 50, "all are told")
+        await world.queue.wait_idle()
+    async with world.running():
+        for number in range(50):
+            await world.at_rest(f"team-a/c{number}")
+        assert len(recorder.told) == 50
+        assert (world.guests.booted, world.guests.woken) == (50, 0)
+        assert all(one.life.snapshot for one in world.hosting.hosted.values())
+    assert world.sources.fetched >= 100, "a module without a checksum may be another"
+
+
+async def test_a_module_with_a_checksum_is_not_fetched_again(world: World, recorder: Recorder) -> None:
+    module = {"configMap": {"name": "recorder", "key": "module.wasm"}, "sha256": "0" * 64}
+    world.add("recorder", module=module)
+    for _ in range(3):
+        async with world.running():
+            await world.at_rest()
+    assert world.sources.fetched == 1
+    assert len(recorder.inits) == 1
+
+
+async def test_a_failed_key_is_told_again_after_a_restart_also_if_its_object_is_gone(
+    world: World, recorder: Recorder
+) -> None:
+    recorder.answer = lambda _, request: {"error": "no"} if request["object"] is None else {}  # type: ignore[method-assign]
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        world.watches.remove("a")
+        await world.until(lambda: len(recorder.told) >= 2, "it failed")
+    recorder.told.clear()
+    recorder.answer = lambda _instance, _request: {}  # type: ignore[method-assign]
+    async with world.running():
+        await world.until(lambda: names_in(recorder.told) == ["a"], "told again")
+
+
+async def test_a_requeue_that_is_due_survives_a_restart(world: World, recorder: Recorder) -> None:
+    recorder.answer = lambda _instance, _request: {"requeueAfter": 0.2} if len(recorder.told) == 1 else {}  # type: ignore[method-assign]
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 1, "told")
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 2, "told again in its time")
+        await world.at_rest()
+        assert world.guests.booted == 1
+
+
+async def test_a_crash_costs_calls_that_repeat_and_no_call_that_is_missing(world: World, recorder: Recorder) -> None:
+    world.add("recorder", idle={"suspendAfter": "1h"})
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        world.guests.snapshots.clear()
+        world.one().life.instance = None  # as after a kill: nothing was written
+    recorder.told.clear()
+    async with world.running():
+        await world.until(lambda: names_in(recorder.told) == ["a"], "told again")
+        assert len(recorder.inits) == 2
+
+
+async def test_marks_that_are_newer_than_the_snapshot_do_not_count(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        world.hosting.parts.progress.begin("uid-mirror")  # killed while the snapshot was being written
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 2, "told again")
+        assert recorder.counts == [1, 2]
+
+
+async def test_a_changed_configuration_starts_cold_and_a_changed_module_migrates(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    world = World(tmp_path, {b"recorder": recorder, b"other": recorder})
+    world.guests.exports = frozenset({"init", "reconcile", "save", "migrate"})
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        world.add("recorder", generation=2, config={"x": 1})
+        await world.until(lambda: len(recorder.inits) == 2, "a cold start")
+        await world.at_rest()
+        assert recorder.counts == [1, 1]
+        world.add("other", generation=3, config={"x": 1})
+        await world.until(lambda: len(recorder.inits) == 3, "migrated")
+        await world.at_rest()
+        assert recorder.inits[2]["from"]["state"] == {"count": 1}
+        assert recorder.inits[2]["config"] == {"x": 1}
+        assert recorder.counts == [1, 1, 2]
+        assert world.hosting.parts.progress.saved("uid-mirror") is None
+
+
+async def test_a_changed_secret_starts_it_cold_and_its_value_is_kept_nowhere(world: World, recorder: Recorder) -> None:
+    secret = {"metadata": {"namespace": "team-a", "name": "s"}, "data": {"p": "b25l"}}
+    world.kube.put(SECRETS, secret)
+    world.kube.put(CONFIGMAPS, {"metadata": {"namespace": "team-a", "name": "m"}, "data": {"k": "v"}})
+    world.add("recorder", secretRefs=[{"name": "s"}], configMapRefs=[{"name": "m"}])
+    async with world.running():
+        await world.at_rest()
+        assert recorder.inits[0]["secrets"] == {"s": {"p": "b25l"}}
+        assert recorder.inits[0]["configMaps"] == {"m": {"k": "v"}}
+        world.kube.put(SECRETS, secret | {"data": {"p": "dHdv"}})
+        await world.until(lambda: len(recorder.inits) == 2, "a cold start")
+        await world.at_rest()
+        assert recorder.inits[1]["secrets"] == {"s": {"p": "dHdv"}}
+        prepared = world.one().life.prepared
+        assert prepared is not None
+        assert prepared.init == b""
+
+
+async def test_a_missing_secret_is_told_and_looked_for_again(world: World, recorder: Recorder) -> None:
+    world.add("recorder", secretRefs=[{"name": "s"}])
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().refused is not None, "refused")
+        refused = world.one().refused
+        assert refused is not None
+        assert refused.reason == "SecretNotFound"
+        world.kube.put(SECRETS, {"metadata": {"namespace": "team-a", "name": "s"}})
+        await world.until(lambda: len(recorder.inits) == 1, "started")
+        assert world.one().refused is None
+
+
+async def test_a_module_that_is_refused_says_why_and_a_new_spec_is_tried_at_once(
+    world: World, recorder: Recorder
+) -> None:
+    world.sources.modules["bad"] = b"no module"
+    world.add("bad")
+    async with world.running():
+        world.hosting.outcomes.backoff = Backoff(first=300.0, random=lambda: 1.0)
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().refused is not None, "refused")
+        refused = world.one().refused
+        assert refused is not None
+        assert refused.reason == "NotWasm"
+        world.add("recorder", generation=2)
+        await world.until(lambda: len(recorder.inits) == 1, "started")
+
+
+def trapping(kind: FaultKind = FaultKind.TRAPPED, on: str = "bad") -> Behaviour:
+    def behave(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        del instance
+        if export == "reconcile" and request["key"]["name"] == on:
+            raise GuestFault(kind, "unreachable")
+        return {}
+
+    return behave
+
+
+async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path, recorder: Recorder) -> None:
+    world = World(tmp_path, {b"trapping": trapping(), b"recorder": recorder})
+    world.add("trapping", "bad")
+    world.add("recorder", "good")
+    world.watches.put("bad")
+    async with world.running():
+        await world.until(lambda: "team-a/bad" in world.hosting.hosted, "hosted")
+        await world.until(lambda: world.one("team-a/bad").life.figures.traps >= 3, "it traps again and again")
+        for version in range(2, 12):
+            world.watches.put("x", version)
+            await world.until(
+                lambda version=version: recorder.told[-1]["object"]["metadata"]["resourceVersion"] == str(version),
+                "the neighbour is told",
+            )
+        fault = world.one("team-a/bad").fault
+        assert fault is not None
+        assert fault.kind == "Trapped"
+        assert "v1 ConfigMap team-a bad" in fault.message
+        assert world.one("team-a/good").life.figures.traps == 0
+
+
+async def test_who_fails_at_each_start_waits_as_a_whole(tmp_path: Path) -> None:
+    def never_starts(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        del instance, request
+        return {"error": "no licence"} if export == "init" else {}
+
+    world = World(tmp_path, {b"p": never_starts})
+    world.add("p")
+    async with world.running():
+        world.hosting.outcomes.backoff = Backoff(first=1000.0, cap=1000.0, random=lambda: 1.0)
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().stopped is not None, "stopped")
+        for version in range(1, 20):
+            world.watches.put("x", version)
+            world.queue.add(KEY)
+        await world.queue.wait_idle()
+        assert world.guests.booted == 1
+        stopped = world.one().stopped
+        assert stopped is not None
+        assert (stopped.reason, stopped.message) == ("InitFailed", "no licence")
+
+
+async def test_what_a_review_denies_does_not_reach_the_guest(world: World, recorder: Recorder) -> None:
+    world.watches.denied.add("secret-plans")
+    world.watches.unknown.add("not-known-yet")
+    world.add("recorder")
+    for name in ("a", "secret-plans", "not-known-yet"):
+        world.watches.put(name)
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.queue.wait_idle()
+        assert names_in(recorder.told) == ["a"]
+        world.watches.remove("secret-plans")
+        await world.queue.wait_idle()
+        assert names_in(recorder.told) == ["a"], "not even that it is gone"
+
+
+async def test_nothing_counts_as_gone_while_a_watch_is_not_whole(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+    recorder.told.clear()
+    kept = world.watches.items.pop(key_of("a"))
+    world.watches.is_whole = False
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().ready, "prepared")
+        world.watches.say(key_of("a"))
+        await world.queue.wait_idle()
+        world.watches.items[key_of("a")] = kept
+        world.watches.is_whole = True
+        world.queue.add(KEY)
+        await world.at_rest()
+        assert recorder.told == []
+
+
+async def test_memory_that_is_short_puts_the_least_recently_used_to_disk_and_never_a_pinned_one(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    world = World(tmp_path, {b"recorder": recorder})
+    world.budget = 2500
+    world.add("recorder", "pinned", idle={"policy": "Pinned"})
+    async with world.running():
+        await world.at_rest("team-a/pinned")
+        for name in ("one", "two", "three"):
+            world.add("recorder", name, idle={"suspendAfter": "1h"})
+            await world.at_rest(f"team-a/{name}")
+        await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
+        resident = {key for key, one in world.hosting.hosted.items() if one.life.instance is not None}
+        assert resident == {"team-a/pinned", "team-a/three"}
+
+
+async def test_a_controller_is_called_no_oftener_than_its_limit(world: World, recorder: Recorder) -> None:
+    world.add("recorder", limits={"callsPerSecond": 5})
+    for number in range(12):
+        world.watches.put(f"c{number}")
+    async with world.running():
+        await world.until(lambda: len(recorder.told) >= 5, "at once")
+        assert len(recorder.told) <= 6
+        await world.until(lambda: len(recorder.told) == 12, "in the end all")
+
+
+async def test_one_with_a_long_list_lets_others_have_their_turn(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def slow(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        if export == "reconcile":
+            instance.wait(0.01)
+            order.append(request and "busy")
+        return {}
+
+    def quick(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        del instance, request
+        if export == "reconcile":
+            order.append("other")
+        return {}
+
+    world = World(tmp_path, {b"slow": slow, b"quick": quick})
+    world.threads = 1
+    world.add("slow", "busy", limits={"callsPerSecond": 10000})
+    for number in range(100):
+        world.watches.put(f"c{number}")
+    async with world.running():
+        await world.until(lambda: len(order) > 3, "busy")
+        world.add("quick", "other", limits={"callsPerSecond": 10000})
+        await world.until(lambda: "other" in order, "the other had its turn")
+        assert order.count("busy") < 90
+
+
+async def test_a_paused_one_is_not_called_and_hears_afterwards_what_it_missed(world: World, recorder: Recorder) -> None:
+    world.add("recorder", paused=True)
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: KEY in world.changed, "looked at")
+        assert recorder.told == []
+        world.add("recorder", generation=2)
+        await world.at_rest()
+        assert names_in(recorder.told) == ["a"]
+
+
+async def test_who_is_gone_leaves_nothing(world: World) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        assert world.guests.snapshots
+        del world.views[KEY]
+        world.queue.add(KEY)
+        await world.until(lambda: not world.hosting.hosted, "gone")
+        assert world.guests.snapshots == {}
+        assert world.hosting.parts.progress.recall("uid-mirror") is None
+        assert world.watches.wanted == {}
+
+
+async def test_a_namesake_gets_nothing_of_the_former_one(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        manifest = {"metadata": {"namespace": "team-a", "name": "mirror", "uid": "another"}}
+        world.views[KEY] = view_controller(manifest | {"spec": orjson.loads(world.views[KEY].spec)})
+        world.queue.add(KEY)
+        await world.until(lambda: len(recorder.told) == 2, "told anew")
+        assert recorder.counts == [1, 1]
+
+
+async def test_what_is_in_a_call_at_the_end_is_ended_and_all_others_are_on_disk(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        del request
+        if export == "reconcile":
+            instance.wait(DEADLINE * 3)
+        return {}
+
+    world = World(tmp_path, {b"hangs": hangs, b"recorder": recorder})
+    world.add("hangs", "hangs")
+    world.add("recorder", "good", idle={"suspendAfter": "1h"})
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: bool(recorder.told), "told")
+        await world.until(lambda: "team-a/hangs" in world.hosting.hosted and world.one("team-a/hangs").busy, "hangs")
+    assert "uid-good" in world.guests.snapshots
