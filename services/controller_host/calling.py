@@ -36,12 +36,18 @@ CALL_SECONDS: Final = 15.0
 """Of one request, waits that the API server asked for included."""
 CALLS_SECONDS: Final = 120.0
 """Of all requests in one call of the guest: a guest that waits holds a thread."""
+MOST_REFUSALS: Final = 1000
+"""Requests of one call of the guest that reach no server: what it does not pay for with time it pays for with this."""
 _LATE_SECONDS: Final = 1.0
 _DEFAULT_NAMESPACE: Final = "default"
 _NAME_PART: Final = 200
 _NO_NAME = re.compile(r"[^a-z0-9.-]+")
 
 _log = get_logger(__name__)
+
+
+class CallFlood(Exception):  # noqa: N818 - says what happened
+    """A guest does not stop asking for what it is refused."""
 
 
 class Kinds(Protocol):
@@ -86,13 +92,20 @@ class Calling:
             name, context=parent, attributes={"trellis.controller": account.controller}
         )
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+            op = asked.op if isinstance(asked, Verb) else "event"
             try:
-                return await self._do(account, asked)
+                body = await self._do(account, asked)
             except KubeError as error:
+                self._count(op, type(error).__name__)
                 _mark(span, error)
                 if isinstance(error, Forbidden):
                     self.forbidden(account.user)
                 raise
+            self._count(op, "ok")
+            return body
+
+    def _count(self, op: str, outcome: str) -> None:
+        self.telemetry.metrics.controller_host_calls_total.labels(self.telemetry.service, op, outcome).inc()
 
     async def _do(self, account: Account, asked: Verb | Happening) -> bytes:
         kube = self.acting_as(account.user)
@@ -111,6 +124,7 @@ class Calls:
         self._account = account
         self._bucket = Bucket(rate)
         self._left = CALLS_SECONDS
+        self._refusals = 0
         self._parent: Context | None = None
         self.asked = 0
         """How many requests there were, refused ones included."""
@@ -118,7 +132,12 @@ class Calls:
     def begin(self, parent: Context | None) -> None:
         """Begin a call of the guest, whose requests are part of this trace."""
         self._left = CALLS_SECONDS
+        self._refusals = 0
         self._parent = parent
+
+    def become(self, account: Account) -> None:
+        """Ask as this account from now on."""
+        self._account = account
 
     def limit(self, rate: float) -> None:
         """Allow so many requests a second from now on."""
@@ -126,12 +145,19 @@ class Calls:
             self._bucket = Bucket(rate)
 
     def call(self, request: bytes) -> bytes:
-        """Return the answer to a request; never raises."""
+        """Return the answer to a request, whatever that is.
+
+        Raises:
+            CallFlood: this call of the guest went on asking although it was refused again and again.
+        """
         self.asked += 1
         began = time.monotonic()
         try:
             return self._answer(request, began)
         except CallRefused as refused:
+            self._refusals += 1
+            if self._refusals > MOST_REFUSALS:
+                raise CallFlood from None
             return refused.answer()
         except KubeError as error:
             return _failed(error)

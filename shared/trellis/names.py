@@ -218,8 +218,6 @@ _CONTROLLER_MANAGER_PREFIX: Final = "trellis.dev/controller/"
 _FIELD_MANAGER_MAX: Final = 128
 _BREAKER_PREFIX: Final = "trellis-breaker-"
 
-_CONTROLLER_PREFIX: Final = "wasmcontroller:"
-_MANAGER_MAX: Final = 128
 _LABEL_VALUE_MAX: Final = 63
 _NODE_PART_MAX: Final = 30
 _HASH_LENGTH: Final = 10
@@ -257,17 +255,6 @@ def shim_label(shim: str) -> str:
     A Shim's name may have 253 characters, a label's 63: a longer one is cut to 52, ``-`` and a hash.
     """
     return provisioned_label_value(shim)
-
-
-def controller_field_manager(namespace: str, name: str) -> str:
-    """Return who manages the fields that a controller in Wasm applies, ≤ 128 characters as the API server has it.
-
-    A name that is too long is cut, and ends in a hash over the whole.
-    """
-    whole = f"{_CONTROLLER_PREFIX}{namespace}/{name}"
-    if len(whole) <= _MANAGER_MAX:
-        return whole
-    return f"{whole[: _MANAGER_MAX - _HASH_LENGTH - 1]}-{short_hash(namespace, name)}"
 
 
 def service_name(application: str) -> str:

@@ -27,6 +27,9 @@ Read = Callable[[], float]
 Forget = Callable[[], None]
 
 _HANDLER_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_SHORT_BUCKETS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30,
+)  # fmt: skip
 _OF_STREAM: Final = ("nats", "lattice", "stream")
 _OF_LATTICE: Final = ("nats", "lattice", "mark")
 
@@ -138,6 +141,29 @@ class Metrics:
         self.secrets_audit_dropped_total: Final = self._counter(
             "secrets_audit_dropped", "Facts about secrets that could not be said; the log has them"
         )
+        self.controllers: Final = self._gauge("controllers", "Controllers in Wasm, by where they are", "state")
+        self.controllers_resident_bytes: Final = self._gauge(
+            "controllers_resident_bytes", "Memory of the controllers in Wasm that are not suspended"
+        )
+        self.controllers_pending_keys: Final = self._gauge(
+            "controllers_pending_keys", "Objects that controllers in Wasm are still to be called for"
+        )
+        self.controllers_oldest_seconds: Final = self._gauge("controllers_oldest_seconds", "Age of the oldest of these")
+        self.controller_wake_seconds: Final = self._short("controller_wake_seconds", "Bringing a guest back from disk")
+        self.controller_call_seconds: Final = self._short(
+            "controller_call_seconds", "A call of a guest, apart from what it waited for Kubernetes"
+        )
+        self.controller_suspends_total: Final = self._counter("controller_suspends", "Guests that were put to disk")
+        self.controller_cold_starts_total: Final = self._counter("controller_cold_starts", "Guests that were booted")
+        self.controller_faults_total: Final = self._counter(
+            "controller_faults", "Calls that a guest did not survive", "reason"
+        )
+        self.controller_host_calls_total: Final = self._counter(
+            "controller_host_calls",
+            "Requests of guests to Kubernetes; outcome is ok or the error's reason",
+            "op",
+            "outcome",
+        )
         self.lattice_application_objects: Final = self._gauge(
             "lattice_application_objects", "Applications in Kubernetes of a lattice, by phase", *_OF_LATTICE, "phase"
         )
@@ -241,6 +267,9 @@ class Metrics:
             for gauge, read in zip(gauges, reads, strict=True):
                 gauge.labels(*labels).set_function(read)
         return forget
+
+    def _short(self, name: str, documentation: str) -> Histogram:
+        return Histogram(f"trellis_{name}", documentation, ("service",), buckets=_SHORT_BUCKETS, registry=self.registry)
 
     def _counter(self, name: str, documentation: str, *labels: str) -> Counter:
         return Counter(f"trellis_{name}_total", documentation, ("service", *labels), registry=self.registry)

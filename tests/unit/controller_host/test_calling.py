@@ -10,7 +10,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from controller_host.calling import Account, Calling, Calls
+from controller_host.calling import MOST_REFUSALS, Account, CallFlood, Calling, Calls
 from controller_host.calls import MOST_BYTES
 from trellis.kube.errors import Call, NotFound
 from trellis.kube.fake import FakeKube, status_reply
@@ -101,6 +101,17 @@ async def test_a_flood_reaches_no_server_and_is_told_so() -> None:
     answers = [await world.ask(op="get", **PLACE, name="a") for _ in range(4)]
     assert [answer["error"]["reason"] for answer in answers] == ["NotFound", "NotFound", "TooManyCalls", "TooManyCalls"]
     assert len(world.users) == 2
+
+
+async def test_who_goes_on_asking_for_what_is_refused_is_ended() -> None:
+    world = World(rate=1)
+    world.calls.begin(None)
+    for _ in range(MOST_REFUSALS):
+        assert b"error" in world.calls.call(b"{}")
+    with pytest.raises(CallFlood):
+        world.calls.call(b"{}")
+    world.calls.begin(None)
+    assert b"error" in world.calls.call(b"{}")
 
 
 async def test_an_answer_beyond_the_limit_is_too_large(world: World) -> None:
