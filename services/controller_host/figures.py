@@ -23,8 +23,8 @@ class Figures:
     cold_starts: int = 0
     traps: int = 0
     snapshot_bytes: int = 0
+    resident_bytes: int = 0
     wake_seconds: deque[float] | None = None
-    call_seconds: float = 0.0
 
     def woken(self, seconds: float) -> None:
         """Note a wake."""

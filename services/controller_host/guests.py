@@ -6,13 +6,16 @@ the very controller, module, engine and configuration that it was taken of, or n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from controller_host.guest.guest import Host
 from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
-from controller_host.guest.modules import Module
+from controller_host.guest.modules import Module, Modules
+from controller_host.guest.snapshots import Identity, Snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +53,17 @@ class Guests(Protocol):
     def boot(self, module: Module, limits: Limits, host: Host) -> Instance:
         """Start a guest anew; raises GuestFault, ModuleRefused."""
 
-    def has(self, owner: Owner) -> bool:
-        """Return whether there is a snapshot."""
+    def note(self, owner: Owner) -> str | None:
+        """Return what was given with a snapshot; None: there is none."""
 
     def wake(self, module: Module, limits: Limits, host: Host, owner: Owner) -> Instance | None:
         """Bring a guest back as it was; None: there is no snapshot, or it cannot be used. Raises GuestFault."""
 
-    def suspend(self, instance: Instance, owner: Owner) -> int:
+    def suspend(self, instance: Instance, owner: Owner, note: str) -> int:
         """Put a guest to disk, after which it is gone; returns the bytes that it takes there.
 
         Raises:
-            OSError, GuestFault: it could not be; there is no snapshot of it.
+            SnapshotFailed: it could not be; there is no snapshot of it.
         """
 
     def size(self, instance: Instance) -> int:
@@ -68,3 +71,62 @@ class Guests(Protocol):
 
     def forget(self, uid: str) -> None:
         """Remove the snapshot of a controller, if there is one."""
+
+
+class LocalGuests:
+    """Guests of this process, their modules and snapshots in one directory.
+
+    Raises:
+        PermissionError: the directory is somebody else's.
+        BlockingIOError: another process has it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._snapshots = Snapshots(directory / "snapshots")
+        self._modules = Modules(directory / "modules")
+
+    def load(self, wasm: bytes) -> Module:
+        """Compile a module, once; raises ModuleRefused."""
+        return self._modules.load(wasm)
+
+    def module(self, sha256: str) -> Module | None:
+        """Return a module that was compiled before."""
+        return self._modules.cached(sha256)
+
+    def boot(self, module: Module, limits: Limits, host: Host) -> Instance:
+        """Start a guest anew; raises GuestFault, ModuleRefused."""
+        return Instance.boot(module, limits, host)
+
+    def note(self, owner: Owner) -> str | None:
+        """Return what was given with a snapshot; None: there is none."""
+        snapshot = self._snapshots.find(self._identity(owner))
+        return None if snapshot is None else snapshot.note.decode()
+
+    def wake(self, module: Module, limits: Limits, host: Host, owner: Owner) -> Instance | None:
+        """Bring a guest back; raises GuestFault, SnapshotLost."""
+        snapshot = self._snapshots.find(self._identity(owner))
+        return None if snapshot is None else Instance.wake(module, limits, host, snapshot)
+
+    def suspend(self, instance: Instance, owner: Owner, note: str) -> int:
+        """Put a guest to disk; raises SnapshotFailed."""
+        return instance.suspend(self._snapshots, self._identity(owner), note.encode()).disk_bytes
+
+    def size(self, instance: Instance) -> int:
+        """Return the bytes of memory that are a guest's alone."""
+        return instance.resident_bytes()
+
+    def forget(self, uid: str) -> None:
+        """Remove a snapshot."""
+        self._snapshots.forget(uid)
+
+    def sweep(self, keep: Iterable[str], modules: Iterable[str]) -> None:
+        """Remove snapshots of all controllers but these, and all modules but those of these digests."""
+        self._snapshots.sweep(keep)
+        self._modules.sweep(modules)
+
+    def close(self) -> None:
+        """Say that all ended well: snapshots are trusted by the next run."""
+        self._snapshots.close()
+
+    def _identity(self, owner: Owner) -> Identity:
+        return Identity(owner.uid, owner.sha256, self._modules.engine.key, owner.config)

@@ -220,7 +220,7 @@ class Hosting:
         if one.life.instance is None:
             self.residents.gone(one.key)
             return
-        self.residents.used(one.key, one.life.resident_bytes)
+        self.residents.used(one.key, one.life.figures.resident_bytes)
         for key in self.residents.surplus(self._may_go):
             self.hosted[key].evict = True
             self.wake(key)

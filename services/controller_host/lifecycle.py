@@ -9,6 +9,7 @@ Source: ADR 51, ADR 57, docs/controller-abi.md.
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Sequence
@@ -24,10 +25,11 @@ from controller_host.figures import Figures
 from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.guest.instance import Instance
 from controller_host.guest.modules import ModuleRefused
+from controller_host.guest.snapshots import SnapshotFailed
 from controller_host.guests import Prepared
 from controller_host.keys import key_text, reference
-from controller_host.marks import NEVER, Marks
-from controller_host.progress import Mark, Past
+from controller_host.marks import Marks
+from controller_host.progress import NEVER, Mark, Past
 from controller_host.results import Result, read_result, reconcile_request, version_of
 from controller_host.starting import Parts, Starting
 from trellis.telemetry import get_logger
@@ -93,24 +95,28 @@ class Life:
         self._drop_instance()
         self.prepared = prepared
         fits = past is not None and (past.sha256, past.config) == (prepared.sha256, prepared.config)
-        if fits and past is not None and self._parts.guests.has(prepared.owner(self.uid)):
+        token = self._parts.guests.note(prepared.owner(self.uid)) if fits else None
+        if past is not None and token is not None:
             self.snapshot = True
-            self.marks.recall(past)
+            self.marks.recall(past, token)
         else:
-            self._lose()
+            self._lose(past if former is None else None)
         self._keep(prepared)
         return True
 
     def serve(self, deliveries: Sequence[Delivery]) -> Served:
         """Call for one after the other, until all are done, one ends the guest, or the slice of time is over."""
         with self._lock:
-            return self._serve(deliveries)
+            served = self._serve(deliveries)
+            self._weigh()
+            return served
 
     def _serve(self, deliveries: Sequence[Delivery]) -> Served:
         served = Served()
         until = time.monotonic() + SLICE_SECONDS
         if not deliveries:
             self._started(served)
+        self.marks.meet(key_text(delivery.turn.key) for delivery in deliveries)
         for at, delivery in enumerate(deliveries):
             if at and time.monotonic() >= until:
                 served.rest = [one.turn for one in deliveries[at:]]
@@ -134,30 +140,25 @@ class Life:
         if (instance := self.instance) is not None:
             instance.interrupt()
 
-    @property
-    def resident_bytes(self) -> int:
-        """Memory of the instance; 0 if there is none."""
-        instance = self.instance
-        return 0 if instance is None else self._parts.guests.size(instance)
-
     def _suspend(self) -> bool:
         instance, prepared = self.instance, self.prepared
         if instance is None or prepared is None:
             return False
         self.instance = None
+        token = secrets.token_hex(8)
         try:
-            if self.snapshot:
-                self.marks.begin()
-            size = self._parts.guests.suspend(instance, prepared.owner(self.uid))
-        except (GuestFault, OSError) as error:
+            size = self._parts.guests.suspend(instance, prepared.owner(self.uid), token)
+        except SnapshotFailed as error:
             why = str(error)
             _log.warning("a controller cannot be put to disk: it begins cold", controller=self.controller, error=why)
             instance.close()
             self._lose()
             return False
-        self.marks.commit(prepared.sha256, prepared.config)
+        self.marks.commit(prepared.sha256, prepared.config, token)
         self.snapshot = True
         self.figures.suspends += 1
+        self.figures.resident_bytes = 0
+        self._parts.telemetry.metrics.controller_suspends_total.labels(self._parts.telemetry.service).inc()
         self.figures.snapshot_bytes = size
         return True
 
@@ -209,6 +210,7 @@ class Life:
 
     def _reconcile(self, delivery: Delivery) -> Result:
         key, instance = delivery.turn.key, self.instance
+        metrics, service = self._parts.telemetry.metrics, self._parts.telemetry.service
         assert instance is not None  # it was started
         with self._parts.telemetry.tracer.start_as_current_span("guest") as span:
             self.calls.begin(trace.set_span_in_context(span))
@@ -218,7 +220,7 @@ class Life:
             if result.error:
                 span.set_status(trace.StatusCode.ERROR, result.error)
         self.figures.calls += 1
-        self.figures.call_seconds += called.wall_seconds
+        metrics.controller_call_seconds.labels(service).observe(called.wall_seconds)
         if result.error:
             self.marks.note(key_text(key), Mark(NEVER))
         else:
@@ -249,6 +251,10 @@ class Life:
             self.instance = self._starting.cold(module, prepared)
         self._keep(prepared)
 
+    def _weigh(self) -> None:
+        instance = self.instance
+        self.figures.resident_bytes = 0 if instance is None else self._parts.guests.size(instance)
+
     def _keep(self, prepared: Prepared) -> None:
         """Keep what is to run; what ``init`` is told, Secrets among it, only until that has been."""
         told = self.instance is not None or self.snapshot
@@ -257,6 +263,8 @@ class Life:
     def _failed(self, served: Served, fault: GuestFault) -> None:
         trace.get_current_span().set_status(trace.StatusCode.ERROR, str(fault))
         served.fault = fault
+        telemetry = self._parts.telemetry
+        telemetry.metrics.controller_faults_total.labels(telemetry.service, fault.kind.value).inc()
         self.figures.traps += fault.kind is not FaultKind.INTERRUPTED
         self._drop_instance()
         self._lose()
@@ -266,10 +274,10 @@ class Life:
             self.instance.close()
             self.instance = None
 
-    def _lose(self) -> None:
-        """Forget snapshot and marks: the next start is cold."""
+    def _lose(self, past: Past | None = None) -> None:
+        """Forget the snapshot, and what its guest has seen: the next start is cold."""
         self._parts.guests.forget(self.uid)
-        self.marks.lose()
+        self.marks.lose(past)
         self.snapshot = False
         self.figures.snapshot_bytes = 0
 

@@ -1,32 +1,28 @@
 """What one guest has seen: by key the version of the object that it was last called for well, and when it wants more.
 
-Called by ``lifecycle`` and ``news``. Invariant: on disk stands what the snapshot has seen: it is written when that is
-whole, and not believed while that is being written.
+Called by ``lifecycle`` and ``news``. Invariants: what counts as done is what the snapshot has seen: both are written
+with one token, the snapshot first, and with two different ones nothing counts as done; a key that a guest was ever
+called for stays until it was called for its end, whatever else is lost: nobody else could tell it of that.
 Source: ADR 57.
 """
 
 from __future__ import annotations
 
-from collections.abc import ItemsView
-from typing import Final
+from collections.abc import ItemsView, Iterable
 
-from controller_host.progress import Mark, Past, Progress
-
-NEVER: Final = "!"
-"""A version that no object has: the key is not done."""
+from controller_host.progress import NEVER, Mark, Past, Progress
 
 
 class Marks:
     """Marks of the controller ``uid``, by the text of the key."""
 
-    __slots__ = ("_anew", "_by_key", "_dirty", "_progress", "_uid")
+    __slots__ = ("_by_key", "_dirty", "_progress", "_uid")
 
     def __init__(self, progress: Progress, uid: str) -> None:
         self._progress = progress
         self._uid = uid
         self._by_key: dict[str, Mark] = {}
         self._dirty: set[str] = set()
-        self._anew = True
 
     def get(self, key: str) -> Mark | None:
         """Return the mark of a key, None if the guest never saw it."""
@@ -36,6 +32,12 @@ class Marks:
         """Return all marks, by their keys."""
         return self._by_key.items()
 
+    def meet(self, keys: Iterable[str]) -> None:
+        """Keep keys that the guest is about to be called for, on disk too, before it is."""
+        if new := [key for key in keys if key not in self._by_key]:
+            self._progress.meet(self._uid, new)
+            self._by_key |= dict.fromkeys(new, Mark(NEVER))
+
     def note(self, key: str, mark: Mark) -> None:
         """Note what was done last; a mark without a version and a time says that there is nothing any more."""
         if mark.version or mark.due is not None:
@@ -44,26 +46,23 @@ class Marks:
             self._by_key.pop(key, None)
         self._dirty.add(key)
 
-    def recall(self, past: Past) -> None:
-        """Take over what stands on disk; nothing, if that is not of one moment with the snapshot."""
-        self._by_key = dict(past.marks) if past.whole else {}
+    def recall(self, past: Past, token: str) -> None:
+        """Take over what stands on disk, as done if it is of one moment with the snapshot, which has ``token``."""
+        if past.token != token:
+            self.lose(past)
+            return
+        self._by_key = dict(past.marks)
         self._dirty.clear()
-        self._anew = not past.whole
 
-    def begin(self) -> None:
-        """Let nothing count as done until ``commit``: the snapshot is about to change."""
-        self._progress.begin(self._uid)
-
-    def commit(self, sha256: str, config: str) -> None:
-        """Write what counts as done now, with a snapshot of this module and configuration."""
-        changed = {key: self._by_key.get(key, Mark("")) for key in (self._by_key if self._anew else self._dirty)}
-        self._progress.commit(self._uid, Past(sha256, config, changed), anew=self._anew)
+    def commit(self, sha256: str, config: str, token: str) -> None:
+        """Write what counts as done, now that a snapshot of this module and configuration has ``token``."""
+        changed = {key: self._by_key.get(key, Mark("")) for key in self._dirty}
+        self._progress.commit(self._uid, Past(sha256, config, token, changed))
         self._dirty.clear()
-        self._anew = False
 
-    def lose(self) -> None:
-        """Forget everything, on disk too: there is nobody any more who has seen it."""
+    def lose(self, past: Past | None = None) -> None:
+        """Let nothing count as done any more: there is nobody who has seen it. ``past``: what stands on disk."""
         self._progress.lose(self._uid)
-        self._by_key = {}
+        known = self._by_key if past is None else past.marks
+        self._by_key = dict.fromkeys(known, Mark(NEVER))
         self._dirty.clear()
-        self._anew = True

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from trellis.telemetry import get_logger
 _FILE: Final = "progress.sqlite"
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS controllers (
-  uid TEXT PRIMARY KEY, sha256 TEXT NOT NULL, config TEXT NOT NULL, whole INTEGER NOT NULL) WITHOUT ROWID;
+  uid TEXT PRIMARY KEY, sha256 TEXT NOT NULL, config TEXT NOT NULL, token TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS done (
   uid TEXT NOT NULL, key TEXT NOT NULL, version TEXT NOT NULL, due REAL, PRIMARY KEY (uid, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS saved (
@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS saved (
 CREATE TABLE IF NOT EXISTS modules (
   source TEXT PRIMARY KEY, sha256 TEXT NOT NULL, abi INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
 """
+NEVER: Final = "!"
+"""A version that no object has: the key is not done."""
 _FORGET: Final = tuple(f"DELETE FROM {table} WHERE uid = ?" for table in ("controllers", "done", "saved"))  # noqa: S608
 
 _log = get_logger(__name__)
@@ -48,9 +50,9 @@ class Past:
 
     sha256: str
     config: str
+    token: str = ""
+    """Stands in the note of the snapshot that ``marks`` are of; with any other nothing counts as done."""
     marks: dict[str, Mark] = field(default_factory=dict)
-    whole: bool = True
-    """Whether ``marks`` and the snapshot are of one moment; else nothing counts as done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class KnownModule:
 class Progress:
     """One file in the directory of the host's data; every method may be called from any thread.
 
-    No commit waits for the disk: after a power failure the newest ones may be lost together, never some of them.
+    No commit waits for the disk: after a power failure the newest ones may be lost together, never some of them; the
+    token tells that, as the snapshot beside it may be a newer one, or an older.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -89,25 +92,22 @@ class Progress:
     def recall(self, uid: str) -> Past | None:
         """Return what is known of a controller, None if nothing is."""
         with self._reading() as base:
-            row = base.execute("SELECT sha256, config, whole FROM controllers WHERE uid = ?", (uid,)).fetchone()
+            row = base.execute("SELECT sha256, config, token FROM controllers WHERE uid = ?", (uid,)).fetchone()
+            found = base.execute("SELECT key, version, due FROM done WHERE uid = ?", (uid,))
+            marks = {key: Mark(version, due) for key, version, due in found}
             if row is None:
-                return None
-            found = base.execute("SELECT key, version, due FROM done WHERE uid = ?", (uid,)) if row[2] else ()
-            return Past(row[0], row[1], {key: Mark(version, due) for key, version, due in found}, bool(row[2]))
+                return Past("", "", "", marks) if marks else None
+            return Past(row[0], row[1], row[2], marks)
 
-    def begin(self, uid: str) -> None:
-        """Note that the snapshot is about to change: until ``commit`` nothing counts as done."""
+    def meet(self, uid: str, keys: Iterable[str]) -> None:
+        """Note keys that a controller is to be called for, and never was."""
         with self._writing() as base:
-            base.execute("UPDATE controllers SET whole = 0 WHERE uid = ?", (uid,))
+            rows = [(uid, key, NEVER) for key in keys]
+            base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, NULL)", rows)
 
-    def commit(self, uid: str, past: Past, *, anew: bool) -> None:
-        """Note that a snapshot is whole, with what changed in ``past.marks`` since the last; "" and no due: gone.
-
-        ``anew``: what was noted before does not count.
-        """
+    def commit(self, uid: str, past: Past) -> None:
+        """Note that a snapshot is whole, with what changed in ``past.marks`` since the last; "" and no due: gone."""
         with self._writing() as base:
-            if anew:
-                base.execute("DELETE FROM done WHERE uid = ?", (uid,))
             gone = [(uid, key) for key, mark in past.marks.items() if not mark.version and mark.due is None]
             held = [
                 (uid, key, mark.version, mark.due)
@@ -116,13 +116,14 @@ class Progress:
             ]
             base.executemany("DELETE FROM done WHERE uid = ? AND key = ?", gone)
             base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", held)
-            base.execute("INSERT OR REPLACE INTO controllers VALUES (?, ?, ?, 1)", (uid, past.sha256, past.config))
+            row = (uid, past.sha256, past.config, past.token)
+            base.execute("INSERT OR REPLACE INTO controllers VALUES (?, ?, ?, ?)", row)
 
     def lose(self, uid: str) -> None:
-        """Forget what was done: the snapshot is gone. What was saved for another version stays."""
+        """Let nothing count as done: the snapshot is gone. Its keys stay, and what was saved for another version."""
         with self._writing() as base:
-            for statement in _FORGET[:2]:
-                base.execute(statement, (uid,))
+            base.execute("DELETE FROM controllers WHERE uid = ?", (uid,))
+            base.execute("UPDATE done SET version = ?, due = NULL WHERE uid = ?", (NEVER, uid))
 
     def forget(self, uid: str) -> None:
         """Forget a controller."""
@@ -133,7 +134,11 @@ class Progress:
     def sweep(self, keep: Collection[str]) -> int:
         """Forget controllers that are not among these; returns how many."""
         with self._reading() as base:
-            known = {uid for table in ("controllers", "saved") for (uid,) in base.execute(f"SELECT uid FROM {table}")}  # noqa: S608
+            known = {
+                uid
+                for table in ("controllers", "done", "saved")
+                for (uid,) in base.execute(f"SELECT DISTINCT uid FROM {table}")  # noqa: S608
+            }
         gone = known - set(keep)
         for uid in gone:
             self.forget(uid)
@@ -167,6 +172,15 @@ class Progress:
         with self._reading() as base:
             row = base.execute("SELECT sha256, abi, bytes FROM modules WHERE source = ?", (source,)).fetchone()
             return KnownModule(*row) if row else None
+
+    def digests(self) -> set[str]:
+        """Return the SHA-256 of all modules that are known of."""
+        with self._reading() as base:
+            return {
+                digest
+                for table in ("controllers", "saved", "modules")
+                for (digest,) in base.execute(f"SELECT sha256 FROM {table}")  # noqa: S608
+            }
 
     def keep_modules(self, sources: Mapping[str, object] | Collection[str]) -> None:
         """Forget what other sources were found to have."""

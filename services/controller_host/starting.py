@@ -19,6 +19,7 @@ from controller_host.guest.faults import GuestFault
 from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import Module
+from controller_host.guest.snapshots import SnapshotLost
 from controller_host.guests import Guests, Owner, Prepared
 from controller_host.progress import Past, Progress, Saved
 from controller_host.results import migrate_request, read_result
@@ -50,15 +51,18 @@ class Starting:
         """Bring it back from disk; None: what is there is of no use."""
         began = time.perf_counter()
         instance = None
-        with self.parts.telemetry.tracer.start_as_current_span("wake"):
+        telemetry = self.parts.telemetry
+        with telemetry.tracer.start_as_current_span("wake"):
             try:
                 instance = self.parts.guests.wake(module, prepared.limits, self.calls, prepared.owner(self.uid))
-            except (GuestFault, OSError) as error:
+            except (GuestFault, SnapshotLost) as error:
                 _log.warning("a snapshot cannot be woken", controller=self.controller, error=str(error))
         if instance is None:
             _log.info("a snapshot is lost: the controller begins cold", controller=self.controller)
             return None
-        self.figures.woken(time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        self.figures.woken(seconds)
+        telemetry.metrics.controller_wake_seconds.labels(telemetry.service).observe(seconds)
         return instance
 
     def cold(self, module: Module, prepared: Prepared) -> Instance:
@@ -68,9 +72,11 @@ class Starting:
             GuestFault, ModuleRefused: it ended.
             StartFailed: it says that it cannot start.
         """
-        with self.parts.telemetry.tracer.start_as_current_span("cold start") as span:
+        telemetry = self.parts.telemetry
+        with telemetry.tracer.start_as_current_span("cold start") as span:
             self.calls.begin(trace.set_span_in_context(span))
             self.figures.cold_starts += 1
+            telemetry.metrics.controller_cold_starts_total.labels(telemetry.service).inc()
             instance = self.parts.guests.boot(module, prepared.limits, self.calls)
             if error := self._tell(module, prepared, instance):
                 instance.close()
@@ -90,7 +96,7 @@ class Starting:
                 return
             self.calls.begin(None)
             answer = awake.call("save", None).answer
-        except (GuestFault, OSError) as error:
+        except (GuestFault, SnapshotLost) as error:
             _log.warning("the former version saved nothing", controller=self.controller, error=str(error))
         else:
             self.parts.progress.save(self.uid, Saved(past.sha256, answer or b"{}"))

@@ -70,7 +70,7 @@ class FakeGuests:
         self.programs = programs
         self.exports = frozenset(exports)
         self.modules: dict[str, FakeModule] = {}
-        self.snapshots: dict[str, tuple[Owner, dict[str, Any]]] = {}
+        self.snapshots: dict[str, tuple[Owner, dict[str, Any], str]] = {}
         self.booted = self.woken = self.suspended = 0
         self.bytes = 1000
 
@@ -87,19 +87,20 @@ class FakeGuests:
         self.booted += 1
         return FakeInstance(module, limits, host)
 
-    def has(self, owner: Owner) -> bool:
-        return owner.uid in self.snapshots and self.snapshots[owner.uid][0] == owner
+    def note(self, owner: Owner) -> str | None:
+        found = self.snapshots.get(owner.uid)
+        return found[2] if found is not None and found[0] == owner else None
 
     def wake(self, module: Any, limits: Limits, host: Host, owner: Owner) -> Any:
-        if not self.has(owner):
+        if self.note(owner) is None:
             return None
         self.woken += 1
         return FakeInstance(module, limits, host, copy.deepcopy(self.snapshots[owner.uid][1]))
 
-    def suspend(self, instance: Any, owner: Owner) -> int:
+    def suspend(self, instance: Any, owner: Owner, note: str) -> int:
         assert not instance.closed
         self.suspended += 1
-        self.snapshots[owner.uid] = (owner, copy.deepcopy(instance.state))
+        self.snapshots[owner.uid] = (owner, copy.deepcopy(instance.state), note)
         instance.close()
         return len(orjson.dumps(instance.state))
 

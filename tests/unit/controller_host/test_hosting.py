@@ -373,12 +373,32 @@ async def test_a_crash_costs_calls_that_repeat_and_no_call_that_is_missing(world
         assert len(recorder.inits) == 2
 
 
+async def test_what_went_while_everything_was_lost_is_still_told(world: World, recorder: Recorder) -> None:
+    world.add("recorder", idle={"suspendAfter": "1h"})
+    for name in ("stays", "goes"):
+        world.watches.put(name)
+    async with world.running():
+        await world.at_rest()
+        world.one().life.instance = None  # as after a kill: there never was a snapshot
+    recorder.told.clear()
+    world.watches.remove("goes")
+    async with world.running():
+        await world.at_rest()
+        assert {one["key"]["name"]: one["object"] is None for one in recorder.told} == {"stays": False, "goes": True}
+        assert world.hosting.parts.progress.recall("uid-mirror") is not None
+    recorder.told.clear()
+    async with world.running():
+        await world.at_rest()
+        assert recorder.told == []
+
+
 async def test_marks_that_are_newer_than_the_snapshot_do_not_count(world: World, recorder: Recorder) -> None:
     world.add("recorder")
     world.watches.put("a")
     async with world.running():
         await world.at_rest()
-        world.hosting.parts.progress.begin("uid-mirror")  # killed while the snapshot was being written
+        owner, state, _ = world.guests.snapshots["uid-mirror"]
+        world.guests.snapshots["uid-mirror"] = (owner, state, "another")  # killed before the marks were written
     async with world.running():
         await world.until(lambda: len(recorder.told) == 2, "told again")
         assert recorder.counts == [1, 2]

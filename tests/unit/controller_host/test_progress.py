@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.progress import KnownModule, Mark, Past, Progress, Saved
+from controller_host.progress import NEVER, KnownModule, Mark, Past, Progress, Saved
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def again(progress: Progress, directory: Path) -> Progress:
 
 
 def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Path) -> None:
-    past = Past("sha", "config", {"v1 ConfigMap a x": Mark("u1/7"), "v1 ConfigMap a y": Mark("", 1234.5)})
-    progress.commit("u", past, anew=False)
+    past = Past("sha", "config", "t", {"v1 ConfigMap a x": Mark("u1/7"), "v1 ConfigMap a y": Mark("", 1234.5)})
+    progress.commit("u", past)
     later = again(progress, tmp_path)
     assert later.recall("u") == past
     assert later.recall("other") is None
@@ -37,40 +37,34 @@ def test_what_was_done_is_known_after_a_restart(progress: Progress, tmp_path: Pa
 
 
 def test_a_mark_replaces_a_former_one_and_what_is_gone_is_forgotten(progress: Progress) -> None:
-    progress.commit("u", Past("sha", "c", {"a": Mark("1"), "b": Mark("1"), "c": Mark("1")}), anew=False)
-    progress.commit("u", Past("sha", "c", {"a": Mark("2"), "b": Mark("")}), anew=False)
+    progress.commit("u", Past("sha", "c", "t", {"a": Mark("1"), "b": Mark("1"), "c": Mark("1")}))
+    progress.commit("u", Past("sha", "c", "t", {"a": Mark("2"), "b": Mark("")}))
     found = progress.recall("u")
     assert found is not None
     assert found.marks == {"a": Mark("2"), "c": Mark("1")}
 
 
-def test_nothing_counts_as_done_between_begin_and_commit(progress: Progress) -> None:
-    progress.commit("u", Past("sha", "c", {"a": Mark("1")}), anew=False)
-    progress.begin("u")
-    assert progress.recall("u") == Past("sha", "c", {}, whole=False)
-    progress.commit("u", Past("sha", "c", {}), anew=False)
-    assert progress.recall("u") == Past("sha", "c", {"a": Mark("1")})
-
-
-def test_a_cold_start_begins_anew(progress: Progress) -> None:
-    progress.commit("u", Past("sha", "c", {"a": Mark("1")}), anew=False)
-    progress.commit("u", Past("sha2", "c", {"b": Mark("1")}), anew=True)
-    assert progress.recall("u") == Past("sha2", "c", {"b": Mark("1")})
+def test_what_is_lost_is_not_done_and_its_keys_stay(progress: Progress) -> None:
+    progress.meet("u", ["a", "b"])
+    assert progress.recall("u") == Past("", "", "", {"a": Mark(NEVER), "b": Mark(NEVER)})
+    progress.commit("u", Past("sha", "c", "t", {"a": Mark("1", 5.0), "b": Mark("")}))
+    progress.lose("u")
+    assert progress.recall("u") == Past("", "", "", {"a": Mark(NEVER)})
 
 
 def test_what_was_saved_stays_when_the_snapshot_is_lost_and_goes_with_the_controller(progress: Progress) -> None:
-    progress.commit("u", Past("sha", "c", {"a": Mark("1")}), anew=False)
+    progress.commit("u", Past("sha", "c", "t", {"a": Mark("1")}))
     progress.save("u", Saved("sha", b"{}"))
     progress.lose("u")
-    assert progress.recall("u") is None
     assert progress.saved("u") == Saved("sha", b"{}")
     progress.forget("u")
     assert progress.saved("u") is None
+    assert progress.recall("u") is None
 
 
 def test_a_sweep_forgets_controllers_that_are_no_more(progress: Progress) -> None:
     for uid in ("u1", "u2"):
-        progress.commit(uid, Past("sha", "c", {"a": Mark("1")}), anew=False)
+        progress.commit(uid, Past("sha", "c", "t", {"a": Mark("1")}))
     progress.save("u3", Saved("sha", b"{}"))
     assert progress.sweep({"u1"}) == 2
     assert progress.recall("u1") is not None
@@ -90,8 +84,8 @@ def test_a_source_that_cannot_change_is_known(progress: Progress) -> None:
 def test_a_damaged_file_is_begun_anew(tmp_path: Path, garbage: bytes) -> None:
     (tmp_path / "progress.sqlite").write_bytes(garbage)
     progress = Progress(tmp_path)
-    progress.commit("u", Past("sha", "c", {}), anew=False)
-    assert progress.recall("u") == Past("sha", "c", {})
+    progress.commit("u", Past("sha", "c", "t", {}))
+    assert progress.recall("u") == Past("sha", "c", "t", {})
     progress.close()
 
 
@@ -102,9 +96,8 @@ def test_nobody_else_may_read_it(tmp_path: Path) -> None:
 
 def test_many_threads_at_once(progress: Progress) -> None:
     def work(number: int) -> bool:
-        past = Past("sha", "c", {str(number): Mark("1")})
-        progress.begin(f"u{number}")
-        progress.commit(f"u{number}", past, anew=False)
+        past = Past("sha", "c", "t", {str(number): Mark("1")})
+        progress.commit(f"u{number}", past)
         return progress.recall(f"u{number}") == past
 
     with ThreadPoolExecutor(16) as pool:
@@ -119,8 +112,7 @@ progress = Progress(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
-    progress.begin("u")
-    progress.commit("u", Past("sha", "c", {"a": Mark(str(number)), "b": Mark(str(number))}), anew=False)
+    progress.commit("u", Past("sha", "c", str(number), {"a": Mark(str(number)), "b": Mark(str(number))}))
     print(number, flush=True)
 """
 
@@ -136,5 +128,6 @@ def test_a_kill_in_the_middle_leaves_one_moment_or_none(tmp_path: Path) -> None:
         progress = Progress(tmp_path)
         past = progress.recall("u")
         assert past is not None
-        assert not past.whole or past.marks["a"] == past.marks["b"]
+        assert past.marks["a"] == past.marks["b"]
+        assert past.token == past.marks["a"].version
         progress.close()

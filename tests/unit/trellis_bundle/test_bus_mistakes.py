@@ -27,7 +27,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
         ("dead replay 7 --all", "needs the sequences of letters, or --all"),
         ("dead replay 7 --noun node", "filters belong to --all"),
         ("dead list --reason sadness", "--reason: has 'sadness', needs one of: Unparseable"),
-        ("dead list --noun cat", "--noun: has 'cat', needs one of: application, host_pod, hosts, node"),
+        ("dead list --noun cat", "--noun: has 'cat', needs one of: application, controller, host_pod, hosts, node"),
         ("dead list --since now", "--since: has 'now', needs how long ago"),
         ("events replay --subject node", "--subject: has 'node', matches no fact"),
         ("events tail --subject a..b", "--subject: has 'a..b', needs tokens"),

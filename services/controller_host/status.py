@@ -1,0 +1,131 @@
+"""The status of a WasmController, and whether it is worth a write.
+
+Pure: how a controller fares in, fields of the status out. Called by ``reporting``. Invariants: conditions are as
+kstatus reads them: Ready says it all, Stalled that nothing goes on until somebody changes something, Reconciling that
+it is being tried; figures alone are worth a write a minute, not more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller_host.hosted import Fault, Trouble
+from controller_host.progress import KnownModule
+
+FIGURES: Final = ("residentBytes", "snapshotBytes", "wakes", "wakeP99", "calls", "traps", "lastFault", "state")
+"""Fields that change with each call."""
+_LONGEST: Final = 4096
+_GRANTED: Final = Trouble("Granted", "everything that it watches may be watched, as far as is known")
+
+Status = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How a controller fares. ``refused``, ``stopped``, ``not_watched``: why it is not accepted, not run, not called.
+
+    ``ready``: what is to run is prepared; ``failing``: keys that failed last; ``wake_p99``: seconds.
+    """
+
+    generation: int
+    state: str
+    ready: bool
+    refused: Trouble | None = None
+    stopped: Trouble | None = None
+    not_watched: Trouble | None = None
+    paused: bool = False
+    module: KnownModule | None = None
+    fault: Fault | None = None
+    failing: int = 0
+    resident_bytes: int = 0
+    snapshot_bytes: int = 0
+    wakes: int = 0
+    wake_p99: float | None = None
+    calls: int = 0
+    traps: int = 0
+
+
+def status_of(seen: Seen, former: Status, now: str) -> Status:
+    """Return the whole status; ``former``: the one that stands there, ``now``: in RFC 3339."""
+    status: Status = {
+        "observedGeneration": seen.generation,
+        "conditions": [
+            _condition(kind, said, former, (seen.generation, now)) for kind, said in _conditions(seen).items()
+        ],
+        "state": seen.state,
+        "residentBytes": seen.resident_bytes,
+        "snapshotBytes": seen.snapshot_bytes,
+        "wakes": seen.wakes,
+        "calls": seen.calls,
+        "traps": seen.traps,
+    }
+    if seen.wake_p99 is not None:
+        status["wakeP99"] = f"{seen.wake_p99 * 1000:.2f}ms"
+    if seen.module is not None:
+        status["module"] = {"sha256": seen.module.sha256, "abi": seen.module.abi, "bytes": seen.module.bytes}
+    if (fault := seen.fault) is not None:
+        status["lastFault"] = {"kind": fault.kind, "message": fault.message[:_LONGEST], "time": fault.time}
+    return status
+
+
+def patch_of(former: Status, status: Status) -> Status:
+    """Return the merge patch that makes one of the other, {} if they are equal."""
+    patch = {name: value for name, value in status.items() if former.get(name) != value}
+    return patch | {name: None for name in former if name not in status}
+
+
+def is_urgent(patch: Status) -> bool:
+    """Return whether a patch is more than figures."""
+    return any(name not in FIGURES for name in patch)
+
+
+def _conditions(seen: Seen) -> dict[str, tuple[str, Trouble]]:
+    """Return status, reason and message of each condition."""
+    ready = _ready(seen)
+    stalled = ready[0] == "False" and seen.refused is not None
+    trying = ready[0] != "True" and not stalled and not seen.paused
+    return {
+        "Accepted": _accepted(seen),
+        "WatchesGranted": ("True", _GRANTED) if seen.not_watched is None else ("False", seen.not_watched),
+        "Ready": ready,
+        "Reconciling": ("True" if trying else "False", ready[1] if trying else Trouble("Settled", "nothing is tried")),
+        "Stalled": ("True" if stalled else "False", ready[1] if stalled else Trouble("NotStalled", "nothing is stuck")),
+    }
+
+
+def _accepted(seen: Seen) -> tuple[str, Trouble]:
+    if seen.refused is not None:
+        return "False", seen.refused
+    if seen.module is None:
+        return "Unknown", Trouble("Pending", "the module is being fetched and checked")
+    return "True", Trouble("Accepted", f"the module is one of ABI {seen.module.abi} and can be run")
+
+
+def _ready(seen: Seen) -> tuple[str, Trouble]:
+    if seen.refused is not None:
+        return "False", seen.refused
+    if seen.paused:
+        return "False", Trouble("Paused", "it is not called while spec.paused is true")
+    if seen.stopped is not None:
+        return "False", seen.stopped
+    if seen.not_watched is not None:
+        return "False", seen.not_watched
+    if not seen.ready:
+        return "Unknown", Trouble("Pending", "it is being prepared")
+    failing = f"; objects that it fails on at present: {seen.failing}" if seen.failing else ""
+    return "True", Trouble("Running", f"it is called when what it watches changes{failing}")
+
+
+def _condition(kind: str, said: tuple[str, Trouble], former: Status, at: tuple[int, str]) -> Status:
+    status, trouble = said
+    before = next((one for one in former.get("conditions") or () if one.get("type") == kind), None)
+    same = before is not None and before.get("status") == status
+    return {
+        "type": kind,
+        "status": status,
+        "observedGeneration": at[0],
+        "lastTransitionTime": before["lastTransitionTime"] if same and before is not None else at[1],
+        "reason": trouble.reason,
+        "message": trouble.message[:_LONGEST],
+    }

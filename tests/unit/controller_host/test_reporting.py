@@ -1,0 +1,166 @@
+"""What is written of controllers, and how seldom."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_host.calling import Account, Calling, Calls
+from controller_host.hosted import Fault, Hosted, Trouble
+from controller_host.lifecycle import Life
+from controller_host.progress import KnownModule, Progress
+from controller_host.reporting import Reporting
+from controller_host.starting import Parts
+from controller_host.turns import Bucket
+from controller_host.views import read_spec, view_controller
+from support.fake_guests import FakeGuests
+from trellis.bus.errors import BusUnavailable
+from trellis.events.envelope import FactData
+from trellis.kube.fake import FakeKube
+from trellis.kube.informer import Informer
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import EVENTS, NAMESPACES, WASM_CONTROLLERS
+from trellis.telemetry import setup
+from trellis.telemetry.metrics import Metrics
+
+KEY = "team-a/mirror"
+SPEC = {
+    "module": {"configMap": {"name": "mirror", "key": "module.wasm"}},
+    "serviceAccountName": "mirror",
+    "watches": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+}
+
+
+class SomeBus:
+    def __init__(self) -> None:
+        self.said: list[FactData] = []
+        self.away = False
+
+    async def publish(self, fact: FactData, *, dedup: str) -> None:
+        assert dedup
+        if self.away:
+            raise BusUnavailable
+        self.said.append(fact)
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        telemetry = setup("test", metrics=Metrics())
+        self.kube = FakeKube(telemetry=telemetry)
+        self.kube.put(NAMESPACES, {"metadata": {"name": "team-a"}})
+        self.bus = SomeBus()
+        self.informer = Informer(self.kube, WASM_CONTROLLERS, view_controller, lambda _: None)
+        self.not_watched: Trouble | None = None
+        found = self.kube.put(WASM_CONTROLLERS, {"metadata": {"namespace": "team-a", "name": "mirror"}, "spec": SPEC})
+        view = self.informer.objects[KEY] = view_controller(found)
+        self.progress = Progress(directory)
+        calling = Calling(lambda _: self.kube, None, telemetry, lambda _: None)  # type: ignore[arg-type]
+        account = Account(KEY, "user", "manager")
+        life = Life(Parts(FakeGuests({}), self.progress, telemetry), KEY, view.uid, Calls(calling, account, 0))
+        self.one = Hosted(view, account, life, read_spec(view), KnownModule("ab" * 32, 1, 7), ready=True)
+        self.added: list[str] = []
+        self.later: list[float] = []
+        self.reporting = Reporting(
+            self.kube,
+            self.bus,  # type: ignore[arg-type]
+            EventRecorder(self.kube, component="trellis.dev/controller-host"),
+            lambda: {KEY: self.one},
+            self.informer,
+            lambda _: self.not_watched,
+            add=self.added.append,
+            add_after=lambda _, seconds: self.later.append(seconds),
+        )
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return dict(self.kube.objects(WASM_CONTROLLERS)[0].get("status") or {})
+
+    @property
+    def patches(self) -> int:
+        return sum(request.method == "PATCH" and "status" in request.path for request in self.kube.writes)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def test_the_first_look_is_written_and_the_same_again_is_not(world: World) -> None:
+    for _ in range(3):
+        await world.reporting.run(KEY, None)
+    assert world.patches == 1
+    assert world.status["state"] == "Cold"
+    assert {one["type"] for one in world.status["conditions"]} >= {"Accepted", "Ready", "WatchesGranted"}
+
+
+async def test_figures_wait_for_their_minute_and_a_condition_does_not(world: World) -> None:
+    await world.reporting.run(KEY, None)
+    world.one.life.figures.calls = 7
+    world.reporting.changed(world.one)
+    assert world.added == []
+    assert 50 < world.later[0] <= 60
+    wait = await world.reporting.run(KEY, None)
+    assert wait is not None
+    assert 50 < wait <= 60
+    assert (world.patches, world.status["calls"]) == (1, 0)
+    world.one.stopped = Trouble("Trapped", "unreachable")
+    world.reporting.changed(world.one)
+    assert world.added == [KEY]
+    await world.reporting.run(KEY, None)
+    assert (world.patches, world.status["calls"]) == (2, 7)
+
+
+async def test_all_together_write_no_oftener_than_their_budget(world: World) -> None:
+    world.reporting.writes = Bucket(1)
+    world.reporting.writes.take(time.monotonic())
+    wait = await world.reporting.run(KEY, None)
+    assert wait is not None
+    assert 0 < wait <= 1
+    assert world.patches == 0
+
+
+async def test_what_is_written_names_what_was_read(world: World) -> None:
+    world.kube.put(
+        WASM_CONTROLLERS, {"metadata": {"namespace": "team-a", "name": "mirror"}, "spec": SPEC | {"paused": True}}
+    )
+    assert await world.reporting.run(KEY, None) == 0.5
+    assert world.status == {}
+
+
+async def test_a_failure_is_an_event_at_its_first_time(world: World) -> None:
+    world.one.refused = Trouble("NotWasm", "it has no magic number")
+    for _ in range(3):
+        await world.reporting.run(KEY, None)
+    [event] = world.kube.objects(EVENTS)
+    assert (event["reason"], event["type"], event["count"]) == ("NotWasm", "Warning", 1)
+    assert event["involvedObject"]["kind"] == "WasmController"
+    world.one.refused = None
+    world.one.fault = Fault("Trapped", "v1 ConfigMap a x: unreachable", "2026-11-22T10:00:00Z")
+    await world.reporting.run(KEY, None)
+    assert {event["reason"] for event in world.kube.objects(EVENTS)} == {"NotWasm", "Trapped"}
+
+
+async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) -> None:
+    figures = world.one.life.figures
+    figures.wakes, figures.suspends = 5, 6
+    await world.reporting.run(KEY, None)
+    figures.wakes, figures.suspends = 500, 600
+    figures.traps, world.one.fault = 3, Fault("Trapped", "unreachable", "2026-11-22T10:00:00Z")
+    await world.reporting.run(KEY, None)
+    figures.traps = 9
+    assert await world.reporting.run(KEY, None) is not None
+    assert [(fact.fact, fact.count) for fact in world.bus.said] == [("woken", 5), ("suspended", 6), ("trapped", 3)]  # type: ignore[attr-defined]
+
+
+async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> None:
+    world.bus.away = True
+    world.one.life.figures.traps, world.one.fault = 1, Fault("Trapped", "x", "2026-11-22T10:00:00Z")
+    wait = await world.reporting.run(KEY, None)
+    assert wait == 5
+    assert world.patches == 1
+    world.bus.away = False
+    await world.reporting.run(KEY, None)
+    assert [fact.fact for fact in world.bus.said] == ["trapped"]

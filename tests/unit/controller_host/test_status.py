@@ -1,0 +1,86 @@
+"""What people read of a controller, and when that is worth a write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller_host.hosted import Fault, Trouble
+from controller_host.progress import KnownModule
+from controller_host.status import Seen, is_urgent, patch_of, status_of
+from trellis.crds.wasm_controllers import WasmControllerStatus
+
+NOW = "2026-11-22T10:00:00Z"
+LATER = "2026-11-22T11:00:00Z"
+WELL = Seen(generation=3, state="Suspended", ready=True, module=KnownModule("ab" * 32, 1, 20_000))
+REFUSED = replace(WELL, state="Failed", ready=False, refused=Trouble("NotWasm", "it has no magic number"))
+STOPPED = replace(WELL, state="Failed", stopped=Trouble("Trapped", "unreachable"))
+NOT_WATCHED = replace(WELL, not_watched=Trouble("WatchNotGranted", "ask for it"))
+
+
+def conditions(seen: Seen, former: dict[str, Any] | None = None) -> dict[str, tuple[str, str]]:
+    found = status_of(seen, former or {}, NOW)["conditions"]
+    return {one["type"]: (one["status"], one["reason"]) for one in found}
+
+
+@pytest.mark.parametrize(
+    ("seen", "accepted", "ready", "reconciling", "stalled"),
+    [
+        (WELL, "True Accepted", "True Running", "False", "False"),
+        (replace(WELL, ready=False, module=None), "Unknown Pending", "Unknown Pending", "True", "False"),
+        (REFUSED, "False NotWasm", "False NotWasm", "False", "True"),
+        (STOPPED, "True Accepted", "False Trapped", "True", "False"),
+        (NOT_WATCHED, "True Accepted", "False WatchNotGranted", "True", "False"),
+        (replace(WELL, paused=True), "True Accepted", "False Paused", "False", "False"),
+    ],
+    ids=["well", "new", "refused", "stopped", "not watched", "paused"],
+)
+def test_conditions(seen: Seen, accepted: str, ready: str, reconciling: str, stalled: str) -> None:
+    found = conditions(seen)
+    assert " ".join(found["Accepted"]) == accepted
+    assert " ".join(found["Ready"]) == ready
+    assert (found["Reconciling"][0], found["Stalled"][0]) == (reconciling, stalled)
+
+
+def test_a_watch_that_does_not_work_says_so() -> None:
+    assert conditions(NOT_WATCHED)["WatchesGranted"] == ("False", "WatchNotGranted")
+    assert conditions(WELL)["WatchesGranted"] == ("True", "Granted")
+
+
+def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
+    first = status_of(WELL, {}, NOW)
+    same = status_of(replace(WELL, generation=4), first, LATER)
+    changed = status_of(STOPPED, first, LATER)
+    times = [{one["type"]: one["lastTransitionTime"] for one in found["conditions"]} for found in (same, changed)]
+    assert set(times[0].values()) == {NOW}
+    assert (times[1]["Ready"], times[1]["Accepted"]) == (LATER, NOW)
+
+
+def test_figures_alone_are_not_urgent_and_conditions_are() -> None:
+    first = status_of(WELL, {}, NOW)
+    busy = replace(WELL, state="Resident", calls=7, wakes=7, wake_p99=0.00041, resident_bytes=5, snapshot_bytes=6)
+    figures = patch_of(first, status_of(busy, first, LATER))
+    assert figures == {
+        "state": "Resident",
+        "calls": 7,
+        "wakes": 7,
+        "wakeP99": "0.41ms",
+        "residentBytes": 5,
+        "snapshotBytes": 6,
+    }
+    assert not is_urgent(figures)
+    assert is_urgent(patch_of(first, status_of(STOPPED, first, LATER)))
+    assert patch_of(first, status_of(WELL, first, LATER)) == {}
+
+
+def test_what_is_not_so_any_more_is_taken_away() -> None:
+    first = status_of(replace(WELL, fault=Fault("Trapped", "x", NOW)), {}, NOW)
+    assert patch_of(first, status_of(WELL, first, LATER)) == {"lastFault": None}
+
+
+@pytest.mark.parametrize("seen", [WELL, REFUSED, STOPPED, NOT_WATCHED])
+def test_it_is_what_the_kind_says(seen: Seen) -> None:
+    fault = Fault("ReconcileFailed", "y" * 9000, NOW)
+    WasmControllerStatus.model_validate(status_of(replace(seen, fault=fault, wake_p99=1.0, failing=2), {}, NOW))
