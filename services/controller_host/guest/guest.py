@@ -59,7 +59,7 @@ class Guest:
         return time.monotonic_ns() + self.clock_offset
 
     def continue_clock(self, last: int, offset: int) -> None:
-        """Let the clock go on, never below ``last``; ``offset``: how far it was ahead of the kernel's in this boot."""
+        """Let the clock go on, never below ``last``, nor less ahead of the kernel's than it was (``offset``)."""
         self.clock_offset = max(offset, last - time.monotonic_ns())
 
     def stopped(self) -> BaseException | None:
@@ -80,9 +80,15 @@ _RUNNING: Final = _Running()
 
 def current() -> Guest:
     """Return the guest that runs in this thread."""
-    guest = _RUNNING.guest
-    assert guest is not None  # host functions are called by guests
-    return guest
+    if _RUNNING.guest is None:
+        raise RuntimeError("code of a guest runs outside of a call")
+    return _RUNNING.guest
+
+
+def failed(error: BaseException) -> None:
+    """Keep why the call that runs in this thread ends; it comes out of that call."""
+    if _RUNNING.guest is not None:
+        _RUNNING.guest.fault = error
 
 
 @contextmanager

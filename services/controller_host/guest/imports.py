@@ -16,7 +16,7 @@ from wasmtime import Linker
 from controller_host.guest import abi, native, wasi
 from controller_host.guest.binary import FunctionType
 from controller_host.guest.faults import FaultKind, GuestFault
-from controller_host.guest.guest import Guest, current
+from controller_host.guest.guest import Guest, current, failed
 
 HostFunction = Callable[..., int | None]
 
@@ -96,8 +96,8 @@ def _callback(function: HostFunction, type_: FunctionType) -> native.Callback:
     results = type_.results
 
     def called(_environment: object, _caller: object, values: native.Values, _count: int) -> int:
-        guest = current()
         try:
+            guest = current()
             arguments = [
                 values[at].i64 & 0xFFFF_FFFF_FFFF_FFFF if is_wide else values[at].i32 & 0xFFFF_FFFF
                 for at, is_wide in enumerate(wide)
@@ -106,7 +106,7 @@ def _callback(function: HostFunction, type_: FunctionType) -> native.Callback:
             if results:
                 values[0].i64 = result
         except BaseException as error:  # noqa: BLE001 (nothing may leave a callback; it is raised again after the call)
-            guest.fault = error
+            failed(error)
             return native.trap(b"ended by the host")
         return 0
 
@@ -119,14 +119,14 @@ _WASI_CALLBACKS: Final = {name: _callback(wasi.function(name), kind) for name, k
 
 def _looked_at(_context: object, _data: object, delta: native.Values, kind: native.Values) -> int:
     """Decide at a deadline whether the guest may go on: the engine asks when its ticks are over."""
-    guest = current()
     try:
+        guest = current()
         if guest.stopped() is None:
             delta[0] = guest.budget.ticks()
             kind[0] = 0  # go on
             return 0
     except BaseException as error:  # noqa: BLE001 (as above)
-        guest.fault = error
+        failed(error)
     return native.error(b"ended by the host")
 
 

@@ -59,7 +59,7 @@ class Instance:
         self.closed = False
         self._claimed: tuple[Snapshots, str] | None = None
         if module.memory_pages * WASM_PAGE > limits.memory_bytes:
-            self.close()
+            self.store.close()
             raise GuestFault(
                 FaultKind.MEMORY_EXCEEDED,
                 f"it begins with {module.memory_pages * WASM_PAGE} bytes of memory, and {limits.memory_bytes} are "
@@ -68,7 +68,7 @@ class Instance:
         try:
             self.store.instantiate(module.prepared)
         except native.Ended as ended:
-            self.close()
+            self.store.close()
             raise GuestFault(FaultKind.TRAPPED, f"it could not be started: {_reason(ended)}") from None
         self.guest: Final = Guest(limits, host, Memory(self.store.context, self.store.export(b"memory").memory))
         self._state: Final = State(self.store, self.guest, module.globals, module.data_end)
@@ -87,11 +87,7 @@ class Instance:
                 if name in module.exports:
                     instance._run(name)
             if module.abi is None:
-                try:
-                    check_version(instance._run("abi_version")[0].i32 & 0xFFFF_FFFF)
-                except BaseException:
-                    instance.close()
-                    raise
+                check_version(instance._run("abi_version")[0].i32 & 0xFFFF_FFFF)
         return instance
 
     @classmethod
@@ -158,7 +154,9 @@ class Instance:
 
     def close(self) -> None:
         """Give everything back; harmless a second time. Never while a call is under way."""
-        self.closed = True
+        if not self.closed:
+            self.closed = True
+            self.guest.memory.gone()
         self._functions.clear()
         self.store.close()
         if self._claimed is not None:

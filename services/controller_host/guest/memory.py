@@ -19,12 +19,18 @@ class Memory:
     __slots__ = ("_context", "_handle")
 
     def __init__(self, context: native.Context, handle: native.Handle) -> None:
-        self._context: Final = context
+        self._context: native.Context | None = context
         self._handle: Final = handle
 
     def extent(self) -> tuple[int, int]:
-        """Return where it lies and how many bytes it has, now."""
+        """Return where it lies and how many bytes it has, now. Raise RuntimeError once its instance is gone."""
+        if self._context is None:
+            raise RuntimeError("the memory of an instance that is gone")
         return native.memory_extent(self._context, self._handle)
+
+    def gone(self) -> None:
+        """Let nobody look any more: its pages are given back."""
+        self._context = None
 
     def size(self) -> int:
         """Return how many bytes it has."""

@@ -28,6 +28,7 @@ Callback = Any
 HostCallback = raw.wasmtime_func_unchecked_callback_t
 DeadlineCallback = raw._wasmtime_store_epoch_deadline_callback.argtypes[1]  # noqa: SLF001 (it has no name)
 _NoFinalizer: Final = ctypes.cast(0, ctypes.CFUNCTYPE(None, ctypes.c_void_p))
+_NEVER: Final = 1 << 60  # ticks
 _VALUE_TYPES: Final = {"i32": ValType.i32, "i64": ValType.i64}
 
 _memory_data: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(("wasmtime_memory_data", dll))
@@ -76,6 +77,8 @@ class NativeStore:
         self._instance: Final = raw.wasmtime_instance_t()
         raw.wasmtime_store_limiter(self._store, memory_bytes, -1, 1, -1, 1)
         raw.wasmtime_store_epoch_deadline_callback(self._store, deadline, None, _NoFinalizer)
+        # Some segments are initialised by code, as the instance is made: bounded by the module, and no call of a guest.
+        self.deadline(_NEVER)
 
     def deadline(self, ticks: int) -> None:
         """Have the deadline's callback called after so many ticks."""

@@ -110,7 +110,7 @@ def _check_exports(binary: Binary) -> None:
     if "_start" in binary.exports and "reconcile" not in binary.exports:
         raise _missing("it exports _start, as a command does: build a reactor (`-mexec-model=reactor`, "
                        "`-buildmode=c-shared`, crate type `cdylib`) that exports alloc and reconcile")  # fmt: skip
-    if binary.exports.get("memory", ("", 0))[0] != "memory":
+    if binary.exports.get("memory", ("", 0))[0] != "memory" or not binary.memories:
         raise _missing("it exports no memory under the name `memory`: requests could not reach it")
     for name, type_ in {**abi.REQUIRED, **abi.OPTIONAL}.items():
         kind, index = binary.exports.get(name, ("", 0))

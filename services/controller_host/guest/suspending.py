@@ -84,8 +84,7 @@ class State:
         self._map(snapshot)
         for handle, (kind, _), bits in zip(self._globals, self._kinds, header.globals, strict=True):
             native.set_global_bits(self._context, handle, kind, bits)
-        same_boot = header.boot == snapshot.snapshots.boot
-        self._guest.continue_clock(header.clock, header.clock_offset if same_boot else 0)
+        self._guest.continue_clock(header.clock, header.clock_offset)
         self._image_end = header.memory_bytes
         self.mapped = Mapped(
             snapshot.snapshots, snapshot.identity, snapshot.inode, header.generation, header.memory_bytes
@@ -109,7 +108,6 @@ class State:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            self.mapped = None
             path.unlink(missing_ok=True)
             raise SnapshotFailed(f"{path}: {error.strerror}") from error
 

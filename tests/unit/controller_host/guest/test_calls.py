@@ -179,6 +179,33 @@ def test_a_version_that_only_the_guest_can_tell_is_asked_as_it_starts(modules: M
     assert refused.value.reason is RefusalReason.UNSUPPORTED_ABI
 
 
+def test_a_guest_that_traps_while_it_is_asked_for_its_version_is_named(modules: Modules) -> None:
+    traps = wat.guest(more='(func (export "abi_version") (result i32) unreachable)')
+    with pytest.raises(GuestFault, match="starting: unreachable"):
+        boot(modules, traps)
+
+
+def test_nothing_of_an_instance_that_is_gone_can_be_touched(modules: Modules) -> None:
+    guest = boot(modules, wat.guest())
+    guest.close()
+    guest.close()
+    for touch in (guest.guest.memory.size, guest.resident_bytes, lambda: guest.call("reconcile", b"{}")):
+        with pytest.raises(RuntimeError, match="gone"):
+            touch()
+
+
+def test_segments_that_are_written_by_code_are_no_call_of_the_guest(modules: Modules) -> None:
+    """A segment beyond the memory's end traps as the instance is made, whether or not the epoch has gone on."""
+    for _ in range(3):
+        modules.engine.native.increment_epoch()
+    outside = wat.guest(more='(data (i32.const 70000) "x")')
+    with pytest.raises(GuestFault, match="could not be started"):
+        boot(modules, outside)
+    table = wat.guest(more="(table 1 funcref) (elem (i32.const 1) func $alloc)")
+    with pytest.raises(GuestFault, match="could not be started"):
+        boot(modules, table)
+
+
 class Failing(wat.RecordingHost):
     def call(self, request: bytes) -> bytes:  # noqa: ARG002
         raise LookupError("a secret of the host")
@@ -208,6 +235,30 @@ def test_an_answer_above_the_bound_and_a_request_above_it_are_answered_as_too_la
     guest = boot(modules, wasm, Limits(), host)
     assert b'"TooLarge"' in guest.call("reconcile", b"{}").answer
     assert len(host.requests) == 1
+
+
+def test_an_answer_does_not_outlive_the_call_it_was_asked_in(modules: Modules) -> None:
+    body = """(if (i32.eq (local.get $n) (i32.const 2))
+      (then (drop (call $call (i32.const 8) (i32.const 2)))) (else (call $take (i32.const 8)))) i64.const 0"""
+    guest = boot(modules, wat.guest(body, imports=CALL + TAKE))
+    guest.call("reconcile", b"{}")
+    with pytest.raises(GuestFault) as fault:
+        guest.call("reconcile", b"{ }")
+    assert fault.value.kind is FaultKind.NOTHING_TO_TAKE
+
+
+class Busy(wat.RecordingHost):
+    def call(self, request: bytes) -> bytes:
+        end = time.thread_time() + 3 * TINY.cpu_seconds
+        while time.thread_time() < end:
+            pass
+        return super().call(request)
+
+
+def test_the_processor_time_of_the_host_is_not_the_guests(modules: Modules) -> None:
+    body = "(drop (call $call (i32.const 8) (i32.const 2))) (loop (br_if 0 (i32.const 0))) i64.const 0"
+    called = boot(modules, wat.guest(body, imports=CALL), host=Busy()).call("reconcile", b"{}")
+    assert called.cpu_seconds < TINY.cpu_seconds
 
 
 class Slow(wat.RecordingHost):

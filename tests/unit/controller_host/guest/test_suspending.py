@@ -231,6 +231,19 @@ def test_a_forgotten_snapshot_does_not_hurt_its_awake_instance(modules: Modules,
     assert tape.state(sleeper) == tape.state(awake)
 
 
+def test_an_instance_never_writes_into_the_file_of_another(modules: Modules, snapshots: Snapshots) -> None:
+    """Both files are the first generation of the same controller: that alone does not make them one."""
+    first, other = tape.boot(tape.module(modules)), tape.boot(tape.module(modules))
+    tape.do(first, (tape.STORE, 30000, 3))
+    first = slept(first, snapshots)
+    snapshots.forget("a-controller")
+    tape.do(other, (tape.STORE, 30000, 9), (tape.STORE, 50000, 9))
+    other.suspend(snapshots, identity(other.module))
+    tape.do(first, (tape.STORE, 400, 4))
+    expected = tape.state(first)
+    assert tape.state(slept(first, snapshots)) == expected
+
+
 @pytest.mark.parametrize("failing", ["pwrite", "ftruncate"])
 def test_a_full_disk_leaves_the_instance_awake_and_nothing_on_disk(
     failing: str, modules: Modules, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
