@@ -15,10 +15,13 @@ import pytest
 import yaml
 
 from support import secrets_client
+from support.accounts import Account
 from support.secrets_conformance.cases import Case, Expected, granted, refused
 from support.secrets_conformance.judging import judge
 from support.secrets_conformance.world import Ask
+from support.secrets_host import value
 from support.secrets_server import Asked, Place, asked_backend
+from support.secrets_world import SecretsWorld
 from support.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
@@ -93,6 +96,32 @@ async def test_an_api_server_that_refuses_is_an_upstream_error(behind: Behind) -
     await behind.told(refused("UpstreamError"))
     await behind.proxy.open()
     await behind.told_in_time(granted())
+
+
+async def test_a_token_of_ours_that_is_withdrawn_is_told_and_the_next_one_counts_at_once(
+    secret_world: SecretsWorld, cluster: ClusterInfo, tmp_path: Path
+) -> None:
+    world = secret_world
+    world.ready_to_ask()
+    account = Account(cluster, world.api, world.namespace, tmp_path)
+    try:
+        async with world.backend(kubeconfig=account.kubeconfig), world.asking() as host:
+
+            async def told() -> str:
+                return str(value(await host.get("db", "password", namespace=world.namespace)))
+
+            async def until(words: str) -> None:
+                async with asyncio.timeout(SECONDS):
+                    while words not in await told():
+                        pass
+
+            await until("hunter2")
+            account.revoke()
+            await until("does not accept the token of secrets_backend")  # the server remembers a good one for 10 s
+            account.issue()
+            assert await told() == "hunter2"
+    finally:
+        account.remove()
 
 
 async def test_secrets_are_given_while_nobody_takes_the_facts(behind: Behind) -> None:
