@@ -72,9 +72,10 @@ class Installation:
         return read_ring(self.secret())
 
     def host_pod(self, started: str) -> None:
+        # On no node: the pods of one that is not there are deleted by Kubernetes.
         body = {
             "metadata": {"name": "host", "labels": {names.LABEL_MANAGED_BY: names.WADM_OPERATOR}},
-            "spec": {"nodeName": "nowhere", "containers": [{"name": "host", "image": "example.com/host"}]},
+            "spec": {"schedulerName": "nobody", "containers": [{"name": "host", "image": "example.com/host"}]},
         }
         assert self.api.call("POST", PODS.path(self.namespace), body)[0] == http.HTTPStatus.CREATED
         status = {"containerStatuses": [_running(started)], "phase": "Running"}
