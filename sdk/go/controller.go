@@ -63,12 +63,14 @@ type Starter interface {
 	Start(Start) error
 }
 
-// A Saver has something that the next version of this module should know: what encoding/json makes an object of.
+// A Saver has something that the next version of this module should know: what encoding/json makes an object of; an
+// empty one is nothing.
 type Saver interface {
 	Save() (any, error)
 }
 
-// A Migrator is called instead of Start in the first start of a new version, with what the former one saved.
+// A Migrator is called instead of Start in the first start of a new version, with what the former one saved, if
+// that is not nothing.
 type Migrator interface {
 	Migrate(Start, Saved) error
 }

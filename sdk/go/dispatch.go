@@ -38,7 +38,7 @@ func handleMigrate(text []byte) []byte {
 	if err := decode(text, &request); err != nil {
 		return answerError(unreadable(err))
 	}
-	if migrator, ok := registered.(Migrator); ok {
+	if migrator, ok := registered.(Migrator); ok && len(request.From.State) > 0 {
 		return answerError(migrator.Migrate(request.start(), Saved{request.From.SHA256, request.From.State}))
 	}
 	return answerError(start(request))

@@ -9,6 +9,7 @@ from support.guest_api import FakeApi, Json, key_of
 from support.guest_host import GuestHost
 
 NANOSECONDS = 10**9
+UNUSUAL = 'quotes " and \\ and \n and \u0000 and ünïcödé and 🦀'
 
 Boot = Callable[[FakeApi], GuestHost]
 """A new instance, not told anything yet."""
@@ -50,3 +51,7 @@ class World:
         """An object is no more; return what the controller answers to it."""
         self.api.objects = {place: kept for place, kept in self.api.objects.items() if key_of(kept) != key_of(obj)}
         return self.host.reconcile(key_of(obj), None)
+
+
+Start = Callable[..., World]
+"""Starts the example that is named, with what else is given as its configuration."""

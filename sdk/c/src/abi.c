@@ -181,8 +181,10 @@ EXPORT("save") uint64_t trellis_export_save(void) {
 }
 
 EXPORT("migrate") uint64_t trellis_export_migrate(const char *text, uint32_t length) {
-  json read = begin(text, length), from = json_get(read, "from");
+  json read = begin(text, length), from = json_get(read, "from"), state = json_get(from, "state");
   trellis_start start = start_of(read);
-  const char *problem = trellis_migrate(&start, json_string(json_get(from, "sha256")), json_get(from, "state"));
+  const char *problem = json_count(state) == 0
+                            ? trellis_init(&start) /* the former version saved nothing */
+                            : trellis_migrate(&start, json_string(json_get(from, "sha256")), state);
   return problem == NULL ? 0 : answer_error(problem);
 }

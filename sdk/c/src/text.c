@@ -1,5 +1,6 @@
-/* Reads what stands in objects as text: times as Kubernetes writes them (RFC 3339), numbers of annotations. In: text.
- * Out: seconds since 1970, numbers. Called by controllers. Invariant: NULL is no time and no number. */
+/* Reads what stands in objects as text: times as Kubernetes writes them (RFC 3339), numbers of annotations, bytes in
+ * base64 (RFC 4648). In: text. Out: seconds since 1970, numbers, bytes. Called by controllers. Invariant: NULL is none of
+ * these. */
 #include "trellis/controller.h"
 
 #include <string.h>
@@ -59,4 +60,31 @@ bool trellis_parse_number(const char *text, int64_t *number) {
   }
   *number = sum;
   return true;
+}
+
+static int sextet(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+char *trellis_decode_base64(const char *text, size_t *length) {
+  size_t left = text == NULL ? 1 : strlen(text);
+  if (left % 4 != 0) return NULL;
+  char *bytes = trellis_allocate(left / 4 * 3 + 1), *out = bytes;
+  for (; left > 0; left -= 4, text += 4) {
+    /* Padding stands at the very end alone. */
+    int padding = left > 4 || text[3] != '=' ? 0 : text[2] == '=' ? 2 : 1;
+    uint32_t group = 0;
+    for (int i = 0; i < 4; i++) {
+      int value = i >= 4 - padding ? 0 : sextet(text[i]);
+      if (value < 0) return NULL;
+      group = group << 6 | (uint32_t)value;
+    }
+    if ((group & ((1u << (8 * padding)) - 1)) != 0) return NULL; /* bits that no byte has */
+    for (int i = 0; i < 3 - padding; i++) *out++ = (char)(group >> (16 - 8 * i));
+  }
+  if (length != NULL) *length = (size_t)(out - bytes);
+  return bytes;
 }

@@ -36,7 +36,11 @@ impl Controller for Mirror {
             (None, Some(found)) if is_ours(&found, &source) => remove(&mirror, &found)?,
             (None, Some(_)) => {}
             (Some(_), Some(found)) if !is_ours(&found, &source) => {
-                return Err(format!("{} is there already and is no mirror of {}: rename one of the two", mirror, source).into());
+                return Err(format!(
+                    "{} is there already and is no mirror of {}: rename one of the two",
+                    mirror, source
+                )
+                .into());
             }
             (Some(object), Some(found)) if same(object, &found, "data") && same(object, &found, "binaryData") => {}
             (Some(object), Some(found)) => {

@@ -3,7 +3,9 @@
 //! In: ConfigMaps; config `{"next": "ring-7"}`, a name in the same namespace. Out: data.nonce of the next, applied. What
 //! was passed on last is remembered, which spares a request; after a cold start the next one tells.
 
-use trellis_controller::{controller, json, kube, parse_number, Controller, Error, ErrorKind, Key, Outcome, Request, Start};
+use trellis_controller::{
+    controller, json, kube, parse_number, Controller, Error, ErrorKind, Key, Outcome, Request, Start,
+};
 
 struct Ring {
     next: String,
@@ -22,8 +24,8 @@ impl Controller for Ring {
             Some(text) if request.key.name != self.next => text,
             _ => return Ok(Outcome::Done),
         };
-        let nonce = parse_number(text)
-            .ok_or_else(|| format!("{}: data.nonce is no whole number: {}", request.key, text))?;
+        let nonce =
+            parse_number(text).ok_or_else(|| format!("{}: data.nonce is no whole number: {}", request.key, text))?;
         if Some(nonce) <= self.passed_on {
             return Ok(Outcome::Done);
         }

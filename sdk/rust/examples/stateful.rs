@@ -40,7 +40,8 @@ impl Controller for Stateful {
         self.calls += 1;
         *self.seen.entry(request.key.name.clone()).or_default() += 1;
         let whole = self.filler.iter().copied().eq(pattern(self.filler.len()));
-        let seen: Vec<String> = self.seen.iter().map(|(name, times)| format!("{}: {}", Value::from(&**name), times)).collect();
+        let seen: Vec<String> =
+            self.seen.iter().map(|(name, times)| format!("{}: {}", Value::from(&**name), times)).collect();
         let report = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"namespace": request.key.namespace, "name": format!("{}-seen", request.key.name)},

@@ -4,7 +4,7 @@
 //! host, one call at a time.
 
 use crate::{Controller, Error, Key, Outcome, Request, Saved, Start};
-use serde_json::{json, Value};
+use serde_json::{json, Map, Value};
 
 /// The version of the ABI that this library is made for.
 pub const VERSION: i32 = 1;
@@ -51,7 +51,12 @@ impl<C: Controller> Held<C> {
     pub fn migrate(&mut self, length: u32) -> u64 {
         let started = self.read(length).and_then(|read| {
             let from = Saved { sha256: text(&read["from"]["sha256"]), state: read["from"]["state"].clone() };
-            C::migrate(&start_of(&read), &from)
+            let nothing = from.state.as_object().map_or(true, Map::is_empty);
+            if nothing {
+                C::start(&start_of(&read))
+            } else {
+                C::migrate(&start_of(&read), &from)
+            }
         });
         self.keep(started)
     }

@@ -119,8 +119,7 @@ pub fn event(regarding: &Value, event_type: EventType, reason: &str, message: &s
 
 /// Any request of the ABI, for what has no function here. `what` stands at the beginning of an error's message.
 pub fn call(request: &Value, what: &str) -> Result<Value, Error> {
-    let answer = host::call(request)
-        .map_err(|problem| Error::of_answer(what, 0, "BadAnswer", &problem.to_string()))?;
+    let answer = host::call(request).map_err(|problem| Error::of_answer(what, 0, "BadAnswer", &problem.to_string()))?;
     let error = &answer["error"];
     if error.is_null() {
         return Ok(answer);

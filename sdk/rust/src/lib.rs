@@ -12,7 +12,7 @@ mod text;
 
 pub use error::{Error, ErrorKind};
 pub use serde_json::{json, Value};
-pub use text::{parse_number, parse_time};
+pub use text::{decode_base64, parse_number, parse_time};
 
 /// Which object a call is about, or a request asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct Start {
     pub config: Value,
     /// Name → data of the ConfigMaps it refers to.
     pub config_maps: Value,
-    /// Name → data of the Secrets it refers to, values in base64.
+    /// Name → data of the Secrets it refers to, values in base64: [`decode_base64`].
     pub secrets: Value,
 }
 
@@ -108,12 +108,13 @@ pub trait Controller: Sized {
     /// has the key tried again, later and later; people see its text.
     fn reconcile(&mut self, request: &Request) -> Result<Outcome, Error>;
 
-    /// What the next version of this module should know.
+    /// What the next version of this module should know: a JSON object; empty: nothing.
     fn save(&self) -> Option<Value> {
         None
     }
 
-    /// Instead of [`start`](Controller::start), in the first start of a new version, with what the former one saved.
+    /// Instead of [`start`](Controller::start), in the first start of a new version, with what the former one saved,
+    /// if that is not nothing.
     fn migrate(start: &Start, from: &Saved) -> Result<Self, Error> {
         let _ = from;
         Self::start(start)
@@ -124,6 +125,10 @@ pub trait Controller: Sized {
 #[macro_export]
 macro_rules! controller {
     ($controller:ty) => {
+        // Elsewhere nobody calls it but tests, and it is no dead code for that.
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: fn(&$crate::Start) -> Result<$controller, $crate::Error> = <$controller as $crate::Controller>::start;
+
         #[cfg(target_arch = "wasm32")]
         mod trellis_exports {
             use super::*;

@@ -1,9 +1,13 @@
-//! What stands in objects as text: times as Kubernetes writes them, numbers of annotations.
+//! What stands in objects as text: times as Kubernetes writes them, numbers of annotations, bytes in base64.
 
 /// A whole number, written in digits alone.
 pub fn parse_number(text: &str) -> Option<i64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if digits { text.parse().ok() } else { None }
+    if digits {
+        text.parse().ok()
+    } else {
+        None
+    }
 }
 
 /// Seconds since 1970 of a time in RFC 3339, as `2026-11-22T13:00:00Z`; fractions are cut off.
@@ -20,6 +24,40 @@ pub fn parse_time(text: &str) -> Option<i64> {
     }
     let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
     Some(seconds - offset(rest)?).filter(|_| possible)
+}
+
+/// The bytes of a text in base64, which values of Secrets and of binaryData are in.
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let mut groups = text.as_bytes().chunks(4).peekable();
+    while let Some(group) = groups.next() {
+        // Padding stands at the very end alone.
+        let padding = match (group.len(), groups.peek().is_none(), group) {
+            (4, true, [.., b'=', b'=']) => 2,
+            (4, true, [.., b'=']) => 1,
+            (4, _, _) => 0,
+            _ => return None,
+        };
+        let digits = group[..4 - padding].iter().map(|digit| sextet(*digit));
+        let bits = digits.into_iter().try_fold(0, |bits, digit| digit.map(|digit| bits << 6 | digit))? << (6 * padding);
+        if bits & ((1 << (8 * padding)) - 1) != 0 {
+            return None; // bits that no byte has
+        }
+        bytes.extend_from_slice(&u32::to_be_bytes(bits)[1..4 - padding]);
+    }
+    Some(bytes)
+}
+
+fn sextet(digit: u8) -> Option<u32> {
+    let value = match digit {
+        b'A'..=b'Z' => digit - b'A',
+        b'a'..=b'z' => digit - b'a' + 26,
+        b'0'..=b'9' => digit - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(value.into())
 }
 
 /// Seconds that a place is ahead: `Z`, `+01:00`.
@@ -65,6 +103,16 @@ mod tests {
     fn what_is_no_time_is_none() {
         for text in ["", "2026-11-22", "2026-13-01T00:00:00Z", "2026-11-22T13:00:00", "2026-11-22T13:00:00+0100", "x"] {
             assert_eq!(parse_time(text), None, "{}", text);
+        }
+    }
+
+    #[test]
+    fn base64_is_decoded_and_nothing_else() {
+        for (text, bytes) in [("", &b""[..]), ("aGVsbG8=", b"hello"), ("AP+/", b"\x00\xff\xbf"), ("AA==", b"\0")] {
+            assert_eq!(decode_base64(text).as_deref(), Some(bytes), "{}", text);
+        }
+        for text in ["a", "aGVsbG8", "AA=A", "====", "AB==", "AA==AA==", "A A=", "aGVs\n"] {
+            assert_eq!(decode_base64(text), None, "{}", text);
         }
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -31,6 +32,11 @@ class Reader:
 
     def __init__(self, host: GuestHost, api: FakeApi) -> None:
         self._host, self._api = host, api
+
+    def decode(self, text: str) -> str:
+        """Return what is said of a text in base64."""
+        shown = config_map("text", data={"base64": text})
+        return str(self._host.reconcile(key_of(shown), shown)["error"])
 
     def read(self, text: str) -> tuple[str | None, Json]:
         """Return why the text is no JSON, or what became of it."""
@@ -129,3 +135,20 @@ def test_200_levels_are_read(reader: Reader) -> None:
 )
 def test_deeper_than_200_levels_is_refused(reader: Reader, text: str) -> None:
     assert reader.read(text)[0] == "too many levels"
+
+
+def _told(data: bytes) -> str:
+    total = 0
+    for byte in data:
+        total = total * 31 % 1000003 + byte
+    return f"{len(data)} bytes, {total}"
+
+
+@given(data=st.binary())
+def test_base64_is_decoded(reader: Reader, data: bytes) -> None:
+    assert reader.decode(base64.b64encode(data).decode()) == _told(data)
+
+
+@pytest.mark.parametrize("text", ["a", "aGVsbG8", "AA=A", "====", "AB==", "AA==AA==", "A A=", "aGVs\n", "aGV\u00e9"])
+def test_what_is_no_base64_is_refused(reader: Reader, text: str) -> None:
+    assert reader.decode(text) == "no base64"

@@ -42,7 +42,7 @@ typedef struct trellis_start {
   const char *name;
   json config;      /* spec.config */
   json config_maps; /* name -> data */
-  json secrets;     /* name -> data, values in base64 */
+  json secrets;     /* name -> data, values in base64: trellis_decode_base64 */
 } trellis_start;
 
 /* -- What a controller defines ------------------------------------------------------------------------------------ */
@@ -53,11 +53,11 @@ trellis_result trellis_reconcile(const trellis_request *request);
 /* Optional. Once after a cold start. NULL: ready; else why not. */
 const char *trellis_init(const trellis_start *start);
 
-/* Optional. JSON that the next version of this module should know; NULL: nothing. */
+/* Optional. A JSON object that the next version of this module should know; NULL or {}: nothing. */
 const char *trellis_save(void);
 
 /* Optional. Instead of trellis_init, in the first start of a new version, with what the former one saved.
- * Not defined: trellis_init is called. */
+ * Not defined, or nothing saved: trellis_init is called. */
 const char *trellis_migrate(const trellis_start *start, const char *from_sha256, json state);
 
 /* -- Kubernetes --------------------------------------------------------------------------------------------------- */
@@ -139,6 +139,9 @@ bool trellis_parse_time(const char *text, int64_t *seconds);
 
 /* A whole number, written in digits alone, as people write them into annotations. False: it is none, or too large. */
 bool trellis_parse_number(const char *text, int64_t *number);
+
+/* Decode base64, which values of Secrets and of binaryData are in; a zero stands behind the bytes. NULL: it is none. */
+char *trellis_decode_base64(const char *text, size_t *length);
 
 /* -- Memory ------------------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,42 @@
+"""The SDKs' own tests, where their languages have some, and their languages' own form."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from support import guests
+from trellis.localcluster.building import LoggedBuild
+from trellis.localcluster.crates import lacking, write_lock
+from trellis.localcluster.gotoolchain import environment, go_program
+from trellis.localcluster.progress import Quiet
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_gos_own_tests_pass_and_go_has_nothing_to_say() -> None:
+    go = go_program(Quiet())
+    for command in (["test", "./..."], ["vet", "./..."]):
+        subprocess.run([go, *command], cwd=guests.SDK / "go", env=environment(go), check=True)
+    formatter = go.with_name("gofmt")
+    said = subprocess.run([formatter, "-l", "."], cwd=guests.SDK / "go", capture_output=True, text=True, check=True)
+    assert said.stdout == ""
+
+
+def test_rusts_own_tests_pass_with_whatever_compiler_is_here(tmp_path: Path) -> None:
+    if lacks := lacking(("cargo", "rustc", "rustfmt", "cc")):
+        pytest.skip(f"NOT RUN: missing: {', '.join(lacks)}")
+    sdk = tmp_path / "sdk"
+    shutil.copytree(guests.SDK / "rust", sdk, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
+    around = {**os.environ, "CARGO_TARGET_DIR": str(tmp_path / "target"), "RUSTFLAGS": "-D warnings"}
+    build = LoggedBuild(sdk, tmp_path / "log", threading.Event(), around, "")
+    write_lock(sdk, build)
+    shutil.rmtree(sdk / "probe")
+    build.run(["cargo", "test", "--locked", "--lib"])
+    build.run(["cargo", "check", "--locked", "--examples"])
+    build.run(["cargo", "fmt", "--check"])
