@@ -1,0 +1,61 @@
+"""Which addresses modules may come from.
+
+Pure. In: an address that a name was resolved to, or that was given itself, and networks that the platform allows. Out:
+why it must not be connected to. Called by ``web`` for every connection, also after a redirect. The rule: addresses of
+the internet, and those of allowed networks. So nobody reaches, by way of this service, what only it can reach: the
+machine itself, the metadata service of a cloud, Services and pods.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Final
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_NAT64_LOCAL: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
+
+
+def forbidden(address: str, allowed: Sequence[Network]) -> str:
+    """Return why an address must not be connected to, "" if it may be."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    for one in _meant(found):
+        if any(one.version == network.version and one in network for network in allowed):
+            continue
+        if what := _kind(one):
+            return f"{address} is {what}"
+    return ""
+
+
+def is_address(host: str) -> bool:
+    """Say whether a host is an address, not a name."""
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _meant(address: Address) -> list[Address]:
+    """Return the address, or that of IPv4 which it stands for."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return [address]
+    embedded = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+    if embedded is None and (address in _NAT64 or address in _NAT64_LOCAL):
+        embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return [address] if embedded is None else [embedded]
+
+
+def _kind(address: Address) -> str:
+    if address.is_loopback or address.is_unspecified:
+        return "this machine's own"
+    if address.is_link_local:
+        return "link-local, where clouds have their metadata"
+    if address.is_multicast:
+        return "multicast"
+    if not address.is_global:
+        return "private"
+    return ""

@@ -1,0 +1,86 @@
+"""Finds the module in the layers of an image, as a container would see its files.
+
+Pure, and slow: called by ``registry`` in a thread. In: layers, the lowest first, as they came. Out: the module's bytes.
+Invariant: no more than ``MOST_BYTES`` of what a layer unpacks to is ever in memory, whatever it claims.
+Source: OCI image specification 1.1, "Image Layer Filesystem Changeset": whiteouts hide what is below.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import zlib
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from controller_host.references import WASM_MAGIC
+from controller_host.source_errors import MOST_BYTES
+
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_WINDOW: Final = 31
+"""zlib's, for a gzip header."""
+_OPAQUE: Final = ".wh..wh..opq"
+_WHITEOUT: Final = ".wh."
+
+
+def module_in(layers: Sequence[bytes]) -> bytes:
+    """Return the only module among the files of an image; a single layer may be the module itself.
+
+    Raises:
+        ValueError: there is none, or several, or a layer cannot be unpacked; the message says it of "the image".
+    """
+    if len(layers) == 1 and layers[0].startswith(WASM_MAGIC):
+        return layers[0]
+    files: dict[str, bytes] = {}
+    for layer in layers:
+        _add(files, layer)
+    modules = [name for name, content in files.items() if content]
+    if len(modules) != 1:
+        named = ", ".join(sorted(modules)[:5])
+        raise ValueError(f"has {f'several modules ({named})' if modules else 'no module'}: it has to have exactly one")
+    return files[modules[0]]
+
+
+def _add(files: dict[str, bytes], layer: bytes) -> None:
+    """Lay a layer over the files; of what is no module the content is not kept."""
+    added: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_unpacked(layer)), mode="r:") as tar:
+            for item in tar:
+                path = PurePosixPath("/", item.name)
+                if path.name == _OPAQUE:
+                    _hide(files, path.parent, itself=False)
+                elif path.name.startswith(_WHITEOUT):
+                    _hide(files, path.with_name(path.name.removeprefix(_WHITEOUT)), itself=True)
+                else:
+                    added[str(path)] = _module(tar, item)
+    except (tarfile.TarError, zlib.error, EOFError) as error:
+        raise ValueError(f"has a layer that cannot be unpacked ({type(error).__name__})") from None
+    files.update(added)
+
+
+def _module(tar: tarfile.TarFile, item: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(item) if item.isreg() else None
+    if file is None or file.read(len(WASM_MAGIC)) != WASM_MAGIC:
+        return b""
+    return WASM_MAGIC + file.read()
+
+
+def _hide(files: dict[str, bytes], path: PurePosixPath, *, itself: bool) -> None:
+    for name in list(files):
+        if path in PurePosixPath(name).parents or (itself and name == str(path)):
+            del files[name]
+
+
+def _unpacked(layer: bytes) -> bytes:
+    if layer.startswith(_ZSTD):
+        raise ValueError("has a layer that is packed with zstd: pack it with gzip, or push the module itself")
+    if not layer.startswith(_GZIP):
+        return layer
+    unpacking = zlib.decompressobj(_WINDOW)
+    content = unpacking.decompress(layer, MOST_BYTES + 1)
+    if len(content) > MOST_BYTES or unpacking.unconsumed_tail:
+        raise ValueError(f"has a layer that unpacks to more than {MOST_BYTES >> 20} MiB")
+    return content

@@ -1,0 +1,179 @@
+"""Fetches over https what tenants name: bounded in bytes, time, redirects, and in whom it connects to.
+
+In: an address. Out: status, headers, body. Called by ``sources`` and ``registry``. Invariants: every connection is to
+an address that ``addresses`` allows, also if a name leads elsewhere a moment later; credentials go to the host that
+they were meant for alone; nothing of a body or of credentials is in a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from controller_host.addresses import Network, forbidden, is_address
+from controller_host.source_errors import MOST_BYTES, SourceError, SourceReason, too_large
+from trellis.telemetry.metrics import trellis_version
+
+_REDIRECTS: Final = 5
+_SECONDS: Final = aiohttp.ClientTimeout(total=120.0, sock_connect=10.0, sock_read=30.0)
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_AUTHORIZATION: Final = "Authorization"
+_SETTING: Final = "TRELLIS_CONTROLLER_SOURCE_NETWORKS"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said, whatever its status; names of headers are as they came, and found in any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class _NotAllowedError(OSError):
+    """A name leads to an address that must not be connected to."""
+
+
+class _Resolver(AbstractResolver):
+    """Resolves names, and refuses what they lead to; what is connected to is what was looked at."""
+
+    def __init__(self, allowed: Sequence[Network]) -> None:
+        self._allowed = allowed
+        self._inner = aiohttp.ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name; raises if one of them is not allowed."""
+        found = await self._inner.resolve(host, port, family)
+        for one in found:
+            if why := forbidden(one["host"], self._allowed):
+                raise _NotAllowedError(f"{host} leads to {why}")
+        return found
+
+    async def close(self) -> None:
+        """Close nothing."""
+        await self._inner.close()
+
+
+class Web:
+    """A client. ``allowed``: networks that are reached besides the internet; ``tls``: whom it trusts."""
+
+    def __init__(self, allowed: Sequence[Network] = (), tls: ssl.SSLContext | None = None) -> None:
+        self._allowed = tuple(allowed)
+        self._tls = tls or ssl.create_default_context()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, url: str, headers: Mapping[str, str] | None = None, *, most: int = MOST_BYTES) -> Answer:
+        """Return what is at an address, redirects followed; at most ``most`` bytes.
+
+        Raises:
+            SourceError: it is not https, leads where it must not, is too large, or nobody answers.
+        """
+        place, sent = self._checked(url), dict(headers or {})
+        for _ in range(_REDIRECTS + 1):
+            answer, target = await self._once(place, sent, most)
+            if target is None:
+                return answer
+            self._check(target)
+            if target.origin() != place.origin():
+                sent.pop(_AUTHORIZATION, None)
+            place = target
+        message = f"{_shown(URL(url))} redirects more than {_REDIRECTS} times"
+        raise SourceError(SourceReason.UNAVAILABLE, message)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def _checked(self, url: str) -> URL:
+        try:
+            place = URL(url)
+        except ValueError:
+            raise SourceError(SourceReason.NOT_ALLOWED, f"{url.partition('?')[0]} is no address") from None
+        self._check(place)
+        return place
+
+    def _check(self, place: URL) -> None:
+        if place.scheme != "https" or not place.host:
+            message = f"{_shown(place)} is not https: anyone on the way could read and change what comes from there"
+            raise SourceError(SourceReason.NOT_ALLOWED, message)
+        # Who gives an address is not asked by way of the resolver.
+        if is_address(place.host) and (why := forbidden(place.host, self._allowed)):
+            raise _not_allowed(place, why)
+
+    async def _once(self, place: URL, headers: Mapping[str, str], most: int) -> tuple[Answer, URL | None]:
+        try:
+            async with self._opened().get(place, headers=headers, allow_redirects=False) as response:
+                location = response.headers.get("Location", "")
+                if response.status in _MOVED and location:
+                    return Answer(response.status, response.headers, b""), place.join(URL(location))
+                body = await _read(response, most, _shown(place))
+                return Answer(response.status, response.headers, body), None
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            if isinstance(refused := _cause(error), _NotAllowedError):
+                raise _not_allowed(place, str(refused)) from None
+            raise SourceError(SourceReason.UNAVAILABLE, f"cannot fetch {_shown(place)}: {_why(error)}") from None
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(
+                resolver=_Resolver(self._allowed), ssl=self._tls, limit=8, use_dns_cache=False, force_close=True
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                timeout=_SECONDS,
+                headers={"User-Agent": f"trellis-controller-host/{trellis_version()}"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                trust_env=False,
+            )
+        return self._session
+
+
+async def _read(response: aiohttp.ClientResponse, most: int, what: str) -> bytes:
+    if (response.content_length or 0) > most:
+        raise too_large(what)
+    body = bytearray()
+    async for block in response.content.iter_any():
+        body += block
+        if len(body) > most:
+            raise too_large(what)
+    return bytes(body)
+
+
+def _not_allowed(place: URL, why: str) -> SourceError:
+    message = f"modules may not come from {_shown(place)}: {why}; if they are to, its network has to be in {_SETTING}"
+    return SourceError(SourceReason.NOT_ALLOWED, message)
+
+
+def _cause(error: BaseException | None) -> BaseException | None:
+    """Return the refusal that an error of the library goes back to, else the error."""
+    one = error
+    while one is not None:
+        if isinstance(one, _NotAllowedError):
+            return one
+        one = getattr(one, "os_error", None) or one.__cause__ or one.__context__
+    return error
+
+
+def _shown(place: URL) -> str:
+    """Return an address without what may be secret in it: the query of an address that was signed."""
+    return str(place.with_query(None).with_fragment(None).with_user(None)) if place.host else str(place)
+
+
+def _why(error: Any) -> str:  # noqa: ANN401 - whatever was raised
+    if isinstance(error, asyncio.TimeoutError):
+        return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted ({error.certificate_error})"
+    return str(getattr(error, "strerror", None) or type(error).__name__)
