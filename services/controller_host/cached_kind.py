@@ -223,4 +223,6 @@ def project(kind_type: tuple[str, str], manifest: Manifest) -> Held:
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
     whole = {"apiVersion": kind_type[0], "kind": kind_type[1]} | manifest | {"metadata": metadata}
     labels = metadata.get("labels") or _NONE
-    return Held(metadata["uid"], metadata["resourceVersion"], labels, orjson.dumps(whole))
+    # What orjson returns stands in a buffer of 8 KiB at least, which stays as long as the object does: a copy does not.
+    body = bytes(memoryview(orjson.dumps(whole)))
+    return Held(metadata["uid"], metadata["resourceVersion"], labels, body)

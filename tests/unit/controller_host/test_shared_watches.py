@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 
-from controller_host.cached_kind import Timings
+from controller_host.cached_kind import Timings, project
 from controller_host.keys import ObjectKey
 from controller_host.reviews import Reviews
 from controller_host.shared_watches import SharedWatches, Sight
@@ -154,6 +155,17 @@ async def test_objects_look_the_same_whether_a_list_or_a_watch_brought_them() ->
         await world.hears(("a/own", key("a", "x")))
         watched = orjson.loads(world.watches.item(key("a", "x")) or b"")
         assert list(watched) == list(listed)
+
+
+def test_an_object_takes_the_memory_that_its_json_has() -> None:
+    manifest = configmap("a", "x", k="v" * 1000) | {"metadata": {"name": "x", "uid": "u", "resourceVersion": "1"}}
+    tracemalloc.start()
+    try:
+        held = [project(("v1", "ConfigMap"), manifest) for _ in range(100)]
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert size < 1.5 * sum(len(one.body) for one in held)
 
 
 async def test_a_thousand_controllers_are_one_list_and_one_watch() -> None:

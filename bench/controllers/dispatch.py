@@ -1,0 +1,138 @@
+"""What one change costs that ten thousand controllers could be concerned by, and what an object costs that is held.
+
+Controllers are told apart by namespace, by a label, or not at all; the same changes go through the index of
+``controller_host`` and, for comparison, past each controller one by one. No server: the time is this process' own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+
+from controller_host.cached_kind import CachedKind, Held, Timings, project
+from controller_host.keys import ObjectKey
+from controller_host.watch_specs import Term, WatchSpec
+from machine import describe
+from trellis.kube.discovery import Discovery
+from trellis.kube.fake import FakeKube
+
+CONTROLLERS = (100, 1_000, 10_000)
+CHANGES = 2_000
+ROUNDS = 5
+OBJECTS = 10_000
+KIND = ("v1", "ConfigMap")
+
+
+def specs(told_apart_by: str, number: int) -> WatchSpec:
+    """Return what one of many controllers watches."""
+    match told_apart_by:
+        case "namespace":
+            return WatchSpec(*KIND, (f"team-{number}",))
+        case "label":
+            return WatchSpec(*KIND, None, (Term("app", (f"app-{number}",)), Term("team", ("shop",))))
+        case _:
+            return WatchSpec(*KIND, None)
+
+
+def held(number: int, version: int) -> Held:
+    """Return an object that concerns one controller, where they are told apart."""
+    labels = {"app": f"app-{number}", "team": "shop", "tier": "web"}
+    return Held(f"uid-{number}", str(version), labels, b"")
+
+
+def microseconds(kind: CachedKind, controllers: int) -> float:
+    """Return the time of one change, the median of some rounds."""
+    rounds = []
+    for version in range(ROUNDS):
+        began = time.perf_counter()
+        for change in range(CHANGES):
+            number = change * 7919 % controllers
+            kind._tell(f"team-{number}", "x", held(number, version), held(number, version + 1))  # noqa: SLF001
+        rounds.append((time.perf_counter() - began) / CHANGES * 1e6)
+    return statistics.median(rounds)
+
+
+def one_by_one(wanted: list[WatchSpec], controllers: int) -> float:
+    """Return the time of one change if each controller is compared with it."""
+    changes = max(2, 200_000 // controllers)
+    began = time.perf_counter()
+    for change in range(changes):
+        number = change * 7919 % controllers
+        labels = held(number, 0).labels
+        sum(1 for spec in wanted if spec.means(f"team-{number}", labels))
+    return (time.perf_counter() - began) / changes * 1e6
+
+
+def cached(told: Callable[[str, ObjectKey], None]) -> CachedKind:
+    """Return a cache of a kind without a server."""
+    kube = FakeKube()
+    return CachedKind(KIND, kube, Discovery(kube), Timings(), told, lambda _: None)
+
+
+def dispatch() -> None:
+    """Print what one change costs."""
+    for told_apart_by in ("namespace", "label", "nothing"):
+        for controllers in CONTROLLERS:
+            told: list[str] = []
+            kind = cached(lambda controller, _, told=told: told.append(controller))  # type: ignore[misc]
+            wanted = [specs(told_apart_by, number) for number in range(controllers)]
+            for number, spec in enumerate(wanted):
+                kind.interests.add(f"team-{number}/c", spec)
+            index = microseconds(kind, controllers)
+            each = one_by_one(wanted, controllers)
+            concerned = len(told) / (ROUNDS * CHANGES)
+            print(
+                f"{controllers:6} controllers told apart by {told_apart_by:9}: {index:9.1f} µs a change, "
+                f"{concerned:8.0f} told; compared one by one {each:10.1f} µs"
+            )
+            told.clear()
+
+
+def memory() -> None:
+    """Print what an object costs beside its JSON."""
+    fields = {"f:data": {f"f:key-{number}": {} for number in range(20)}}
+    manifests = [
+        {
+            "metadata": {
+                "name": f"settings-{number}",
+                "namespace": f"team-{number % 100}",
+                "uid": f"00000000-0000-0000-0000-{number:012}",
+                "resourceVersion": str(number),
+                "labels": {"app": f"app-{number % 50}", "team": "shop"},
+                "managedFields": [{"manager": "kubectl", "fieldsV1": fields}],
+            },
+            "data": {f"key-{i}": "x" * 40 for i in range(20)},
+        }
+        for number in range(OBJECTS)
+    ]
+    source = [json.dumps(one) for one in manifests]
+    sent = sum(map(len, source)) / OBJECTS
+    del manifests
+    tracemalloc.start()
+    began = time.perf_counter()
+    objects = [project(KIND, json.loads(one)) for one in source]
+    took = (time.perf_counter() - began) / OBJECTS * 1e6
+    size = tracemalloc.get_traced_memory()[0] / OBJECTS
+    tracemalloc.stop()
+    body = sum(len(one.body) for one in objects) / OBJECTS
+    print(
+        f"{OBJECTS} objects of {sent:.0f} bytes as sent: {body:.0f} bytes as held, {size:.0f} bytes of memory each, "
+        f"{took:.0f} µs to read and hold one (traced)"
+    )
+
+
+async def main() -> int:
+    """Run both parts."""
+    print(describe())
+    dispatch()
+    memory()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
