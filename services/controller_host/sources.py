@@ -20,6 +20,7 @@ from typing import Any, Final
 from controller_host.files import read_below
 from controller_host.references import credentials_for, parse_reference
 from controller_host.registry import Registry
+from controller_host.rights import acting_words
 from controller_host.source_errors import SourceError, SourceReason
 from controller_host.web import Web
 from trellis.crds.wasm_controllers import ConfigMapModule, Module, OciModule
@@ -133,8 +134,7 @@ class Sources:
         except NotFound:
             raise SourceError(SourceReason.NOT_FOUND, f"{where} does not exist") from None
         except Forbidden as error:
-            message = f"{user} may not get {where}, or controller_host may not be that user: {error.message}"
-            raise SourceError(SourceReason.FORBIDDEN, message) from None
+            raise SourceError(SourceReason.FORBIDDEN, f"cannot get {where}: {acting_words(error, user)}") from None
 
 
 def _check_pinned(module: Module) -> None:

@@ -10,6 +10,7 @@ import typer
 from trellis_bundle.apps import app as apps
 from trellis_bundle.breaker import app as breaker
 from trellis_bundle.bus_users import app as bus
+from trellis_bundle.controllers_app import app as controllers
 from trellis_bundle.crds import app as crds
 from trellis_bundle.dead import app as dead
 from trellis_bundle.events import app as events
@@ -35,5 +36,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(bus, name="bus")
     app.add_typer(crds, name="crds")
     app.add_typer(secrets, name="secrets")
+    app.add_typer(controllers, name="controllers")
     app.add_typer(migrate, name="migrate")
     register_local_commands(app)

@@ -145,6 +145,10 @@ SECRETS_ACCOUNT: Final = "wasmcloud-secrets"
 """ServiceAccount that a Secret is read as if a policy names none."""
 IMPERSONATION_PREFIX: Final = "trellis-impersonate-"
 """Of Roles that let secrets_backend be an account."""
+CONTROLLER_ROLE_PREFIX: Final = "trellis-controller-"
+"""Of Roles that let controller_host be an account. The two services share none: a binding has one list of subjects."""
+CONTROLLER_WATCH_ROLE_PREFIX: Final = "trellis-watcher-"
+"""Of Roles that let an account see what its controllers watch."""
 READER_ROLE_PREFIX: Final = "trellis-reader-"
 """Of Roles that let an account read the Secrets that are given by way of secrets_backend."""
 ANNOTATION_RESTART_ON: Final = "trellis.dev/restart-on"
@@ -315,6 +319,16 @@ def controller_field_manager(namespace: str, name: str) -> str:
 def impersonation_role(account: str) -> str:
     """Return the name of the Role that lets secrets_backend be a ServiceAccount of its namespace, or a user."""
     return _role(IMPERSONATION_PREFIX, account)
+
+
+def controller_role(account: str) -> str:
+    """Return the name of the Role that lets controller_host be a ServiceAccount of its namespace."""
+    return _role(CONTROLLER_ROLE_PREFIX, account)
+
+
+def controller_watch_role(account: str) -> str:
+    """Return the name of the Role that lets an account see what its controllers watch."""
+    return _role(CONTROLLER_WATCH_ROLE_PREFIX, account)
 
 
 def reader_role(account: str) -> str:

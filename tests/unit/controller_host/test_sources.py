@@ -357,10 +357,21 @@ async def test_a_module_in_a_config_map_is_read_as_the_account(tls: Path, tmp_pa
 
 async def test_what_the_account_may_not_read_is_forbidden_and_an_outage_is_not(tls: Path, tmp_path: Path) -> None:
     async with world(tls, tmp_path, files()) as here:
-        here.kube.answer_next(1, lambda _: status_reply(403, "Forbidden", "cannot get configmaps"))
-        refused = await here.refusal(configMap={"name": "ttl", "key": "x"})
-        assert refused.reason is SourceReason.FORBIDDEN
-        assert f"{USER} may not get ConfigMap ttl in namespace team" in refused.message
+        for words, advice in {
+            f'User "{USER}" cannot get resource "configmaps" in API group "" in the namespace "team"': (
+                f"{USER} may not get configmaps in namespace team"
+            ),
+            'User "system:serviceaccount:t:host" cannot impersonate resource "serviceaccounts" in API group "" in the '
+            'namespace "team"': "`trellis controllers roles -n team -a ttl | kubectl apply -f -`",
+            'User "system:serviceaccount:t:host" cannot impersonate-on:serviceaccount:get resource "configmaps" in API '
+            'group "" in the namespace "team"': "`trellis controllers roles -n team -a ttl | kubectl apply -f -`",
+            "exceeded quota": "exceeded quota",
+        }.items():
+            here.kube.answer_next(1, lambda _, words=words: status_reply(403, "Forbidden", words))  # type: ignore[misc]
+            refused = await here.refusal(configMap={"name": "ttl", "key": "x"})
+            assert refused.reason is SourceReason.FORBIDDEN
+            assert "cannot get ConfigMap ttl in namespace team: " in refused.message
+            assert advice in refused.message
         here.kube.fail_next(2)
         with pytest.raises(Unavailable):
             await here.fetch(configMap={"name": "ttl", "key": "x"})

@@ -1,0 +1,108 @@
+"""With the rights under deploy/rbac, and what `trellis controllers roles` prints, controllers see and act: no more."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from controller_host.resources import ACCOUNT
+from controller_host.reviews import Reviews
+from controller_host.rights import acting_words
+from support.grants import SYSTEM, granted, manifests
+from support.kube_world import eventually
+from trellis.health import Health
+from trellis.kube.access import Access
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden
+from trellis.kube.resources import CONFIGMAPS, JOBS, NAMESPACES, NODES, SECRETS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.telemetry import setup
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture
+def namespace(cluster_api: Api) -> str:
+    name = f"test-{secrets.token_hex(4)}"
+    cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": name}})
+    return name
+
+
+@contextlib.asynccontextmanager
+async def connected(kubeconfig: Path) -> AsyncIterator[Kube]:
+    name = f"test_{secrets.token_hex(4)}"
+    kube = await Kube.connect(Access(kubeconfig), telemetry=setup(name), health=Health(name))
+    try:
+        yield kube
+    finally:
+        await kube.close()
+
+
+def printed(*arguments: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "trellis_bundle", "controllers", "roles", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+
+
+async def test_an_account_is_acted_as_once_its_role_is_there_and_no_other_is(
+    cluster: ClusterInfo, cluster_api: Api, namespace: str, tmp_path: Path
+) -> None:
+    user = f"system:serviceaccount:{namespace}:ttl"
+    with granted(cluster, cluster_api, ACCOUNT, tmp_path) as account:
+        account.apply(manifests("controller-host.yaml"))
+        async with connected(account.kubeconfig) as kube:
+            acting = kube.acting_as(user)
+            with pytest.raises(Forbidden) as refused:
+                await acting.list(JOBS, namespace)
+            advice = f"trellis controllers roles -n {namespace} -a ttl"
+            assert f"`{advice} | kubectl apply -f -`" in acting_words(refused.value, user)
+            account.apply(yaml.safe_load_all(printed(*advice.split()[3:])))
+            await eventually(
+                lambda: _says(kube, user, namespace, f"{user} may not list jobs.batch"), "it is the account"
+            )
+            assert await Reviews(kube).allowed(user, JOBS, namespace) is False
+            account.apply(list(yaml.safe_load_all(printed("-n", namespace, "-a", "ttl", "-w", "jobs.batch")))[2:])
+            await eventually(lambda: _says(kube, user, namespace, ""), "it sees Jobs")
+            assert await Reviews(kube).allowed(user, JOBS, namespace) is True
+            assert await Reviews(kube).allowed(user, CONFIGMAPS, namespace) is False
+            for other in (f"system:serviceaccount:{namespace}:other", "system:admin", "jane"):
+                with pytest.raises(Forbidden, match="cannot impersonate"):
+                    await kube.acting_as(other).list(JOBS, namespace)
+
+
+async def test_the_service_itself_reads_what_is_listed_and_nothing_more(
+    cluster: ClusterInfo, cluster_api: Api, namespace: str, tmp_path: Path
+) -> None:
+    with granted(cluster, cluster_api, ACCOUNT, tmp_path) as account:
+        account.apply(manifests("controller-host.yaml"))
+        async with connected(account.kubeconfig) as kube:
+            for resource in (CONFIGMAPS, JOBS):
+                await kube.list(resource)
+            for resource in (SECRETS, NODES):
+                with pytest.raises(Forbidden):
+                    await kube.list(resource)
+            with pytest.raises(Forbidden):
+                await kube.get(SECRETS, "any", SYSTEM)
+            with pytest.raises(Forbidden):
+                await kube.create(CONFIGMAPS, {"metadata": {"name": "x", "namespace": namespace}})
+
+
+async def _says(kube: Kube, user: str, namespace: str, words: str) -> bool:
+    """Say whether listing Jobs as the account is refused in these words, or, without any, works."""
+    try:
+        await kube.acting_as(user).list(JOBS, namespace)
+    except Forbidden as error:
+        return bool(words) and words in acting_words(error, user)
+    return not words
