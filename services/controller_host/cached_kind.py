@@ -163,12 +163,17 @@ class CachedKind:
             self.stated(self)
 
     def _show(self, informer: Informer[Held]) -> None:
-        """Let the objects of an informer show from now on, and tell of what differs from those before."""
-        former, self._names = self._names, {}
+        """Let the objects of an informer show from now on, and tell of what differs from those before.
+
+        The first time there is nothing to differ from: nobody was whole, and who is now asks for all keys.
+        """
+        former, first, self._names = self._names, not self._complete, {}
         for held_key, held in informer.objects.items():
             namespace, _, name = held_key.rpartition("/")
             self._names.setdefault(namespace, {})[name] = held
         self._live, self._complete = informer, True
+        if first:
+            return
         for namespace in former.keys() | self._names.keys():
             old, new = former.get(namespace, {}), self._names.get(namespace, {})
             for name in old.keys() | new.keys():

@@ -56,7 +56,8 @@ class Reviews:
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._backoff = Backoff(first=0.5, most=10.0)
         self._not_before = 0.0
-        self._failing = False
+        self.failing = ""
+        """Why the API server cannot be asked now; "" if it can."""
 
     async def allowed(self, user: str, resource: Resource, namespace: str) -> bool | None:
         """Return whether a user may list and watch a resource in a namespace ("" for what has none, or for all).
@@ -109,9 +110,9 @@ class Reviews:
         except orjson.JSONDecodeError:
             self._failed(f"the answer of {self._kube.server} is no JSON")
             return None
-        if self._failing:
+        if self.failing:
             _log.info("what accounts may see can be asked again")
-        self._failing = False
+        self.failing = ""
         self._backoff.reset()
         answers.known[place] = (allowed, self._clock())
         answers.known.move_to_end(place)
@@ -121,9 +122,9 @@ class Reviews:
 
     def _failed(self, why: str) -> None:
         self._not_before = self._clock() + self._backoff.next()
-        if not self._failing:
+        if not self.failing:
             _log.warning("cannot ask what accounts may see, trying on", error=why)
-        self._failing = True
+        self.failing = why
 
     async def _review(self, user: str, place: _Place) -> bool:
         for verb in _VERBS:

@@ -63,7 +63,7 @@ class SharedWatches:
     def want(self, controller: str, namespace: str, watches: Sequence[Watch]) -> None:
         """Watch these for a controller (``namespace/name``) of a namespace, in place of what it wanted.
 
-        What is known already is not told by ``on_change``: ``keys`` says all of it, once ``whole`` does.
+        What is there already is not told by ``on_change``: ``keys`` says it, once ``on_state`` tells that it is whole.
         """
         specs = specs_of(watches, namespace)
         if self._wanted.get(controller) == specs:
@@ -193,15 +193,18 @@ class SharedWatches:
         kind = self._kinds.get(spec.type)
         if kind is None or kind.resource is None:
             return None
-        resource = kind.resource
+        resource, reviews = kind.resource, self._sight.reviews
         places = ("",) if spec.namespaces is None or not resource.namespaced else spec.namespaces
-        denied = [one for one in places if self._sight.reviews.last(user, resource, one) is False]
-        if not denied:
-            return None
-        named = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-        where = f"namespace {', '.join(denied)}" if any(denied) else "the whole cluster"
-        message = f"{user} may not list and watch {named} in {where}: give it a Role for that"
-        return Refusal(RefusalReason.ACCOUNT_FORBIDDEN, message)
+        answers = {place: reviews.last(user, resource, place) for place in places}
+        denied = [place for place, allowed in answers.items() if allowed is False]
+        if denied:
+            named = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+            where = f"namespace {', '.join(denied)}" if any(denied) else "the whole cluster"
+            message = f"{user} may not list and watch {named} in {where}: give it a Role for that"
+            return Refusal(RefusalReason.ACCOUNT_FORBIDDEN, message)
+        if reviews.failing and None in answers.values():
+            return Refusal(RefusalReason.NOT_REVIEWED, f"nobody can say what {user} may see: {reviews.failing}")
+        return None
 
     def _changed(self, controller: str, key: ObjectKey) -> None:
         self.on_change(controller, key)

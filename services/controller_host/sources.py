@@ -28,8 +28,8 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Manifest, Resource
 
-AT_ONCE: Final = 4
-"""Modules that are fetched at a time: each may have 64 MiB."""
+AT_ONCE: Final = 2
+"""Modules that are fetched at a time: each may have 64 MiB, and an image of it twice that besides."""
 VOLUMES: Final = "volumes"
 """Directory of volumes below that of modules, as ``<namespace>/<claim>``; no ``path`` may lead there."""
 _DOCKER_CONFIG: Final = ".dockerconfigjson"

@@ -51,7 +51,8 @@ class World:
             self.kube.put(NAMESPACES, {"metadata": {"name": name}})
         self.told: list[tuple[str, ObjectKey]] = []
         self.stated: list[str] = []
-        sight = Sight(self.kube, Discovery(self.kube, clock=self.clock), Reviews(self.kube))
+        self.reviews = Reviews(self.kube)
+        sight = Sight(self.kube, Discovery(self.kube, clock=self.clock), self.reviews)
         self.watches = SharedWatches(
             sight,
             granted or ("v1/ConfigMap", "v1/Node", "example.com/v1/Widget"),
@@ -131,7 +132,8 @@ async def test_what_is_deleted_is_told_and_gone() -> None:
     async with running(World()) as world:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.want("a/own", MAPS)
-        await world.hears(("a/own", key("a", "x")))
+        await world.whole("a/own")
+        assert (list(world.watches.keys("a/own")), world.told) == ([key("a", "x")], [])
         assert world.watches.item(key("a", "x")) is not None
         world.kube.remove(CONFIGMAPS, "x", "a")
         await world.hears(("a/own", key("a", "x")))
@@ -147,7 +149,8 @@ async def test_objects_look_the_same_whether_a_list_or_a_watch_brought_them() ->
         for name in ("kind", "apiVersion"):
             stored.pop(name)  # as the items of a real server's lists
         world.want("a/own", MAPS)
-        await world.hears(("a/own", key("a", "x")))
+        await world.whole("a/own")
+        assert (list(world.watches.keys("a/own")), world.told) == ([key("a", "x")], [])
         listed = orjson.loads(world.watches.item(key("a", "x")) or b"")
         assert (listed["apiVersion"], listed["kind"], listed["data"]) == ("v1", "ConfigMap", {"k": "v"})
         assert "managedFields" not in listed["metadata"]
@@ -224,7 +227,8 @@ async def test_a_kind_that_moves_is_followed_and_what_went_meanwhile_is_told() -
             world.kube.put(WIDGETS, {"metadata": {"name": name, "namespace": "a"}})
         world.want("a/own", {"apiVersion": "example.com/v1", "kind": "Widget"})
         stays, goes = (key("a", name, "Widget", "example.com/v1") for name in ("stays", "goes"))
-        await world.hears(("a/own", stays), ("a/own", goes))
+        await world.whole("a/own")
+        assert set(world.watches.keys("a/own")) == {stays, goes}
         moved = Resource("example.com", "v1", "gadgets", "Widget", namespaced=True)
         del world.kube.api._resources["example.com/v1", "widgets"]
         world.kube.define(moved)
@@ -254,7 +258,8 @@ async def test_nothing_is_gone_while_the_server_is_away() -> None:
     async with running(World()) as world:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
         world.want("a/own", MAPS)
-        await world.hears(("a/own", key("a", "x")))
+        await world.whole("a/own")
+        assert (list(world.watches.keys("a/own")), world.told) == ([key("a", "x")], [])
         lists = world.asked(is_list)
         world.kube.api.fault = lambda _: status_reply(503, "ServiceUnavailable", "away")
         world.kube.compact()  # watches end, and the next one would be too old
@@ -275,7 +280,9 @@ async def test_before_the_first_list_is_complete_nothing_shows() -> None:
         assert not world.watches.whole("a/own")
         assert world.watches.refused("a/own") == {}, "an outage refuses nothing"
         world.kube.api.fault = None
-        await world.hears(("a/own", key("a", "x")))
+        await world.whole("a/own")
+        assert list(world.watches.keys("a/own")) == [key("a", "x")]
+        assert world.stated == ["a/own"]
 
 
 async def test_a_watch_that_nobody_wants_ends_and_begins_again_when_it_is_wanted() -> None:
@@ -327,6 +334,13 @@ async def test_what_an_account_was_found_not_to_see_is_among_the_refusals() -> N
         world.kube.api.fault = answer
         user = "system:serviceaccount:a:own"
         world.stated.clear()
+        world.kube.api.fault = lambda _: status_reply(403, "Forbidden", "cannot create subjectaccessreviews")
+        assert await world.watches.allowed("a/own", user, key("a", "x")) is None
+        (refusal,) = world.watches.refused("a/own", user).values()
+        assert refusal.reason is RefusalReason.NOT_REVIEWED
+        assert "cannot create subjectaccessreviews" in refusal.message
+        world.kube.api.fault = answer
+        world.reviews._not_before = 0.0
         assert await world.watches.allowed("a/own", user, key("a", "x")) is False
         (refusal,) = world.watches.refused("a/own", user).values()
         assert refusal.reason is RefusalReason.ACCOUNT_FORBIDDEN

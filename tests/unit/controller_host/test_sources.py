@@ -105,6 +105,18 @@ def tar(**content: bytes) -> bytes:
     return packed.getvalue()
 
 
+def sparse(size: int) -> bytes:
+    """Return an archive with a file that begins as a module and goes on with nothing, for very long."""
+    item = tarfile.TarInfo("module.wasm")
+    item.size = 512
+    item.pax_headers = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.size": str(size)}
+    item.pax_headers |= {"GNU.sparse.numblocks": "1", "GNU.sparse.map": "0,512"}
+    archived = io.BytesIO()
+    with tarfile.open(fileobj=archived, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(item, io.BytesIO(WASM.ljust(512, b"\0")))
+    return archived.getvalue()
+
+
 def packed(**content: bytes) -> bytes:
     return gzip.compress(tar(**content))
 
@@ -214,6 +226,8 @@ async def test_a_module_is_the_only_one_among_the_files_of_an_image(tls: Path, t
         index = registry.index("2", {"wasm": image, "amd64": registry.manifest(None, registry.blob(b"x", LAYER))})
         for digest in (image, index):
             assert await here.fetch(oci={"image": here.image(digest)}) == WASM
+        instead = registry.blob(packed(app__old_dot_wasm=b"#!/bin/sh", module_dot_wasm=WASM), LAYER)
+        assert await here.fetch(oci={"image": here.image(registry.manifest("4", below, instead))}) == WASM
         alone = registry.manifest("3", registry.blob(tar(module=WASM), "application/vnd.oci.image.layer.v1.tar"))
         assert await here.fetch(oci={"image": here.image(alone)}) == WASM
 
@@ -240,6 +254,10 @@ async def test_an_image_without_one_module_is_named_with_what_it_has(
         for digest, words in expected.items():
             refused = await here.refusal(oci={"image": here.image(digest)})
             assert (refused.reason, words in refused.message) == (SourceReason.NO_MODULE, True), refused.message
+        many = registry.manifest("8", registry.blob(packed(**{f"m{number}": WASM for number in range(65)}), LAYER))
+        assert "more than 64 modules" in (await here.refusal(oci={"image": here.image(many)})).message
+        holes = registry.manifest("9", registry.blob(gzip.compress(sparse(2**40)), LAYER))
+        assert "no module" in (await here.refusal(oci={"image": here.image(holes)})).message
         monkeypatch.setattr(layers, "MOST_BYTES", 5000)
         bomb = registry.manifest("7", registry.blob(packed(a=b"\0" * 100_000), LAYER))
         assert "unpacks to more than" in (await here.refusal(oci={"image": here.image(bomb)})).message
