@@ -18,7 +18,7 @@ trellis_result trellis_reconcile(const trellis_request *request) {
   const char *text = json_string(json_find(request->object, "data", "nonce"));
   if (text == NULL || strcmp(key.name, next_name) == 0) return trellis_done();
   int64_t nonce, old;
-  if (!trellis_parse_number(text, &nonce)) return trellis_error("ConfigMap %s/%s: data.nonce is no whole number: %s", key.ns, key.name, text);
+  if (!trellis_parse_number(text, &nonce)) return trellis_error("data.nonce is no whole number: %s", text);
   if (nonce <= passed_on) return trellis_done();
 
   next.name = next_name;

@@ -47,8 +47,8 @@ trellis_result trellis_reconcile(const trellis_request *request) {
   if (json_exists(json_get(metadata, "deletionTimestamp"))) return trellis_done();
   if (json_exists(json_find(job, "spec", "ttlSecondsAfterFinished"))) return trellis_done();
   if (!time_to_live(annotation, &lives)) {
-    return trellis_error("Job %s/%s: the annotation %s is no whole number of seconds from 0 to %lld: %s", key.ns,
-                         key.name, SECONDS, (long long)LONGEST, annotation);
+    return trellis_error("the annotation %s is no whole number of seconds from 0 to %lld: %s", SECONDS,
+                         (long long)LONGEST, annotation);
   }
   if (lives < 0 || !finished_at(job, &finished)) return trellis_done();
   if (now < finished + lives) return trellis_requeue_after(finished + lives - now);

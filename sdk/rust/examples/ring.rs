@@ -24,8 +24,7 @@ impl Controller for Ring {
             Some(text) if request.key.name != self.next => text,
             _ => return Ok(Outcome::Done),
         };
-        let nonce =
-            parse_number(text).ok_or_else(|| format!("{}: data.nonce is no whole number: {}", request.key, text))?;
+        let nonce = parse_number(text).ok_or_else(|| format!("data.nonce is no whole number: {}", text))?;
         if Some(nonce) <= self.passed_on {
             return Ok(Outcome::Done);
         }

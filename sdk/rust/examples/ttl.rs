@@ -36,7 +36,7 @@ impl Controller for Ttl {
         if !job["spec"]["ttlSecondsAfterFinished"].is_null() {
             return Ok(Outcome::Done);
         }
-        let (lives, finished) = match (self.time_to_live(request, job)?, finished_at(job)) {
+        let (lives, finished) = match (self.time_to_live(job)?, finished_at(job)) {
             (Some(lives), Some(finished)) => (lives, finished),
             _ => return Ok(Outcome::Done),
         };
@@ -61,18 +61,17 @@ impl Controller for Ttl {
 
 impl Ttl {
     /// Seconds to live after the end; `None`: for ever.
-    fn time_to_live(&self, request: &Request, job: &Value) -> Result<Option<i64>, Error> {
+    fn time_to_live(&self, job: &Value) -> Result<Option<i64>, Error> {
         let text = match job["metadata"]["annotations"][SECONDS].as_str() {
             Some(text) => text,
             None => return Ok(self.configured),
         };
         match parse_number(text) {
             Some(seconds) if seconds <= LONGEST => Ok(Some(seconds)),
-            _ => Err(format!(
-                "{}: the annotation {} is no whole number of seconds from 0 to {}: {}",
-                request.key, SECONDS, LONGEST, text
-            )
-            .into()),
+            _ => {
+                Err(format!("the annotation {} is no whole number of seconds from 0 to {}: {}", SECONDS, LONGEST, text)
+                    .into())
+            }
         }
     }
 }

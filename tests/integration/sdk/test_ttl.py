@@ -89,9 +89,7 @@ def test_leaves_all_without_an_annotation_alone_if_nothing_is_configured(start: 
 def test_says_what_is_no_time_to_live(start: Start, value: str) -> None:
     world = start("ttl", seconds=0)
     error = world.changed(job(ended=100, metadata={"annotations": {TTL: value}}))["error"]
-    assert error == (
-        f"Job team-a/once: the annotation {TTL} is no whole number of seconds from 0 to 1000000000: {value}"
-    )
+    assert error == (f"the annotation {TTL} is no whole number of seconds from 0 to 1000000000: {value}")
     assert not world.api.requests
 
 

@@ -33,7 +33,7 @@ func (r *ring) Reconcile(request controller.Request) (controller.Result, error) 
 	}
 	nonce, ok := controller.ParseNumber(text)
 	if !ok {
-		return done, fmt.Errorf("%s: data.nonce is no whole number: %s", request.Key, text)
+		return done, fmt.Errorf("data.nonce is no whole number: %s", text)
 	}
 	if nonce <= r.passedOn {
 		return done, nil

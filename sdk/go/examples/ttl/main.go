@@ -73,8 +73,8 @@ func (t *ttl) timeToLive(request controller.Request) (int64, error) {
 	}
 	seconds, ok := controller.ParseNumber(text)
 	if !ok || seconds > longest {
-		return 0, fmt.Errorf("%s: the annotation %s is no whole number of seconds from 0 to %d: %s",
-			request.Key, annotation, longest, text)
+		return 0, fmt.Errorf("the annotation %s is no whole number of seconds from 0 to %d: %s",
+			annotation, longest, text)
 	}
 	return seconds, nil
 }
