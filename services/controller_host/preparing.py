@@ -18,6 +18,8 @@ from controller_host.guest.modules import ModuleRefused
 from controller_host.guests import Guests, Prepared
 from controller_host.progress import KnownModule, Progress
 from controller_host.results import init_request
+from controller_host.rights import acting_words
+from controller_host.source_errors import SourceError
 from controller_host.views import ControllerView, Wanted, digest
 from trellis.crds.wasm_controllers import Module as ModuleSource
 from trellis.kube.client import Kube
@@ -40,7 +42,7 @@ class Sources(Protocol):
     """Gets the bytes of modules."""
 
     async def fetch(self, namespace: str, module: ModuleSource, user: str) -> bytes:
-        """Return the module; raises NotAccepted."""
+        """Return the module; raises SourceError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ class Preparing:
     async def _module(self, view: ControllerView, wanted: Wanted, user: str, *, anew: bool) -> KnownModule:
         if wanted.is_fixed and not anew and (known := self.progress.known(wanted.source)) is not None:
             return known
-        wasm = await self.sources.fetch(view.namespace, wanted.module, user)
+        try:
+            wasm = await self.sources.fetch(view.namespace, wanted.module, user)
+        except SourceError as error:
+            raise NotAccepted(error.reason, error.message) from None
         loop = asyncio.get_running_loop()
         try:
             module = await loop.run_in_executor(self.pool, self.guests.load, wasm)
@@ -83,13 +88,13 @@ class Preparing:
 
     async def _init(self, view: ControllerView, wanted: Wanted, user: str) -> bytes:
         kube = self.acting_as(user)
-        config_maps = await _data(kube, CONFIGMAPS, wanted.refs[0], view.namespace)
-        secrets = await _data(kube, SECRETS, wanted.refs[1], view.namespace)
+        config_maps = await _data(kube, user, CONFIGMAPS, (view.namespace, wanted.refs[0]))
+        secrets = await _data(kube, user, SECRETS, (view.namespace, wanted.refs[1]))
         return init_request((view.namespace, view.name), wanted.config, (config_maps, secrets))
 
 
-async def _data(kube: Kube, resource: Resource, names: Sequence[str], namespace: str) -> dict[str, Any]:
-    found = {}
+async def _data(kube: Kube, user: str, resource: Resource, place: tuple[str, Sequence[str]]) -> dict[str, Any]:
+    found, (namespace, names) = {}, place
     for name in names:
         try:
             found[name] = (await kube.get(resource, name, namespace)).get("data") or {}
@@ -97,6 +102,6 @@ async def _data(kube: Kube, resource: Resource, names: Sequence[str], namespace:
             message = f"{resource.kind} {name}, which the spec refers to, does not exist in namespace {namespace}"
             raise NotAccepted(f"{resource.kind}NotFound", message) from None
         except Forbidden as error:
-            message = f"its ServiceAccount cannot get {resource.kind} {name}, which the spec refers to: {error.message}"
+            message = f"{resource.kind} {name}, which the spec refers to, cannot be read: {acting_words(error, user)}"
             raise NotAccepted(f"{resource.kind}Forbidden", message) from None
     return found

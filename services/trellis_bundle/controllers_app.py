@@ -1,10 +1,12 @@
-"""``trellis controllers``: the group of its commands, each of which has a module of its own."""
+"""``trellis controllers``: a list of them, and the group of its commands, each of which has a module of its own."""
 
 from __future__ import annotations
 
 import typer
 
+from trellis_bundle.controllers import controllers
 from trellis_bundle.controllers_roles import roles
 
-app = typer.Typer(help="Controllers in Wasm: the rights that they need.", no_args_is_help=True)
+app = typer.Typer(help="Controllers in Wasm: where they are, what they cost, the rights that they need.")
+app.callback(invoke_without_command=True)(controllers)
 app.command()(roles)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import application_manager.settings
+import controller_host.settings
 import host_manager.settings
 import node_watcher.settings
 import provisioner.settings
@@ -36,6 +38,14 @@ class Runnable:
 
     package: str
     settings: type[ServiceSettings]
+    needs: str = ""
+    """A package that the service cannot do without, and which only the extra ``extra`` brings."""
+    extra: str = ""
+
+    @property
+    def installed(self) -> bool:
+        """Whether what it needs is there."""
+        return not self.needs or importlib.util.find_spec(self.needs) is not None
 
     def create(self, settings: ServiceSettings) -> Service:
         """Return the service; it connects when it is run."""
@@ -50,6 +60,9 @@ SERVICES: Final[dict[str, Runnable]] = {
     "service-reflector": Runnable("service_reflector", service_reflector.settings.Settings),
     "application-manager": Runnable("application_manager", application_manager.settings.Settings),
     "secrets-backend": Runnable("secrets_backend", secrets_backend.settings.Settings),
+    "controller-host": Runnable(
+        "controller_host", controller_host.settings.Settings, needs="wasmtime", extra="controllers"
+    ),
 }
 
 
@@ -65,15 +78,23 @@ class RunFlags:
 
 
 def choose(services: Sequence[str]) -> list[str]:
-    """Return the services to run, all if none is named.
+    """Return the services to run; if none is named, all that are installed whole.
 
     Raises:
-        SettingsError: a name that is none; the message lists those that are.
+        SettingsError: a name that is none; the message lists those that are. Or one that lacks what it needs.
     """
     unknown = [name for name in services if name not in SERVICES]
     if unknown:
         raise SettingsError(f"SERVICE: has {unknown[0]!r}, needs one or more of: {', '.join(SERVICES)}")
-    return list(dict.fromkeys(services)) or list(SERVICES)
+    for name in services:
+        if not SERVICES[name].installed:
+            package = f"trellis-wasm[{SERVICES[name].extra}]"
+            raise SettingsError(
+                f"SERVICE: {name} needs {SERVICES[name].needs}, which is not installed: install {package}"
+            )
+    if services:
+        return list(dict.fromkeys(services))
+    return [name for name, one in SERVICES.items() if one.installed]
 
 
 def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
@@ -115,6 +136,8 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
             "TRELLIS_NATS_CREDENTIALS_FILE"
         )
     setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
+    for name in [name for name, one in SERVICES.items() if not one.installed and not services]:
+        _log.info("a service is left out, as it is not installed", service=name, extra=SERVICES[name].extra)
     for line in unknown_variables([runnable.settings for runnable in SERVICES.values()]):
         _log.warning(line)
     apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]

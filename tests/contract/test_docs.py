@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import application_manager.settings
+import controller_host.settings
 import host_manager.settings
 import node_watcher.settings
 import provisioner.settings
@@ -26,6 +27,7 @@ README = (ROOT / "README.md").read_text()
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MODELS: list[type[ServiceSettings]] = [
     application_manager.settings.Settings,
+    controller_host.settings.Settings,
     host_manager.settings.Settings,
     node_watcher.settings.Settings,
     provisioner.settings.Settings,

@@ -19,9 +19,10 @@ from controller_host.hosting import Hosting
 from controller_host.keys import ObjectKey
 from controller_host.news import News
 from controller_host.outcomes import Outcomes, Told
-from controller_host.preparing import NotAccepted, Preparing
+from controller_host.preparing import Preparing
 from controller_host.progress import Progress
 from controller_host.residents import Residents
+from controller_host.source_errors import SourceError, SourceReason
 from controller_host.starting import Parts
 from controller_host.views import ControllerView, view_controller
 from support.fake_guests import Behaviour, FakeGuests, FakeInstance
@@ -98,7 +99,7 @@ class SomeSources:
         self.fetched += 1
         name = module.config_map.name
         if name not in self.modules:
-            raise NotAccepted("ConfigMapNotFound", f"ConfigMap {name} does not exist")
+            raise SourceError(SourceReason.NOT_FOUND, f"ConfigMap {name} does not exist")
         return self.modules[name]
 
 

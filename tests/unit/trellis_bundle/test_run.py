@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import host_manager.settings
 import provisioner.settings
 from trellis.settings import SettingsError
-from trellis_bundle.run import refuse_half_confined
+from trellis_bundle.run import SERVICES, choose, refuse_half_confined
 
 
 def test_a_confined_service_runs_alone_and_not_beside_one_that_works_on_the_whole_cluster() -> None:
@@ -17,3 +19,11 @@ def test_a_confined_service_runs_alone_and_not_beside_one_that_works_on_the_whol
     refuse_half_confined([wide, host_manager.settings.Settings()])
     with pytest.raises(SettingsError, match="provisioner cannot be confined"):
         refuse_half_confined([wide, confined])
+
+
+def test_what_is_not_installed_whole_is_left_out_of_all_and_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "controller-host" in choose([])
+    monkeypatch.setitem(SERVICES, "controller-host", replace(SERVICES["controller-host"], needs="no_such_package"))
+    assert choose([]) == [name for name in SERVICES if name != "controller-host"]
+    with pytest.raises(SettingsError, match=r"trellis-wasm\[controllers\]"):
+        choose(["controller-host"])

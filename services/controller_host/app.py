@@ -1,0 +1,223 @@
+"""Wires controller_host: the only place that builds its clients and joins its parts.
+
+In: settings (and clients, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from controller_host.calling import Calling
+from controller_host.guests import LocalGuests
+from controller_host.hosted import Hosted, Trouble
+from controller_host.hosting import Hosting
+from controller_host.measures import Gauges
+from controller_host.news import News
+from controller_host.outcomes import Outcomes, Told
+from controller_host.preparing import Preparing
+from controller_host.progress import Progress
+from controller_host.reporting import Reporting
+from controller_host.residents import Residents
+from controller_host.reviews import Reviews
+from controller_host.rights import words
+from controller_host.settings import Settings
+from controller_host.shared_watches import SharedWatches, Sight
+from controller_host.sources import Sources
+from controller_host.starting import Parts
+from controller_host.views import ControllerView, view_controller
+from controller_host.web import Web
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.bus.queue import KeyedQueue
+from trellis.events.subjects import CONTROLLER_HOST
+from trellis.kube.client import Kube
+from trellis.kube.discovery import Discovery
+from trellis.kube.informer import Informer
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import WASM_CONTROLLERS
+from trellis.runtime import Base, LedService, Work
+from trellis.settings import SettingsError
+from trellis.telemetry import setup
+
+STACK_BYTES: Final = 4 * 2**20
+"""Of a thread that runs guests: the engine lets a guest have half of one MiB, and the host's calls come on top."""
+_COMPILING_THREADS: Final = 1
+_WAITING: Final = 64
+"""Controllers that may be prepared beside those that are called: that waits for the API server, not for a thread."""
+_REPORTERS: Final = 8
+
+
+def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+    """Return the service; it connects when it is run.
+
+    Raises:
+        SettingsError: the directory of the data cannot be used.
+    """
+    check_directory(settings)
+    return LedService(
+        name=CONTROLLER_HOST,
+        settings=settings,
+        telemetry=setup(CONTROLLER_HOST, otlp_endpoint=settings.otlp_endpoint),
+        compose=partial(compose, settings),
+        namespaces={settings.namespace: {}},
+        kube=kube,
+        bus=bus,
+        words=words,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """What a term has open on disk, and the threads that work there."""
+
+    guests: LocalGuests
+    progress: Progress
+    pool: ThreadPoolExecutor
+    compiling: ThreadPoolExecutor
+
+    def close(self) -> None:
+        """Let go of everything; threads that still run a guest are left to end by themselves."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.compiling.shutdown(wait=False, cancel_futures=True)
+        self.progress.close()
+        self.guests.close()
+
+
+def check_directory(settings: Settings) -> None:
+    """Make the directory of the data.
+
+    Raises:
+        SettingsError: it cannot be used.
+    """
+    directory = settings.controller_data_dir
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise _unusable(settings, "this account may not write there")
+    except OSError as error:
+        raise _unusable(settings, error.strerror or str(error)) from error
+
+
+def _unusable(settings: Settings, why: str) -> SettingsError:
+    directory = settings.controller_data_dir
+    return SettingsError(f"TRELLIS_CONTROLLER_DATA_DIR: has {directory}, needs a directory that can be used: {why}")
+
+
+def open_disk(settings: Settings) -> Disk:
+    """Open the directory of the data.
+
+    Raises:
+        SettingsError: it cannot be used.
+    """
+    directory = settings.controller_data_dir
+    try:
+        guests = LocalGuests(directory)
+        progress = Progress(directory)
+    except OSError as error:
+        raise _unusable(settings, error.strerror or str(error)) from error
+    before = threading.stack_size(STACK_BYTES)
+    pool = ThreadPoolExecutor(settings.controller_threads, thread_name_prefix="guest")
+    compiling = ThreadPoolExecutor(_COMPILING_THREADS, thread_name_prefix="compile")
+    threading.stack_size(before)
+    return Disk(guests, progress, pool, compiling)
+
+
+def compose(settings: Settings, base: Base) -> Work:
+    """Join the parts for one term of leadership."""
+    kube, telemetry, disk = base.kube, base.telemetry, open_disk(settings)
+    parts = Parts(disk.guests, disk.progress, telemetry)
+    discovery, reviews, web = Discovery(kube), Reviews(kube), Web(settings.controller_source_networks)
+    sources = Sources(kube.acting_as, web, settings.controller_modules_dir)
+    calling = Calling(kube.acting_as, discovery, telemetry, reviews.forget)
+    informer: Informer[ControllerView] = Informer(
+        kube, WASM_CONTROLLERS, view_controller, lambda change: wake(change.key, anew=True), optional=True
+    )
+    watches = SharedWatches(
+        Sight(kube, discovery, reviews),
+        settings.controller_resources,
+        on_change=lambda controller, key: hosting.on_change(controller, key),  # noqa: PLW0108 - of later
+        on_state=lambda key: wake(key, anew=False),
+    )
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_CONTROLLER_HOST)
+    reporting = Reporting(kube, base.bus, recorder, lambda: hosting.hosted, informer, partial(not_watched, watches))
+    hosting = Hosting(
+        parts=parts,
+        calling=calling,
+        preparing=Preparing(kube.acting_as, sources, disk.guests, disk.progress, disk.compiling),
+        news=News(watches),
+        outcomes=Outcomes(Told(reporting.changed, reporting.faulted, reporting.gone)),
+        pool=disk.pool,
+        residents=Residents(settings.controller_memory_budget),
+        views=lambda: informer.objects,
+        sources_seconds=settings.sources_seconds,
+    )
+    workers = settings.controller_threads + _WAITING
+    controllers = KeyedQueue(hosting.run, workers=workers, name="controllers", telemetry=telemetry)
+    reports = KeyedQueue(reporting.run, workers=_REPORTERS, name="reports", telemetry=telemetry)
+    hosting.wake, reporting.add, reporting.add_after = controllers.add, reports.add, reports.add_after
+
+    def wake(key: str, *, anew: bool) -> None:
+        if anew:
+            controllers.forget(key)
+        controllers.add(key)
+
+    def list_all() -> None:
+        for key in {*informer.objects, *hosting.hosted}:
+            controllers.add(key)
+
+    async def sweep() -> None:
+        await asyncio.get_running_loop().run_in_executor(None, _sweep, disk, {*_uids(informer)})
+
+    async def close(seconds: float) -> None:
+        await hosting.close(seconds * 0.9)
+
+    return Work(
+        [informer],
+        [controllers, reports],
+        list_all,
+        lambda: None,
+        prepare=sweep,
+        background=[
+            watches.run,
+            Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values).run,
+            holding(disk, web),
+        ],
+        closing=[close],
+    )
+
+
+def holding(disk: Disk, web: Web) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return what keeps the disk open, and connections to sources, for as long as it runs."""
+
+    async def hold() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            disk.close()
+            await web.close()
+
+    return hold
+
+
+def not_watched(watches: SharedWatches, one: Hosted) -> Trouble | None:
+    """Return why a controller's watches do not work, None if they do."""
+    for refusal in watches.refused(one.key, one.account.user).values():
+        return Trouble(refusal.reason, refusal.message)
+    return None
+
+
+def _uids(informer: Informer[ControllerView]) -> set[str]:
+    return {view.uid for view in informer.objects.values()}
+
+
+def _sweep(disk: Disk, keep: set[str]) -> None:
+    """Remove what was left of controllers that are gone, and modules that nobody runs."""
+    disk.progress.sweep(keep)
+    disk.guests.sweep(keep, disk.progress.digests())

@@ -1,0 +1,88 @@
+"""A controller as ``trellis controllers`` and ``trellis status`` show it. Pure: manifests in, rows out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from trellis_bundle.part import Part
+
+PART: Final = "controllers"
+HOST: Final = "controller-host"
+NOT_KNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
+_NEVER: Final = "NotLookedAt"
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRow:
+    """One WasmController; figures are as old as its status, at most a minute. ``problem``: "" if it is well."""
+
+    namespace: str
+    name: str
+    state: str
+    ready: bool
+    problem: str
+    fault: Mapping[str, str]
+    figures: Mapping[str, Any]
+    module: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the row for JSON."""
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "state": self.state or None,
+            "ready": self.ready,
+            "problem": self.problem or None,
+            "resident_bytes": self.figures.get("residentBytes"),
+            "disk_bytes": self.figures.get("snapshotBytes"),
+            "calls": self.figures.get("calls"),
+            "wakes": self.figures.get("wakes"),
+            "wake_p99": self.figures.get("wakeP99"),
+            "traps": self.figures.get("traps"),
+            "last_fault": dict(self.fault) or None,
+            "module_sha256": self.module.get("sha256"),
+        }
+
+
+def controller_row(manifest: Mapping[str, Any]) -> ControllerRow:
+    """Return the row of a WasmController as the API server gives it."""
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    ready = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), None)
+    problem = "" if ready is None or ready["status"] == "True" else f"{ready['reason']}: {ready['message']}"
+    if ready is None:
+        problem = f"nobody has looked at it yet: start the service with `trellis run {HOST}`"
+    return ControllerRow(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        state=str(status.get("state") or ""),
+        ready=ready is not None and ready["status"] == "True",
+        problem=problem,
+        fault=status.get("lastFault") or {},
+        figures=status,
+        module=status.get("module") or {},
+    )
+
+
+def controllers_part(rows: Sequence[ControllerRow], leader: str) -> Part:
+    """Return the row of ``trellis status``; one that is not ready is a problem, and that nobody hosts them."""
+    states = dict(sorted(Counter(row.state or _NEVER for row in rows).items()))
+    bad = sorted(row.key for row in rows if not row.ready and row.state != "Paused")
+    problems = []
+    if rows and not leader:
+        problems.append(f"nobody leads {HOST}, so none of them is called: start it with `trellis run {HOST}`")
+    if bad:
+        more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+        problems.append(f"not ready: {', '.join(bad[:_NAMED])}{more}: see `trellis controllers`")
+    text = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
+    text += f"; {HOST} led by {leader}" if leader else ""
+    facts = {"count": len(rows), "states": states, "not_ready": bad, "holder": leader or None}
+    return Part(PART, text, "; ".join(problems), facts)
