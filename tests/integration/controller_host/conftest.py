@@ -1,0 +1,49 @@
+"""A host of controllers, and namespaces for them."""
+
+from __future__ import annotations
+
+import http
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.controllers_world import Host, Tenant, define
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+
+
+@pytest.fixture
+def host(cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_path: Path) -> Host:
+    define(cluster_api)
+    return Host(cluster, nats_server.url, tmp_path)
+
+
+@pytest.fixture
+def tenants(cluster_api: Api) -> Iterator[Callable[[], Tenant]]:
+    made: list[Tenant] = []
+
+    def make() -> Tenant:
+        tenant = Tenant(cluster_api, f"ctl-{secrets.token_hex(4)}")
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant.name}}
+        assert cluster_api.call("POST", "/api/v1/namespaces", manifest)[0] == http.HTTPStatus.CREATED
+        made.append(tenant)
+        return tenant
+
+    yield make
+    for tenant in made:
+        for item in cluster_api.call("GET", tenant._of_controllers())[1].get("items") or ():
+            tenant.remove(item["metadata"]["name"])
+        cluster_api.call("DELETE", f"/api/v1/namespaces/{tenant.name}")
+
+
+@pytest.fixture
+def tenant(tenants: Callable[[], Tenant]) -> Tenant:
+    return tenants()
+
+
+@pytest.fixture
+def target(tenants: Callable[[], Tenant]) -> Tenant:
+    return tenants()

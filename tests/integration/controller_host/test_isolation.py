@@ -1,0 +1,80 @@
+"""Guests that do everything wrong that can be done: each fault is named, and a neighbour is called as ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.wat_guests import FAULTS, guest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+async def test_whatever_a_guest_does_it_is_named_and_its_neighbour_goes_on(
+    host: Host, tenant: Tenant, target: Tenant
+) -> None:
+    tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
+    tenant.module("mirror", prebuilt("mirror"))
+    for name in FAULTS:
+        tenant.module(name, guest(name))
+        limits = {"cpuPerCall": "200ms", "memory": "4Mi"}
+        tenant.controller(name, serviceAccountName="mirror", limits=limits)
+    tenant.controller("mirror", config={"targetNamespace": target.name})
+    tenant.config_map("x", round="0")
+    async with host.serving() as process:
+        for name, kind in FAULTS.items():
+            await until(
+                lambda name=name, kind=kind: (tenant.status(name).get("lastFault") or {}).get("kind") == kind,
+                f"{name} ends as {kind}: {tenant.status(name).get('lastFault')}",
+            )
+            assert tenant.condition(name, "Accepted")[0] == "True"
+        for number in range(1, 6):
+            tenant.config_map("x", round=str(number))
+            await until(lambda number=number: target.data("x") == {"round": str(number)}, "the neighbour goes on")
+        assert process.returncode is None
+        assert tenant.condition("mirror", "Ready") == ("True", "Running")
+        assert host.metric("trellis_controller_faults_total") >= len(FAULTS)
+        reasons = {event["reason"] for event in tenant.events() if event["involvedObject"]["kind"] == "WasmController"}
+        assert set(FAULTS.values()) <= reasons
+
+
+async def test_a_module_that_is_refused_says_why_and_the_next_one_runs(host: Host, tenant: Tenant) -> None:
+    tenant.account("broken", CONFIG_MAPS)
+    tenant.module("broken", b"\0asm\1\0\0\0")
+    tenant.module("good", guest("good"))
+    tenant.controller("broken")
+    tenant.config_map("x")
+    async with host.serving():
+        await until(lambda: tenant.condition("broken", "Accepted") == ("False", "MissingExport"), "refused")
+        assert tenant.condition("broken", "Stalled")[0] == "True"
+        tenant.change("broken", {"module": {"configMap": {"name": "good", "key": "module.wasm"}}})
+        await until(lambda: tenant.condition("broken", "Ready") == ("True", "Running"), "runs")
+        await until(lambda: host.metric("trellis_controller_call_seconds_count") >= 1, "is called")
+        tenant.remove("broken")
+        await until(lambda: host.metric("trellis_controllers") == 0, "gone")
+        assert not list((host.directory / "data" / "snapshots").glob("*.snapshot"))
+
+
+async def test_what_its_account_may_not_see_does_not_reach_a_guest(host: Host, tenant: Tenant, target: Tenant) -> None:
+    to_write = CONFIG_MAPS | {"verbs": ["get", "create", "update", "patch"]}
+    tenant.account("blind", to_write, namespaces=(tenant.name, target.name))
+    tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
+    tenant.module("mirror", prebuilt("mirror"))
+    tenant.controller("blind", module="mirror", config={"targetNamespace": target.name})
+    tenant.config_map("plans", x="1")
+    async with host.serving():
+        await until(lambda: tenant.condition("blind", "WatchesGranted") == ("False", "AccountForbidden"), "said so")
+        tenant.config_map("plans", x="2")
+        tenant.controller("sees", module="mirror", serviceAccountName="mirror", config={"targetNamespace": target.name})
+        await until(lambda: target.data("plans") == {"x": "2"}, "who may see it is called")
+        assert tenant.status("blind").get("calls") == 0
+        assert host.metric("trellis_controller_call_seconds_count") >= 1
+
+
+async def test_what_the_platform_does_not_let_be_watched_is_said(host: Host, tenant: Tenant) -> None:
+    tenant.account("wide", CONFIG_MAPS)
+    tenant.module("wide", guest("good"))
+    tenant.controller("wide", watches=[{"apiVersion": "v1", "kind": "Pod"}])
+    async with host.serving():
+        await until(lambda: tenant.condition("wide", "WatchesGranted") == ("False", "WatchNotGranted"), "said")
+        assert tenant.condition("wide", "Ready") == ("False", "WatchNotGranted")

@@ -1,0 +1,71 @@
+"""An example runs: ConfigMaps are mirrored, by a guest that sleeps in between, over restarts and kills."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.fixture
+def mirror(tenant: Tenant, target: Tenant) -> str:
+    """A controller that mirrors from the one namespace to the other."""
+    tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
+    tenant.module("mirror", prebuilt("mirror"))
+    tenant.controller("mirror", config={"targetNamespace": target.name})
+    return "mirror"
+
+
+async def test_what_is_there_and_what_comes_is_mirrored_and_what_goes_is_taken_away(
+    host: Host, tenant: Tenant, target: Tenant, mirror: str
+) -> None:
+    tenant.config_map("before", x="1")
+    async with host.serving():
+        await until(lambda: target.data("before") == {"x": "1"}, "mirrored")
+        await until(host.asleep, "put to disk")
+        tenant.config_map("later", y="1")
+        await until(lambda: target.data("later") == {"y": "1"}, "mirrored")
+        tenant.config_map("later", y="2")
+        await until(lambda: target.data("later") == {"y": "2"}, "followed")
+        tenant.delete("before")
+        await until(lambda: target.data("before") is None, "taken away")
+        assert tenant.condition(mirror, "Ready") == ("True", "Running")
+        assert tenant.condition(mirror, "Accepted") == ("True", "Accepted")
+        assert host.metric("trellis_controller_cold_starts_total") == 1
+        assert host.metric("trellis_controller_wake_seconds_count") >= 2
+
+
+@pytest.mark.usefixtures("mirror")
+async def test_after_a_restart_it_sleeps_on_and_only_what_changed_wakes_it(
+    host: Host, tenant: Tenant, target: Tenant
+) -> None:
+    tenant.config_map("same", x="1")
+    tenant.config_map("gone", x="1")
+    async with host.serving():
+        await until(lambda: target.data("same") == target.data("gone") == {"x": "1"}, "mirrored")
+        await until(host.asleep, "put to disk")
+    tenant.delete("gone")
+    async with host.serving():
+        await until(lambda: target.data("gone") is None, "what was deleted meanwhile is taken away")
+        assert host.metric("trellis_controller_cold_starts_total") == 0
+        assert host.metric("trellis_controller_wake_seconds_count") >= 1
+        calls = host.metric("trellis_controller_call_seconds_count")
+        assert calls == 1, "it was told again what it knew"
+
+
+@pytest.mark.usefixtures("mirror")
+async def test_a_kill_costs_nothing_but_repeats(host: Host, tenant: Tenant, target: Tenant) -> None:
+    for number in range(20):
+        tenant.config_map(f"c{number}", x="1")
+    async with host.serving():
+        await until(lambda: target.data("c3") is not None, "in the middle of it")
+        await host.kill()
+    tenant.delete("c3")
+    tenant.config_map("c4", x="2")
+    async with host.serving():
+        await until(lambda: target.data("c4") == {"x": "2"}, "followed")
+        await until(lambda: target.data("c3") is None, "taken away")
+        for number in range(5, 20):
+            await until(lambda number=number: target.data(f"c{number}") == {"x": "1"}, "mirrored")
