@@ -79,15 +79,12 @@ class Reporting:
     def changed(self, one: Hosted) -> None:
         """Take word that something happened: it is told now if it is news, else with the next figures."""
         told = self._told.get(one.key)
-        if told is None or told.uid != one.view.uid:
+        former = None if told is None or told.uid != one.view.uid else told.status
+        if told is None or former is None or is_urgent(patch_of(former, self._status(one, former))):
             self.add(one.key)
         elif not told.due:
-            urgent = is_urgent(patch_of(told.status, self._status(one, told.status)))
             told.due = True
-            if urgent:
-                self.add(one.key)
-            else:
-                self.add_after(one.key, max(0.0, told.at + FIGURES_SECONDS - time.monotonic()))
+            self.add_after(one.key, max(0.0, told.at + FIGURES_SECONDS - time.monotonic()))
 
     def faulted(self, one: Hosted) -> None:
         """Take word of a fault: an Event is recorded at the first of its kind."""

@@ -106,9 +106,10 @@ async def test_figures_wait_for_their_minute_and_a_condition_does_not(world: Wor
     assert wait is not None
     assert 50 < wait <= 60
     assert (world.patches, world.status["calls"]) == (1, 0)
+    world.reporting.changed(world.one)
     world.one.stopped = Trouble("Trapped", "unreachable")
     world.reporting.changed(world.one)
-    assert world.added == [KEY]
+    assert world.added == [KEY], "what is due later holds nothing up"
     await world.reporting.run(KEY, None)
     assert (world.patches, world.status["calls"]) == (2, 7)
 
