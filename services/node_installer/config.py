@@ -78,7 +78,7 @@ def runtimes_of(document: Mapping[str, Any]) -> dict[str, str]:
 def runtimes_of_template(text: str) -> dict[str, str]:
     """Return the same of a Go template, which is no TOML: by its headers and the line that sets ``runtime_type``."""
     found: dict[str, str] = {}
-    lines = text.splitlines(keepends=True)
+    lines = toml_text.lines_of(text)
     for plugin in PLUGINS:
         prefix = ("plugins", plugin, "containerd", "runtimes")
         for start, end in toml_text.tables_under(text, prefix):
@@ -149,7 +149,7 @@ def same_meaning(one: str, other: str) -> bool:
 
 
 def _bare_lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return [line.strip() for line in toml_text.lines_of(text) if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _means(text: str, meaning: Document) -> bool:

@@ -22,6 +22,7 @@ _SECTION = re.compile(
     r"(?:: (?P<names>[^\r\n]*))?(?:\r?\n|\Z)",
     re.DOTALL,
 )
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _HEADER = re.compile(r"\s*\[(?!\[)(?P<key>.+?)\](?P<rest>\s*(?:#.*)?)\Z")
 _STRINGS = re.compile(r'"""|\'\'\'')
 
@@ -79,12 +80,17 @@ def without_stray_marks(text: str) -> str:
 
 
 def _unmarked(text: str) -> str:
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith((_BEGIN, _END)))
+    return "".join(line for line in lines_of(text) if not line.startswith((_BEGIN, _END)))
 
 
 def _render(body: str, joined: str, names: Iterable[str]) -> str:
     listed = ", ".join(names)
     return f"{_BEGIN}{joined}\n{body}{_END}{': ' if listed else ''}{listed}\n"
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines with their ends: in TOML LF ends one, and none of the others that Unicode has (U+0085)."""
+    return _LINE.findall(text)
 
 
 def tables_under(text: str, path: Path) -> list[tuple[int, int]]:
@@ -93,7 +99,7 @@ def tables_under(text: str, path: Path) -> list[tuple[int, int]]:
     Comments and blank lines before the next header belong to that header. Quoting and spacing of headers do not
     matter; headers inside of multi-line strings are none.
     """
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     headers = list(_headers(lines))
     spans = []
     for index, (line, key) in enumerate(headers):
@@ -113,7 +119,7 @@ def cut_tables(text: str, path: Path, *, comment: re.Pattern[str] | None = None,
         comment: a line above a header that goes along.
         keep_comments: lines that are comments stay, also inside of the tables.
     """
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     gone: set[int] = set()
     for start, end in tables_under(text, path):
         gone.update(line for line in range(start, end) if not (keep_comments and _is_comment(lines[line])))

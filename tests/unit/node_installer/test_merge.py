@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from node_installer import config, toml_tables, toml_text
@@ -81,6 +81,7 @@ def test_the_rest_keeps_its_meaning_and_ours_has_its_own(text: str, entries: lis
 
 @few
 @given(documents(), ENTRIES)
+@example("", [Entry("aa", "/opt/trellis/bin/x", {"A": "\x85#"})])  # U+0085 ends a line for Python, not for TOML
 def test_merging_again_changes_nothing(text: str, entries: list[Entry]) -> None:
     new = config.merged(text, entries, path="f")
     assert config.merged(new, entries, path="f") == new
