@@ -2,6 +2,8 @@
 
 Made by ``modules``; used by every instance. Invariant: ``key`` changes with anything that makes compiled code or a
 snapshot of one engine wrong for another: version, settings, processor, page size, how modules are rewritten.
+A guest's access outside of its memory is a signal that the engine handles: ``faulthandler`` must not be enabled later
+than an engine is made, or it would end the process for it.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from controller_host.guest import abi, native, wasi
 from controller_host.guest.binary import FunctionType
 from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.guest.guest import Guest, current, failed
+from controller_host.guest.lines import MOST_LINE_BYTES
 
 HostFunction = Callable[..., int | None]
 
@@ -55,7 +56,7 @@ def _log(guest: Guest, level: int, pointer: int, length: int) -> None:
     if guest.lines.full():
         guest.lines.line(level, "")
     else:
-        text = guest.memory.read(pointer, min(length, abi.MOST_BYTES)).decode(errors="replace")
+        text = guest.memory.read(pointer, min(length, MOST_LINE_BYTES)).decode(errors="replace")
         guest.lines.line(level if level < 1 << 31 else 0, text)
 
 

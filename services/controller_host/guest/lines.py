@@ -15,6 +15,8 @@ from controller_host.guest.refusals import printable
 
 MOST_LINES: Final = 100
 LONGEST_LINE: Final = 4096
+MOST_LINE_BYTES: Final = 4 * (LONGEST_LINE + 1)
+"""What a line can take in UTF-8; one character more than is shown, so that it is seen to be cut."""
 INFO: Final = 1
 WARNING: Final = 2
 _ERROR: Final = 3
@@ -46,7 +48,7 @@ class Lines:
         *whole, rest = data.split(b"\n")
         for part in whole:
             self._end(begun, part)
-        begun += rest[: max(0, LONGEST_LINE * 4 - len(begun))]
+        begun += rest[: max(0, MOST_LINE_BYTES - len(begun))]
 
     def finish(self) -> None:
         """End the call: log what is begun, and how much was left out."""
@@ -60,5 +62,5 @@ class Lines:
         if self.full():
             self._count += 1
         else:
-            self.line(INFO, (bytes(begun) + part[: LONGEST_LINE * 4]).decode(errors="replace"))
+            self.line(INFO, (bytes(begun) + part[:MOST_LINE_BYTES]).decode(errors="replace"))
         begun.clear()
