@@ -18,6 +18,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import orjson
+import structlog
 import wasmtime
 import xxhash
 
@@ -26,6 +27,8 @@ from controller_host.guest.engine import Engine
 from controller_host.guest.native import Prepared
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
 from controller_host.guest.rewriting import Rewritten, rewrite
+
+_log: Final = structlog.get_logger(__name__)
 
 __all__ = ["Module", "ModuleRefused", "Modules", "RefusalReason"]
 
@@ -89,9 +92,10 @@ class Modules:
     def sweep(self, keep: Iterable[str]) -> None:
         """Remove from disk all compiled modules but those of the digests to ``keep``, and those of other engines."""
         wanted = {self._path(sha256, kind).name for sha256 in keep for kind in ("cwasm", "json")}
-        for path in self._directory.iterdir():
-            if path.name not in wanted:
-                path.unlink(missing_ok=True)
+        with self._compiling:  # whose files are on their way
+            for path in self._directory.iterdir():
+                if path.name not in wanted:
+                    path.unlink(missing_ok=True)
 
     def in_memory(self) -> int:
         """Return how many modules are in memory."""
@@ -115,13 +119,20 @@ class Modules:
         except wasmtime.WasmtimeError as error:
             raise ModuleRefused(RefusalReason.NOT_WASM, f"the engine does not take it: {error}") from error
         facts = _facts(rewritten)
-        write_whole(self._path(sha256, "cwasm"), code)
-        write_whole(self._path(sha256, "json"), orjson.dumps({**facts, "checksum": xxhash.xxh3_128_hexdigest(code)}))
-        # From disk, so that the code is a mapped file; as it is where such a file may not be run.
+        self._store(sha256, code, facts)
+        # From disk, so that the code is a mapped file; as it is where such a file cannot be had, or not be run.
         module = self._from_disk(sha256) or self._module(sha256, facts, compiled)
         with self._lock:
             self._keep(module)
         return module
+
+    def _store(self, sha256: str, code: bytes, facts: dict[str, Any]) -> None:
+        checked = {**facts, "checksum": xxhash.xxh3_128_hexdigest(code)}
+        try:
+            write_whole(self._path(sha256, "cwasm"), code)
+            write_whole(self._path(sha256, "json"), orjson.dumps(checked))
+        except OSError as error:
+            _log.warning("compiled module is not kept on disk", sha256=sha256, error=str(error))
 
     def _from_disk(self, sha256: str) -> Module | None:
         path = self._path(sha256, "cwasm")

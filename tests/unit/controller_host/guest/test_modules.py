@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +91,19 @@ def test_a_module_is_compiled_once_however_many_ask_at_once(tmp_path: Path, monk
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(load, range(8)))) == 1
     assert len(count) == 1
+
+
+def test_a_module_runs_from_memory_where_the_disk_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    modules = Modules(tmp_path / "m")
+    monkeypatch.setattr(modules_module, "write_whole", full)
+    module = modules.load(wat.guest())
+    assert Instance.boot(module, Limits(), wat.RecordingHost()).call("reconcile", b"{}").answer == b"{}"
+    assert list((tmp_path / "m").iterdir()) == []
 
 
 def test_sweeping_keeps_what_is_wanted(tmp_path: Path) -> None:
