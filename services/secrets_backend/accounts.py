@@ -1,9 +1,10 @@
 """Which links lead into one account of NATS: those that hear each other, both ways.
 
-In: links. Out: pairs of links that are one account. Called by ``serving``, for each connection. Invariant: only a word
-that was said on one link and heard on the other makes two links one, so whoever is in no account of a link gets nothing
-of its grant. Why nobody is asked whose account it is: a group of hosts may name a server of its own, which answers
-anything, and on a shared one whoever subscribes ``$SYS.REQ.USER.INFO`` is asked, too (nats-server 2.15).
+In: links. Out: links that are one account. Called by ``serving``, for each connection. Invariants: only a word that was
+said on one link and heard on the other makes two links one, so whoever is in no account of a link gets nothing of its
+grant; a connection's word is said to all at once, and only who hears it answers: strangers cost nothing.
+Why nobody is asked whose account it is: a group of hosts may name a server of its own, which answers anything, and on a
+shared one whoever subscribes ``$SYS.REQ.USER.INFO`` is asked, too (nats-server 2.15).
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from secrets_backend.gather import Known
@@ -20,24 +23,40 @@ from trellis.lattice.link import INBOX, Link, LinkAwayError
 
 _BYTES: Final = 16
 _SECONDS: Final = 0.75
+"""Of silence, after which who did not answer does not hear."""
+_MOST_SECONDS: Final = 4.0
 _BACK_SECONDS: Final = 3.0
 """For which a link waits for those that were of its account; requests wait with it, and hosts wait for 10 s."""
 _TIMES: Final = 2
-"""A word may be lost with a connection; what is not heard twice is not heard."""
+"""A word may be lost with a connection; who answers none of two does not hear."""
 
 
 @dataclass(eq=False, slots=True)
 class _Ear:
-    """Where a link hears. Nobody knows ``subject``, or a word, but who is in the account of a link it is said on."""
+    """Where a link hears. Nobody knows ``subject``, or a word, but who is in an account where it was said."""
 
+    address: LinkAddress
     link: Link
     subject: str = field(default_factory=lambda: f"{INBOX}.{secrets.token_hex(_BYTES)}.account")
-    expected: dict[bytes, asyncio.Event] = field(default_factory=dict)
+    word: bytes = b""
+    since: float | None = None
+    """The connection that ``word`` is of."""
+    heard: dict[_Ear, tuple[float, float]] = field(default_factory=dict)
+    """Whose word came here: since when this one's connection is there, and that one's."""
+    said: float = 0.0
+    """When the word was said to all."""
+    answering: set[_Ear] = field(default_factory=set)
+    """Who answers already what was said to all."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def hear(self, _subject: str, word: bytes) -> None:
-        """Note a word that was said."""
-        if (event := self.expected.get(word)) is not None:
-            event.set()
+    def hears(self, other: _Ear) -> bool:
+        """Return whether the other's word came here, by the connections of now."""
+        now = self.link.since, other.link.since
+        return None not in now and self.heard.get(other) == now
+
+    def is_one_with(self, other: _Ear) -> bool:
+        """Return whether both hear each other."""
+        return self.hears(other) and other.hears(self)
 
 
 class Accounts:
@@ -46,16 +65,22 @@ class Accounts:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._ears: dict[LinkAddress, _Ear] = {}
+        self._words: dict[bytes, _Ear] = {}
+        self._all = f"{INBOX}.{secrets.token_hex(_BYTES)}.accounts"
+        self._answers: set[asyncio.Task[None]] = set()
 
     async def join(self, address: LinkAddress, link: Link) -> None:
         """Let a link hear; to be called before it connects."""
-        ear = self._ears[address] = _Ear(link)
-        await link.listen(ear.subject, ear.hear)
+        if address in self._ears:
+            self._forget(self._ears[address])
+        ear = self._ears[address] = _Ear(address, link)
+        for subject in (self._all, ear.subject):
+            await link.listen(subject, partial(self._hear, ear))
 
     def leave(self, address: LinkAddress, link: Link) -> None:
         """Forget a link, unless there is a newer one by this address."""
         if address in self._ears and self._ears[address].link is link:
-            del self._ears[address]
+            self._forget(self._ears.pop(address))
 
     async def look(self, address: LinkAddress, link: Link) -> None:
         """Find out which other links are one account with this one, by the connections of now.
@@ -68,39 +93,72 @@ class Accounts:
         if mine.link is not link:
             return  # this one ends
         await self._wait_for_former(address)
-        others = [(one, ear) for one, ear in self._ears.items() if ear is not mine]
-        found = await asyncio.gather(*(_hear_each_other(mine, ear) for _, ear in others))
-        for (other, _), yes in zip(others, found, strict=True):
-            self._known.one_account(address, other, yes=yes)
+        until = time.monotonic() + _MOST_SECONDS
+        for _ in range(_TIMES):
+            if await self._say_to_all(mine, until):
+                break
+        for other in self._known.of_its_account(address):
+            if other not in self._ears or not mine.is_one_with(self._ears[other]):
+                self._known.one_account(address, other, yes=False)
         self._known.looked_for(address)
 
     async def _wait_for_former(self, address: LinkAddress) -> None:
-        former = {one for pair in self._known.pairs if address in pair for one in pair} - {address}
+        former = self._known.of_its_account(address)
         away = [self._ears[one].link.there() for one in former & self._ears.keys()]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_BACK_SECONDS):
                 await asyncio.gather(*away)
 
-
-async def _hear_each_other(one: _Ear, other: _Ear) -> bool:
-    """Return whether what is said on each of two links is heard on the other."""
-    for _ in range(_TIMES):
-        if one.link.since is None or other.link.since is None:
+    async def _say_to_all(self, mine: _Ear, until: float) -> bool:
+        """Say one's word, and return whether everybody is one by now; False once nobody more answers."""
+        mine.answering.clear()
+        try:
+            if self._all_are_one(mine):
+                return True
+            await self._say(mine, self._all)
+            mine.said = time.monotonic()
+            while not self._all_are_one(mine):
+                mine.news.clear()
+                async with asyncio.timeout(min(_SECONDS, until - time.monotonic())):
+                    await mine.news.wait()
+        except (TimeoutError, LinkAwayError):
             return False
-        if all(await asyncio.gather(_is_heard(one, other), _is_heard(other, one))):
-            return True
-    return False
+        return True
 
+    def _all_are_one(self, mine: _Ear) -> bool:
+        """Return whether everybody who is there is one with this."""
+        return all(one is mine or one.link.since is None or mine.is_one_with(one) for one in self._ears.values())
 
-async def _is_heard(speaker: _Ear, listener: _Ear) -> bool:
-    word = secrets.token_bytes(_BYTES)
-    heard = listener.expected[word] = asyncio.Event()
-    try:
-        async with asyncio.timeout(_SECONDS):
-            await speaker.link.say(listener.subject, word)
-            await heard.wait()
-    except (TimeoutError, LinkAwayError):
-        return False
-    finally:
-        del listener.expected[word]
-    return True
+    async def _say(self, mine: _Ear, subject: str) -> None:
+        """Say the word of the connection of now."""
+        if mine.since != mine.link.since:
+            self._words.pop(mine.word, None)
+            mine.word, mine.since = secrets.token_bytes(_BYTES), mine.link.since
+            self._words[mine.word] = mine
+        await mine.link.say(subject, mine.word)
+
+    def _hear(self, mine: _Ear, subject: str, word: bytes) -> None:
+        """Note who was heard; answer what was said to all, unless one's own word was, since the other is there."""
+        other = self._words.get(word)
+        if other is None or other is mine or mine.link.since is None or other.since is None:
+            return
+        mine.heard[other] = mine.link.since, other.since
+        if mine.is_one_with(other):
+            self._known.one_account(mine.address, other.address, yes=True)
+            mine.news.set()
+            other.news.set()
+        elif subject == self._all and mine.said < other.since and mine not in other.answering:
+            other.answering.add(mine)
+            task = asyncio.create_task(self._answer(mine, other), name="answer in an account")
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, mine: _Ear, other: _Ear) -> None:
+        with contextlib.suppress(TimeoutError, LinkAwayError):
+            async with asyncio.timeout(_SECONDS):
+                await self._say(mine, other.subject)
+
+    def _forget(self, ear: _Ear) -> None:
+        self._words.pop(ear.word, None)
+        for other in self._ears.values():
+            other.heard.pop(ear, None)

@@ -1,7 +1,7 @@
 """What secrets_backend knows: the groups of hosts, which link each is on, which links are one account, SecretGrants.
 
-In: objects of the informers, addresses, pairs of links. Out: the grant of a link. Called by ``watch``, ``links`` and
-``serving``. Invariants: links of one account have one grant, as any of them may get a request of the others; a link
+In: objects of the informers, addresses, links of one account. Out: the grant of a link. Called by ``watch``, ``links``
+and ``serving``. Invariants: links of one account have one grant, as any of them may get a request of the others; a link
 whose account is not known stands for itself; what is unknown gives nothing.
 """
 
@@ -23,8 +23,8 @@ class Known:
     grants: Mapping[str, Grant]
     addresses: dict[str, LinkAddress] = field(default_factory=dict)
     """By ``namespace/name`` of a group: the link that it is on."""
-    pairs: set[frozenset[LinkAddress]] = field(default_factory=set)
-    """Links that lead into one account."""
+    shared: dict[LinkAddress, set[LinkAddress]] = field(default_factory=dict)
+    """By link: the others that lead into its account."""
     seen: set[str] = field(default_factory=set)
     """Groups whose link was looked for, found or not."""
     tried: set[LinkAddress] = field(default_factory=set)
@@ -41,15 +41,22 @@ class Known:
 
     def one_account(self, one: LinkAddress, other: LinkAddress, *, yes: bool) -> None:
         """Note whether two links lead into one account."""
-        pair = frozenset({one, other})
-        if yes != (pair in self.pairs):
-            self.pairs ^= {pair}
-            self.changed()
+        if yes == (other in self.of_its_account(one)):
+            return
+        for address, its in ((one, other), (other, one)):
+            found = self.shared.setdefault(address, set())
+            (found.add if yes else found.discard)(its)
+        self.changed()
+
+    def of_its_account(self, address: LinkAddress) -> frozenset[LinkAddress]:
+        """Return the other links that lead into a link's account."""
+        return frozenset(self.shared.get(address, ()))
 
     def link_gone(self, address: LinkAddress) -> None:
         """Forget a link that no group needs."""
         self.tried.discard(address)
-        self.pairs = {pair for pair in self.pairs if address not in pair}
+        for other in self.shared.pop(address, set()):
+            self.shared[other].discard(address)
         self.changed()
 
     def settled(self) -> bool:
@@ -64,7 +71,7 @@ class Known:
         return found
 
     def _link_grant(self, address: LinkAddress) -> LinkGrant:
-        same = {address}.union(*(pair for pair in self.pairs if address in pair))
+        same = {address, *self.of_its_account(address)}
         on = [group for key, group in self.groups.items() if self.addresses.get(key) in same]
         groups = frozenset((group.namespace, group.spec.lattice) for group in on if group.spec is not None)
         grants = tuple(grant for grant in self.grants.values() if grant.is_for(groups))

@@ -17,6 +17,8 @@ from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.nats]
 
+STRANGERS = 8
+CROWD = 12
 CONFIGURATION = """
 server_name: shared
 accounts {
@@ -31,8 +33,9 @@ accounts {
     users: [{user: three, password: pw}]
     imports: [{stream: {account: A, subject: "_INBOX_trellis.>"}}]
   }
-}
 """
+CONFIGURATION += "".join(f"  S{n} {{ users: [{{user: stranger{n}, password: pw}}] }}\n" for n in range(STRANGERS))
+CONFIGURATION += f"  C {{ users: [{','.join(f'{{user: crowd{n}, password: pw}}' for n in range(CROWD))}] }}\n}}\n"
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +84,21 @@ class Links:
         assert link.since is None
 
     def one_account(self, one: LinkAddress, other: LinkAddress) -> bool:
-        return frozenset({one, other}) in self.known.pairs
+        return other in self.known.of_its_account(one) and one in self.known.of_its_account(other)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+    """What links say: subjects and words."""
+    found: list[tuple[str, bytes]] = []
+    say = Link.say
+
+    async def noted(link: Link, subject: str, payload: bytes) -> None:
+        found.append((subject, payload))
+        await say(link, subject, payload)
+
+    monkeypatch.setattr(Link, "say", noted)
+    return found
 
 
 @pytest.fixture
@@ -98,9 +115,12 @@ async def test_two_users_of_one_account_are_one(server: NatsServer, links: Links
     assert links.known.tried == {one, two}
 
 
-async def test_users_of_two_accounts_are_not_one_also_if_one_hears_the_other(server: NatsServer, links: Links) -> None:
-    one, three = await links.join(server, "one"), await links.join(server, "three")
-    assert not links.one_account(one, three)
+@pytest.mark.parametrize("users", [("one", "three"), ("three", "one")], ids=" before ".join)
+async def test_users_of_two_accounts_are_not_one_also_if_one_hears_the_other(
+    server: NatsServer, links: Links, users: tuple[str, str]
+) -> None:
+    one, other = [await links.join(server, user) for user in users]
+    assert not links.one_account(one, other)
 
 
 async def test_another_server_that_says_it_is_the_same_account_is_not_one(
@@ -110,9 +130,86 @@ async def test_another_server_that_says_it_is_the_same_account_is_not_one(
     assert not links.one_account(one, liar)
 
 
-async def test_a_user_that_may_not_say_anything_stands_for_itself(server: NatsServer, links: Links) -> None:
-    one, shy = await links.join(server, "one"), await links.join(server, "shy")
-    assert not links.one_account(one, shy)
+async def test_a_link_says_as_little_however_many_strangers_there_are(
+    server: NatsServer, links: Links, said: list[tuple[str, bytes]]
+) -> None:
+    await asyncio.gather(*(links.join(server, f"stranger{number}") for number in range(STRANGERS)))
+    said.clear()
+    one = await links.join(server, "one")
+    assert len(said) == 2, "one word to all, and once more what nobody answered"
+    assert links.known.of_its_account(one) == frozenset()
+    said.clear()
+    two = await links.join(server, "two")
+    assert len(said) == 3, "two words, and one answer"
+    assert links.known.of_its_account(two) == {one}
+
+
+async def test_many_users_of_one_account_are_one_when_all_come_at_once(
+    server: NatsServer, links: Links, said: list[tuple[str, bytes]]
+) -> None:
+    found = await asyncio.gather(*(links.join(server, f"crowd{number}") for number in range(CROWD)))
+    for address in found:
+        assert links.known.of_its_account(address) == {*found} - {address}
+    assert len(said) <= 2 * CROWD, "those that say their word to all need not answer one another"
+
+
+async def test_a_word_that_somebody_repeats_is_answered_to_nobody(
+    server: NatsServer, links: Links, said: list[tuple[str, bytes]]
+) -> None:
+    await links.join(server, "three")  # hears what is said in the account of the next
+    one = await links.join(server, "one")
+    to_all, word = said[-1] if said[-1][0].endswith(".accounts") else said[-2]
+    said.clear()
+    for _ in range(20):
+        await links.links[one][0].say(to_all, word)
+    await links.look(one)
+    assert len(said) <= 20 + 4, "two words more, and an answer to each"
+
+
+@pytest.mark.parametrize("users", [("one", "shy"), ("shy", "one")], ids=" before ".join)
+async def test_a_user_that_may_not_say_anything_stands_for_itself(
+    server: NatsServer, links: Links, users: tuple[str, str]
+) -> None:
+    one, other = [await links.join(server, user) for user in users]
+    assert not links.one_account(one, other)
+
+
+async def test_an_answer_of_a_connection_that_is_no_more_does_not_count(
+    server: NatsServer, links: Links, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await links.join(server, "one")
+    say, granted = Link.say, []
+    monkeypatch.setattr(Known, "one_account", lambda *_, yes: granted.append(yes))
+
+    async def another_meanwhile(link: Link, subject: str, payload: bytes) -> None:
+        if subject.endswith(".account"):
+            assert link.since is not None
+            link.since += 1e-6
+        await say(link, subject, payload)
+
+    monkeypatch.setattr(Link, "say", another_meanwhile)
+    await links.join(server, "two")
+    assert True not in granted, "not for a moment"
+    assert links.known.of_its_account(one) == frozenset()
+
+
+async def test_a_connection_that_comes_back_to_another_account_is_of_that_one_alone(
+    links: Links, tmp_path: Path
+) -> None:
+    config = tmp_path / "moving.conf"
+    user = "{{user: {0}, password: pw}}".format
+    together = f"accounts {{ A {{ users: [{user('one')}, {user('two')}] }} }}"
+    apart = f"accounts {{ A {{ users: [{user('one')}] }}, B {{ users: [{user('two')}] }} }}"
+    config.write_text(together)
+    with NatsServer(tmp_path / "server", config=config) as server:
+        one, two = await links.join(server, "one"), await links.join(server, "two")
+        assert links.one_account(one, two)
+        server.stop()
+        await eventually(lambda: all(link.since is None for link, _ in links.links.values()), "they are away")
+        config.write_text(apart)
+        server.start()
+        await asyncio.gather(links.look(one), links.look(two))
+        assert not links.one_account(one, two)
 
 
 async def test_a_server_that_takes_the_place_of_one_gets_nothing_of_its_account_while_the_others_are_away(
