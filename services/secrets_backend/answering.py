@@ -123,7 +123,8 @@ class Answering:
             secret = await self._parts.lookup.read(identity, request.secret, (until - time.monotonic()) * 0.9)
             await self._give(question, request, secret)
         except Refusal as refused:
-            why = refused
+            # Without its frames: they hold this one, with the Secret, until somebody collects the circle.
+            why = refused.with_traceback(None)
         except TooLargeError as error:
             words = f"the answer is too large: {error} (bytes that are no text take up to four times their size)"
             why = Refusal(ErrorName.OTHER, words)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import copy
+import gc
 import json
 import time
+import weakref
 from typing import Any, cast
 
 import pytest
@@ -170,6 +172,33 @@ async def test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret(
     assert "RuntimeError" in said
     assert "_give" in said  # where it failed is told
     assert PLANTED not in said
+
+
+class Held(dict[str, Any]):
+    """A Secret of which it can be told when nobody holds it any more."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome"),
+    [({}, "secret"), ({"field": "none"}, "error"), ({"lost": True}, "")],
+    ids=["given", "refused", "lost"],
+)
+async def test_nothing_of_a_secret_is_held_once_it_is_answered(asked: dict[str, Any], outcome: str) -> None:
+    held: list[weakref.ref[Held]] = []
+
+    class Giving(Server):
+        async def get(self, *_: object, **__: object) -> Any:
+            held.append(weakref.ref(secret := Held(SECRET)))
+            return secret
+
+    bench = Bench(Giving())
+    gc.collect()
+    gc.disable()  # what only the collector finds is there for as long as it pleases
+    try:
+        assert outcome in (await bench.ask(**asked) or {"": None})
+        assert [one() for one in held] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate() -> None:
