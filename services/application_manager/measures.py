@@ -7,7 +7,6 @@ application once.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from functools import partial
@@ -18,6 +17,7 @@ from trellis.crds.application_status import Phase
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.lattice.address import LatticeAddress
 from trellis.redaction import redact_url
+from trellis.telemetry.followed import FollowedGauges
 from trellis.telemetry.metrics import Forget, KeptReads, Metrics
 
 UNKNOWN: Final = "Unknown"
@@ -26,27 +26,18 @@ PHASES: Final = (*get_args(Phase), UNKNOWN)
 _COUNTED_SECONDS: Final = 1.0
 
 
-class Measures:
+class Measures(FollowedGauges[LatticeAddress]):
     """The gauges of one term."""
 
     def __init__(self, metrics: Metrics, known: Known) -> None:
+        super().__init__()
         self._metrics = metrics
         self._known = known
-        self._followed: dict[str, tuple[LatticeAddress, Forget]] = {}
         self._synced: dict[str, float] = {}
         self._counted: Counter[tuple[str, str]] = Counter()
         self._counted_at = -_COUNTED_SECONDS
 
-    def follow(self, mark: str, address: LatticeAddress | None) -> None:
-        """Show a lattice at an address from now on, None for not at all."""
-        former, forget = self._followed.get(mark, (None, None))
-        if former == address:
-            return
-        if forget is not None:
-            del self._followed[mark]
-            forget()
-        if address is None:
-            return
+    def _show(self, mark: str, address: LatticeAddress) -> Forget:
         _, _, digest = mark.partition("/")
         self._synced[mark] = time.time()
         reads = KeptReads(
@@ -56,15 +47,7 @@ class Measures:
             linked=partial(self._linked, mark),
         )
         of = (redact_url(address.link.url), address.lattice, digest)
-        self._followed[mark] = (address, self._metrics.kept_lattice(APPLICATION_MANAGER, of, reads))
-
-    async def run(self) -> None:
-        """Show them until cancelled."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            for mark in list(self._followed):
-                self.follow(mark, None)
+        return self._metrics.kept_lattice(APPLICATION_MANAGER, of, reads)
 
     def _count(self, mark: str, phase: str) -> float:
         now = time.monotonic()

@@ -6,7 +6,6 @@ Invariant: a lattice that is followed no more, and a term that ended, leave no s
 
 from __future__ import annotations
 
-import asyncio
 import time
 from functools import partial
 
@@ -14,27 +13,19 @@ from service_reflector.gather import Known
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.lattice.address import LatticeAddress
 from trellis.redaction import redact_url
+from trellis.telemetry.followed import FollowedGauges
 from trellis.telemetry.metrics import Forget, Metrics
 
 
-class Measures:
+class Measures(FollowedGauges[LatticeAddress]):
     """The gauges of one term."""
 
     def __init__(self, metrics: Metrics, known: Known) -> None:
+        super().__init__()
         self._metrics = metrics
         self._known = known
-        self._followed: dict[str, tuple[LatticeAddress, Forget]] = {}
 
-    def follow(self, mark: str, address: LatticeAddress | None) -> None:
-        """Show a lattice at an address from now on, None for not at all."""
-        former, forget = self._followed.get(mark, (None, None))
-        if former == address:
-            return
-        if forget is not None:
-            del self._followed[mark]
-            forget()
-        if address is None:
-            return
+    def _show(self, mark: str, address: LatticeAddress) -> Forget:
         _, _, digest = mark.partition("/")
         reads = (
             partial(self._silent, mark, time.monotonic()),
@@ -42,15 +33,7 @@ class Measures:
             partial(self._services, mark),
         )
         of = (redact_url(address.link.url), address.lattice, digest)
-        self._followed[mark] = (address, self._metrics.lattice(SERVICE_REFLECTOR, of, *reads))
-
-    async def run(self) -> None:
-        """Show them until cancelled."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            for mark in list(self._followed):
-                self.follow(mark, None)
+        return self._metrics.lattice(SERVICE_REFLECTOR, of, *reads)
 
     def _silent(self, mark: str, since: float) -> float:
         heard = self._known.following.heard(mark)

@@ -1,0 +1,46 @@
+"""Gauges of what a service follows for a time: shown while it is followed, gone from ``/metrics`` afterwards.
+
+In: which mark is followed where. Out: series of ``Metrics`` that are read at each scrape. Called by what follows
+lattices, which know what is to be read. Invariant: what is followed no more, and a term that ended, leave no series.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from trellis.telemetry.metrics import Forget
+
+Place = TypeVar("Place", bound=Hashable)
+
+
+class FollowedGauges(ABC, Generic[Place]):
+    """The gauges of one term; ``Place`` is where something is followed."""
+
+    def __init__(self) -> None:
+        self._followed: dict[str, tuple[Place, Forget]] = {}
+
+    def follow(self, mark: str, place: Place | None) -> None:
+        """Show what is followed at a place from now on, None for not at all."""
+        former, forget = self._followed.get(mark, (None, None))
+        if former == place:
+            return
+        if forget is not None:
+            del self._followed[mark]
+            forget()
+        if place is not None:
+            self._followed[mark] = (place, self._show(mark, place))
+
+    async def run(self) -> None:
+        """Show them until cancelled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for mark in list(self._followed):
+                self.follow(mark, None)
+
+    @abstractmethod
+    def _show(self, mark: str, place: Place) -> Forget:
+        """Begin to show a mark at a place; return what ends it."""
