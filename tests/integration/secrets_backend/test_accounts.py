@@ -65,11 +65,16 @@ class Links:
         self.links: dict[LinkAddress, tuple[Link, asyncio.Task[None]]] = {}
 
     async def join(self, server: NatsServer, user: str) -> LinkAddress:
+        address = await self.connect(server, user)
+        await self.look(address)
+        return address
+
+    async def connect(self, server: NatsServer, user: str) -> LinkAddress:
         address = LinkAddress(f"nats://{user}:pw@127.0.0.1:{server.port}")
         link = Link(address, "test", lambda: None)
         await self.accounts.join(address, link)
         self.links[address] = link, asyncio.create_task(link.run())
-        await self.look(address)
+        await asyncio.wait_for(link.there(), 20)
         return address
 
     async def look(self, address: LinkAddress) -> None:
@@ -147,7 +152,8 @@ async def test_a_link_says_as_little_however_many_strangers_there_are(
 async def test_many_users_of_one_account_are_one_when_all_come_at_once(
     server: NatsServer, links: Links, said: list[tuple[str, bytes]]
 ) -> None:
-    found = await asyncio.gather(*(links.join(server, f"crowd{number}") for number in range(CROWD)))
+    found = [await links.connect(server, f"crowd{number}") for number in range(CROWD)]
+    await asyncio.gather(*(links.look(address) for address in found))
     for address in found:
         assert links.known.of_its_account(address) == {*found} - {address}
     assert len(said) <= 2 * CROWD, "those that say their word to all need not answer one another"
