@@ -16,6 +16,7 @@ import pytest
 import secrets_backend.app
 import secrets_backend.settings
 from secrets_backend.settings import Timings
+from support import planted
 from support.host_world import PATIENCE, HostWorld
 from support.in_process import serving
 from support.secrets_host import Host
@@ -80,7 +81,7 @@ class SecretsWorld:
     def ready_to_ask(self, **data: str) -> None:
         """Have a group, a Secret ``db``, and the account that is meant if a policy names none."""
         self.group()
-        self.secret("db", **(data or {"password": "hunter2"}))
+        self.secret("db", **(data or {"password": planted.VALUE}))
         self.account(secrets=("db",))
 
     def host(self, **options: Any) -> Host:

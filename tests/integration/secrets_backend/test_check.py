@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import http
 import json
-import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from support import planted
 from support.applications_kind import ApplicationsKind, until
 from support.grants import Granted, granted
+from support.secrets_command import SecretsCommand
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import (
     APPLICATIONS,
@@ -39,7 +37,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.ma
 RECORDED = json.loads((Path(__file__).parents[2] / "data/secrets/vectors.json").read_text())
 TOKEN: str = next(one["jwt"] for one in RECORDED["jwts"] if (one["kind"], one["variant"]) == ("component", "good"))
 ISSUER: str = RECORDED["keys"]["account"]["public"]
-VALUE = "a value that nobody may see"
 
 
 class World:
@@ -48,9 +45,8 @@ class World:
     def __init__(self, api: Api, info: ClusterInfo, account: Granted, mark: str) -> None:
         self.api, self.info, self.account = api, info, account
         self.shop, self.payments = f"test-{mark}-shop", f"test-{mark}-payments"
-        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
-        self.environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": "trellis-system"}
-        self.shown = ""
+        self.command = SecretsCommand(info.kubeconfig, "trellis-system")
+        self.run = self.command.run
 
     def make(self, res: Resource, namespace: str | None, name: str, **fields: Any) -> None:
         body = {"apiVersion": res.api_version, "kind": res.kind, "metadata": {"name": name}, **fields}
@@ -73,21 +69,7 @@ class World:
         whole = yaml.safe_load(Path(self.info.kubeconfig).read_text())
         whole["users"][0]["user"] = {"token": token}
         kubeconfig.write_text(yaml.safe_dump(whole))
-        self.environment["TRELLIS_KUBECONFIG"] = str(kubeconfig)
-
-    async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "trellis_bundle", "secrets", *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        self.shown += done.stdout + done.stderr
-        return done
+        self.command.come_with(kubeconfig)
 
     async def steps(self, *arguments: str, code: int) -> dict[str, tuple[bool | None, str]]:
         """Return by rule what is told of the one secret."""
@@ -130,7 +112,6 @@ def world(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[Wo
         for namespace in (made.shop, made.payments):
             cluster_api.call("DELETE", NAMESPACES.path(name=namespace))
     kind.clear()
-    assert VALUE not in made.shown
 
 
 async def test_each_rule_that_is_missing_is_named_with_what_gives_it(world: World, tmp_path: Path) -> None:
@@ -162,14 +143,14 @@ async def test_each_rule_that_is_missing_is_named_with_what_gives_it(world: Worl
     assert told["right to read"][0] is False
 
     await world.roles("-s", "db")
-    world.make(SECRETS, world.payments, "db", stringData={"user": VALUE})
+    world.make(SECRETS, world.payments, "db", stringData={"user": planted.VALUE})
     told = await world.steps(*flags, code=1)
     assert told["right to read"][0] is True
     assert told["secret"][1] == f"Secret {world.payments}/db has no entry password; it has: user"
 
-    world.api.call("PATCH", SECRETS.path(world.payments, "db"), {"stringData": {"password": VALUE}})
+    world.api.call("PATCH", SECRETS.path(world.payments, "db"), {"stringData": {"password": planted.VALUE}})
     told = await world.steps(*flags, code=0)
-    assert told["secret"] == (True, f"Secret {world.payments}/db has the entry password, {len(VALUE)} bytes")
+    assert told["secret"] == (True, f"Secret {world.payments}/db has the entry password, {len(planted.VALUE)} bytes")
     table = await world.run("check", "--app", "cart", "-n", world.shop, *flags)
     assert table.returncode == 0
     assert "password of cart" in table.stdout
@@ -190,7 +171,7 @@ async def test_whoever_may_not_read_a_secret_is_not_told_whether_it_is_there(wor
     world.make(
         SECRET_GRANTS, world.payments, "shop", spec={"from": [{"namespace": world.shop}], "serviceAccounts": ["*"]}
     )
-    world.make(SECRETS, world.payments, "db", stringData={"password": VALUE})
+    world.make(SECRETS, world.payments, "db", stringData={"password": planted.VALUE})
     rules = [
         {
             "apiGroups": [APPLICATIONS.group, HOST_CONFIGS.group, SECRET_GRANTS.group],

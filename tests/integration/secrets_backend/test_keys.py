@@ -6,11 +6,7 @@ import asyncio
 import base64
 import http
 import json
-import os
-import re
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,6 +17,7 @@ from secrets_backend.key_secret import data_of, read_ring
 from secrets_backend.keys import CurveKey, KeyRing
 from secrets_backend.settings import Timings
 from support.kube_world import eventually
+from support.secrets_command import SecretsCommand
 from support.secrets_host import value
 from support.secrets_world import SecretsWorld
 from trellis import names
@@ -31,32 +28,13 @@ from trellis.localcluster.api import Api
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 
-SEED = re.compile(r"\bSX[A-Z2-7]{30}")
-
-
 class Installation:
     """A namespace that secrets_backend is installed in, and the commands of a person there."""
 
     def __init__(self, api: Api, info: ClusterInfo, namespace: str) -> None:
         self.api = api
         self.namespace = namespace
-        self.shown = ""
-        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
-        self._environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": namespace}
-
-    async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "trellis_bundle", "secrets", *arguments],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        self.shown += done.stdout + done.stderr
-        return done
+        self.run = SecretsCommand(info.kubeconfig, namespace).run
 
     def make(self, ring: KeyRing, **metadata: Any) -> None:
         body = {"metadata": {"name": names.SECRETS_KEY, **metadata}, "type": "Opaque", "data": data_of(ring)}
@@ -102,7 +80,6 @@ def installed(cluster: ClusterInfo, cluster_api: Api) -> Iterator[Installation]:
     yield found
     cluster_api.call("DELETE", PODS.path(namespace, "host"), {"gracePeriodSeconds": 0})
     cluster_api.call("DELETE", NAMESPACES.path(name=namespace))
-    assert not SEED.search(found.shown), "a seed was shown"
 
 
 async def test_a_rotation_is_announced_before_the_new_key_is_given_out(installed: Installation) -> None:
@@ -215,7 +192,6 @@ async def test_while_two_replicas_rotate_every_host_is_answered(
             return {value(one) for one in answers} == {"DecryptionError"}
 
         await eventually(refused, "the former key opens nothing", deadline=30)
-    assert not SEED.search(person.shown)
 
 
 async def test_a_rotated_key_is_given_to_the_next_host_that_asks(
