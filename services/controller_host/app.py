@@ -33,7 +33,7 @@ from controller_host.sources import Sources
 from controller_host.starting import Parts
 from controller_host.views import ControllerView, view_controller
 from controller_host.web import Web
-from trellis import names
+from trellis import heap, names
 from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.events.subjects import CONTROLLER_HOST
@@ -52,6 +52,7 @@ _COMPILING_THREADS: Final = 1
 _WAITING: Final = 64
 """Controllers that may be prepared beside those that are called: that waits for the API server, not for a thread."""
 _REPORTERS: Final = 8
+_GIVE_BACK_SECONDS: Final = 30.0
 
 
 def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
@@ -61,6 +62,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
         SettingsError: the directory of the data cannot be used.
     """
     check_directory(settings)
+    heap.share_arenas()
     return LedService(
         name=CONTROLLER_HOST,
         settings=settings,
@@ -122,10 +124,11 @@ def open_disk(settings: Settings) -> Disk:
         progress = Progress(directory)
     except OSError as error:
         raise _unusable(settings, error.strerror or str(error)) from error
-    before = threading.stack_size(STACK_BYTES)
+    # What counts is what is set when a thread starts, which a pool does late: so it stays set. Without it a thread has
+    # what the C library gives, 128 KiB with musl.
+    threading.stack_size(STACK_BYTES)
     pool = ThreadPoolExecutor(settings.controller_threads, thread_name_prefix="guest")
     compiling = ThreadPoolExecutor(_COMPILING_THREADS, thread_name_prefix="compile")
-    threading.stack_size(before)
     return Disk(guests, progress, pool, compiling)
 
 
@@ -188,6 +191,7 @@ def compose(settings: Settings, base: Base) -> Work:
             watches.run,
             Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values).run,
             holding(disk, web),
+            giving_back,
         ],
         closing=[close],
     )
@@ -204,6 +208,13 @@ def holding(disk: Disk, web: Web) -> Callable[[], Coroutine[Any, Any, None]]:
             await web.close()
 
     return hold
+
+
+async def giving_back() -> None:
+    """Give back, now and then, the memory that calls needed."""
+    while True:
+        await asyncio.sleep(_GIVE_BACK_SECONDS)
+        await asyncio.to_thread(heap.give_back)
 
 
 def not_watched(watches: SharedWatches, one: Hosted) -> Trouble | None:
