@@ -267,6 +267,13 @@ async def test_who_asks_too_often_for_what_cannot_be_is_told_that_and_no_more_of
     assert [fact.error for fact in bench.denied] == ["PolicyError", "Other"]
 
 
+async def test_of_a_long_message_a_fact_has_as_much_as_a_fact_may_have() -> None:
+    trouble = NotFound(CALL, status=404, reason="NotFound", message="x" * 5000)
+    bench = Bench(Server(trouble))
+    await bench.ask()
+    assert [fact.message for fact in bench.denied] == ["x" * 1024]
+
+
 async def test_a_span_says_who_asked_over_which_lattices_and_how_it_ended() -> None:
     bench = Bench(Server())
     await bench.ask()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 from typing import Any
 
 import pytest
@@ -44,6 +45,21 @@ def test_a_new_key_opens_before_it_is_given_out_and_the_former_one_after() -> No
     after = promoted(between, NEW)
     assert after == KeyRing(NEW, (OLD, OLDER))
     assert without_previous(after) == KeyRing(NEW)
+
+
+def test_two_keys_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    same = CurveKey.from_seed(OLD.seed())
+    assert same == OLD
+    assert same != NEW
+    assert KeyRing(same, (NEW,)) == KeyRing(OLD, (NEW,))
+    assert len(compared) >= 3
 
 
 def test_a_key_that_was_not_announced_can_be_given_out_at_once() -> None:
