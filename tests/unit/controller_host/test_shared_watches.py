@@ -254,6 +254,20 @@ async def test_what_the_service_itself_may_not_read_is_said_and_tried_again() ->
         assert world.stated.count("a/own") == 2
 
 
+async def test_what_cannot_be_read_any_more_is_not_gone_and_not_whole() -> None:
+    async with running(World()) as world:
+        world.kube.put(CONFIGMAPS, configmap("a", "x"))
+        world.want("a/own", MAPS)
+        await world.whole("a/own")
+        world.kube.api.fault = lambda request: (
+            status_reply(403, "Forbidden", "not any more") if request.path == "/api/v1/configmaps" else None
+        )
+        world.kube.compact()
+        await until(lambda: bool(world.watches.refused("a/own")))
+        assert not world.watches.whole("a/own")
+        assert (world.watches.item(key("a", "x")) is not None, world.told) == (True, [])
+
+
 async def test_nothing_is_gone_while_the_server_is_away() -> None:
     async with running(World()) as world:
         world.kube.put(CONFIGMAPS, configmap("a", "x"))
