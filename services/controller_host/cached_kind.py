@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import orjson
-
+from controller_host.compact import compact
 from controller_host.interests import Interests
 from controller_host.keys import ObjectKey
 from controller_host.watch_specs import Refusal, RefusalReason
@@ -228,6 +227,4 @@ def project(kind_type: tuple[str, str], manifest: Manifest) -> Held:
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
     whole = {"apiVersion": kind_type[0], "kind": kind_type[1]} | manifest | {"metadata": metadata}
     labels = metadata.get("labels") or _NONE
-    # What orjson returns stands in a buffer of 8 KiB at least, which stays as long as the object does: a copy does not.
-    body = bytes(memoryview(orjson.dumps(whole)))
-    return Held(metadata["uid"], metadata["resourceVersion"], labels, body)
+    return Held(metadata["uid"], metadata["resourceVersion"], labels, compact(whole))

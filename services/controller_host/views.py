@@ -16,6 +16,7 @@ from typing import Any, Final
 import orjson
 from pydantic import ValidationError
 
+from controller_host.compact import compact
 from trellis.crds.wasm_controllers import IdlePolicy, Module, WasmControllerSpec, Watch
 from trellis.durations import parse_seconds
 
@@ -103,8 +104,8 @@ def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
         uid=metadata["uid"],
         generation=int(metadata.get("generation") or 0),
         deleting=bool(metadata.get("deletionTimestamp")),
-        spec=orjson.dumps(manifest.get("spec") or {}),
-        status=orjson.dumps(manifest.get("status") or {}),
+        spec=compact(manifest.get("spec") or {}),
+        status=compact(manifest.get("status") or {}),
         resource_version=str(metadata.get("resourceVersion") or ""),
     )
 
@@ -127,7 +128,7 @@ def read_spec(view: ControllerView) -> Wanted:
         module=spec.module,
         account=spec.service_account_name,
         watches=tuple(spec.watches),
-        config=orjson.dumps(spec.config or {}, option=orjson.OPT_SORT_KEYS),
+        config=compact(spec.config or {}, option=orjson.OPT_SORT_KEYS),
         refs=(
             tuple(sorted(one.name for one in spec.config_map_refs or ())),
             tuple(sorted(one.name for one in spec.secret_refs or ())),
