@@ -10,6 +10,7 @@ from typing import Any, Final
 from trellis_bundle.part import Part
 
 PART: Final = "controllers"
+UNKNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
 HOST: Final = "controller-host"
 NOT_KNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
 _NEVER: Final = "NotLookedAt"

@@ -24,6 +24,9 @@ from trellis_bundle.apps_status import NAME, UNKNOWN, read_applications
 from trellis_bundle.breaker import read_rows
 from trellis_bundle.breaker_model import BreakerRow, Position
 from trellis_bundle.cli_errors import EXIT_FAILED, exit_on_error, explain
+from trellis_bundle.controllers import read_controllers
+from trellis_bundle.controllers_model import PART as CONTROLLERS
+from trellis_bundle.controllers_model import UNKNOWN as CONTROLLERS_UNKNOWN
 from trellis_bundle.gather import Leadership, Rollout, connected, read_leadership, read_rollout, read_version
 from trellis_bundle.mirrors import REFLECTOR, Mirrors, read_mirrors
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
@@ -48,12 +51,14 @@ class Status:
     breakers: Part
     applications: Part
     mirrors: Part
+    controllers: Part
     bus: Part
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Every row."""
-        return (self.kubernetes, *self.services, self.rollout, self.breakers, self.applications, self.mirrors, self.bus)
+        shown = (self.rollout, self.breakers, self.applications, self.mirrors, self.controllers, self.bus)
+        return (self.kubernetes, *self.services, *shown)
 
     @property
     def ok(self) -> bool:
@@ -70,6 +75,7 @@ class Status:
             "breakers": self.breakers.document(),
             "applications": self.applications.document(),
             "mirrors": self.mirrors.document(),
+            "controllers": self.controllers.document(),
             "bus": self.bus.document(),
         }
 
@@ -86,7 +92,8 @@ def status(
     problem, name, holder, renewed_seconds_ago}]`; `rollout {ok, problem, in_work, halted, counts}`; `breakers {ok,
     problem, open [rows of breaker status]}`; `applications {ok, problem, count, phases, not_well [namespace/name],
     holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name],
-    holder}`, the Services of applications; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. What
+    holder}`, the Services of applications; `controllers {ok, problem, count, states, not_ready [namespace/name],
+    holder}`, those in Wasm; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. What
     could not be read is null.
     """
     with exit_on_error():
@@ -101,16 +108,17 @@ async def _look(settings: ClientSettings) -> Status:
     """Ask all parts at once."""
     async with connected(settings) as kube:
         now = datetime.now(UTC)
-        kubernetes, rollout, breakers, applications, mirrors, bus, *services = await asyncio.gather(
+        kubernetes, rollout, breakers, applications, mirrors, controllers, bus, *services = await asyncio.gather(
             _kubernetes(kube),
             _rollout(kube, settings),
             _breakers(kube, settings.namespace),
             _applications(kube, settings.namespace),
             _mirrors(kube, settings.namespace),
+            _controllers(kube, settings.namespace),
             _bus(settings),
             *(_service(kube, name, settings.namespace, now) for name in LED),
         )
-    return Status(kubernetes, tuple(services), rollout, breakers, applications, mirrors, bus)
+    return Status(kubernetes, tuple(services), rollout, breakers, applications, mirrors, controllers, bus)
 
 
 async def _kubernetes(kube: Kube) -> Part:
@@ -210,6 +218,14 @@ async def _mirrors(kube: Kube, namespace: str) -> Part:
         problem = AWAY if isinstance(error, Unavailable) else explain(error)
         facts = {"services": None, "without_endpoints": None, "holder": None}
         return Part("mirrors", "not known", problem, facts)
+
+
+async def _controllers(kube: Kube, namespace: str) -> Part:
+    try:
+        return await read_controllers(kube, namespace)
+    except KubeError as error:
+        problem = AWAY if isinstance(error, Unavailable) else explain(error)
+        return Part(CONTROLLERS, "not known", problem, dict(CONTROLLERS_UNKNOWN))
 
 
 def mirrors_part(found: Mirrors) -> Part:

@@ -7,8 +7,11 @@ import base64
 import contextlib
 import http
 import json
+import os
 import secrets
 import signal
+import subprocess
+import sys
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable
@@ -48,6 +51,7 @@ class Host:
     nats_url: str
     directory: Path
     settings: dict[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
     name: str = field(default_factory=lambda: f"ch-{secrets.token_hex(4)}")
     port: int = field(default_factory=free_port)
     process: Process | None = None
@@ -66,7 +70,7 @@ class Host:
             "TRELLIS_CONTROLLER_DATA_DIR": str(self.directory / "data"),
             "TRELLIS_SOURCES_SECONDS": "1s",
         }
-        async with running(self.log, "controller-host", **environment | self.settings) as process:
+        async with running(self.log, "controller-host", *self.flags, **environment | self.settings) as process:
             self.process = process
             yield process
 
@@ -89,6 +93,18 @@ class Host:
         """Return whether so many controllers are on disk, and none is in memory."""
         state = "trellis_controllers"
         return self.metric(state, state="Suspended") == count and self.metric(state, state="Resident") == 0
+
+    async def command(self, *arguments: str) -> dict[str, Any]:
+        """Return what a command of ``trellis`` says as JSON, whether or not it finds something wrong."""
+        environment = os.environ | {
+            "TRELLIS_KUBECONFIG": str(self.cluster.kubeconfig),
+            "TRELLIS_NATS_URL": self.nats_url,
+            "TRELLIS_NAMESPACE": self.name,
+        }
+        command = [sys.executable, "-m", "trellis_bundle", *arguments, "-o", "json"]
+        done = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, timeout=60)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def said(self, **fields: str) -> list[dict[str, Any]]:
         """Return the lines of the log that have these fields."""

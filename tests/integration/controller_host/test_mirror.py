@@ -35,6 +35,10 @@ async def test_what_is_there_and_what_comes_is_mirrored_and_what_goes_is_taken_a
         assert tenant.condition(mirror, "Accepted") == ("True", "Accepted")
         assert host.metric("trellis_controller_cold_starts_total") == 1
         assert host.metric("trellis_controller_wake_seconds_count") >= 2
+        row = (await host.command("status"))["controllers"]
+        assert row["ok"], row
+        assert (row["count"], row["not_ready"]) == (1, [])
+        assert row["holder"]
 
 
 @pytest.mark.usefixtures("mirror")

@@ -126,7 +126,7 @@ def test_dead_letters_and_missing_streams_are_problems() -> None:
 
 def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
     fine = Part("part", "text")
-    good = Status(fine, (fine,), fine, fine, fine, fine, fine)
+    good = Status(fine, (fine,), fine, fine, fine, fine, fine, fine)
     assert good.ok
     assert good.document()["ok"] is True
     for bad in (
@@ -135,6 +135,7 @@ def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
         replace(good, rollout=replace(fine, problem="x")),
         replace(good, applications=replace(fine, problem="x")),
         replace(good, mirrors=replace(fine, problem="x")),
+        replace(good, controllers=replace(fine, problem="x")),
         replace(good, bus=replace(fine, problem="x")),
     ):
         assert not bad.ok
