@@ -32,7 +32,10 @@ from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.telemetry import TraceContext
 
 FIGURES_SECONDS: Final = 60.0
-WRITES_PER_SECOND: Final = 20.0
+FIGURES_PER_SECOND: Final = 20.0
+"""Writes of figures alone."""
+CONDITIONS_PER_SECOND: Final = 100.0
+"""Writes of what people wait for: figures, which may wait, do not hold them up."""
 FACTS_SECONDS: Final = 600.0
 """Between two facts of a kind about a controller that is woken and suspended."""
 FACTS_PER_SECOND: Final = 1.0
@@ -72,7 +75,8 @@ class Reporting:
     not_watched: Callable[[Hosted], Trouble | None]
     add: Callable[[str], None] = field(default=lambda _: None)
     add_after: Callable[[str, float], None] = field(default=lambda _key, _seconds: None)
-    writes: Bucket = field(default_factory=lambda: Bucket(WRITES_PER_SECOND))
+    figures: Bucket = field(default_factory=lambda: Bucket(FIGURES_PER_SECOND))
+    conditions: Bucket = field(default_factory=lambda: Bucket(CONDITIONS_PER_SECOND))
     facts: Bucket = field(default_factory=lambda: Bucket(FACTS_PER_SECOND))
     _told: dict[str, _Told] = field(default_factory=dict)
 
@@ -118,10 +122,12 @@ class Reporting:
         patch = patch_of(told.status, status)
         if not patch:
             return None
-        if not is_urgent(patch) and (left := told.at + FIGURES_SECONDS - now) > 0 and told.at:
+        urgent = is_urgent(patch)
+        if not urgent and (left := told.at + FIGURES_SECONDS - now) > 0 and told.at:
             return left
-        if not self.writes.take(now):
-            return self.writes.wait(now)
+        budget = self.conditions if urgent else self.figures
+        if not budget.take(now):
+            return budget.wait(now)
         view = self.informer.objects.get(one.key)
         if view is None or view.uid != one.view.uid:
             return None

@@ -114,13 +114,26 @@ async def test_figures_wait_for_their_minute_and_a_condition_does_not(world: Wor
     assert (world.patches, world.status["calls"]) == (2, 7)
 
 
-async def test_all_together_write_no_oftener_than_their_budget(world: World) -> None:
-    world.reporting.writes = Bucket(1)
-    world.reporting.writes.take(time.monotonic())
+@pytest.mark.parametrize(("spent", "writes"), [("conditions", 0), ("figures", 1)])
+async def test_all_together_write_no_oftener_than_their_budget(world: World, spent: str, writes: int) -> None:
+    bucket = Bucket(1)
+    bucket.take(time.monotonic())
+    setattr(world.reporting, spent, bucket)
+    wait = await world.reporting.run(KEY, None)
+    assert world.patches == writes, "a condition is written whatever figures have used"
+    assert (wait is not None and 0 < wait <= 1) == (not writes)
+
+
+async def test_figures_have_a_budget_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller_host.reporting.FIGURES_SECONDS", 0.0)
+    await world.reporting.run(KEY, None)
+    world.reporting.figures = Bucket(1)
+    world.reporting.figures.take(time.monotonic())
+    world.one.life.figures.calls = 7
     wait = await world.reporting.run(KEY, None)
     assert wait is not None
     assert 0 < wait <= 1
-    assert world.patches == 0
+    assert world.patches == 1
 
 
 async def test_what_is_written_names_what_was_read(world: World) -> None:
