@@ -1,4 +1,6 @@
-"""A ring of controllers, each passing a nonce on: ``python bench/controllers/ring.py [--controllers N] [MODE…]``.
+"""A ring of controllers, each passing a nonce on.
+
+``python bench/controllers/ring.py [--controllers N] [--distinct] [MODE…]``
 
 In: nothing; it starts a control plane of its own. Out: for each mode how long it takes until all work, what all of them
 hold in memory while nothing happens, and how long a nonce takes from one ConfigMap to the next, on stdout with the
@@ -84,6 +86,8 @@ class Ring:
     seen: Seen
     namespace: str
     size: int
+    distinct: bool = False
+    """Each member has a module of its own: the same code, another checksum."""
 
     def member(self, number: int) -> str:
         """Name of a member; after the last comes the first."""
@@ -109,11 +113,19 @@ def prepare(ring: Ring) -> None:
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "ring"}
     subjects = [{"kind": "ServiceAccount", "name": "ring", "namespace": namespace}]
     post(api, f"{rights}/rolebindings", {"metadata": {"name": "ring"}, "roleRef": role, "subjects": subjects})
-    module = base64.b64encode(MODULE.read_bytes()).decode()
-    post(api, f"{base}/configmaps", {"metadata": {"name": "module"}, "binaryData": {"ring.wasm": module}})
+    for number in range(ring.size if ring.distinct else 1):
+        content = MODULE.read_bytes() + custom_section(str(number).encode())
+        binary = {"ring.wasm": base64.b64encode(content).decode()}
+        post(api, f"{base}/configmaps", {"metadata": {"name": f"module-{number}"}, "binaryData": binary})
     for number in range(ring.size):
         metadata = {"name": ring.member(number), "labels": {"ring": str(number)}}
         post(api, f"{base}/configmaps", {"metadata": metadata})
+
+
+def custom_section(content: bytes) -> bytes:
+    """Return a section that means nothing: WebAssembly core specification 5.5.4. For less than 100 bytes."""
+    body = b"\x05bench" + content
+    return bytes([0, len(body)]) + body
 
 
 def controller(ring: Ring, number: int, idle: Mapping[str, str]) -> Manifest:
@@ -123,7 +135,9 @@ def controller(ring: Ring, number: int, idle: Mapping[str, str]) -> Manifest:
         "kind": "WasmController",
         "metadata": {"name": ring.member(number)},
         "spec": {
-            "module": {"configMap": {"name": "module", "key": "ring.wasm"}},
+            "module": {
+                "configMap": {"name": f"module-{number if ring.distinct else 0}", "key": "ring.wasm"},
+            },
             "serviceAccountName": "ring",
             "watches": [
                 {
@@ -207,10 +221,11 @@ async def measure(
     resident, own = memory(processes)
     hops = [hop for number in range(LAPS) for hop in await lap(ring, str(number + 2))]
     p50, p99 = statistics.median(hops), sorted(hops)[int(len(hops) * 0.99)]
+    members = f"{ring.size} controllers{' of as many modules' if ring.distinct else ''}"
     print(
-        f"{mode}, {ring.size} controllers: work after {started:.1f} s; idle {own:.0f} MiB "
-        f"({resident:.0f} MiB resident), {used / QUIET_SECONDS * 100:.1f} % of a processor; from one to the next "
-        f"p50 {p50 * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms",
+        f"{mode}, {members}: work after {started:.1f} s; idle {own:.0f} MiB ({resident:.0f} MiB resident), "
+        f"{used / QUIET_SECONDS * 100:.1f} % of a processor; from one to the next p50 {p50 * 1000:.1f} ms, "
+        f"p99 {p99 * 1000:.1f} ms",
         flush=True,
     )
     return mode != "suspended" or (p50 <= TARGET_HOP and (ring.size < 1000 or resident <= TARGET_IDLE_MIB))
@@ -283,8 +298,9 @@ async def looking(info: ClusterInfo, seen: Seen, work: Callable[[], Awaitable[bo
         await kube.close()
 
 
-async def run(info: ClusterInfo, modes: list[str], size: int, folder: Path) -> bool:
+async def run(info: ClusterInfo, options: argparse.Namespace, folder: Path) -> bool:
     """Measure all modes, each in a namespace of its own."""
+    modes = options.modes or list(MODES)
     api = Api.of_kubeconfig(Path(info.kubeconfig))
     for kind in KINDS:
         api.call("POST", DEFINITIONS.path(), make_definition(kind))
@@ -294,7 +310,7 @@ async def run(info: ClusterInfo, modes: list[str], size: int, folder: Path) -> b
     async def all_modes() -> bool:
         good = True
         for mode in modes:
-            ring = Ring(info, api, seen, f"ring-{mode}", size)
+            ring = Ring(info, api, seen, f"ring-{mode}", options.controllers, options.distinct)
             if mode == "native" and program is None:
                 continue
             await asyncio.to_thread(prepare, ring)
@@ -314,10 +330,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modes", nargs="*", choices=[*MODES, []], metavar="MODE", help="of " + ", ".join(MODES))
     parser.add_argument("--controllers", type=int, default=100, help="how many (default 100)")
+    parser.add_argument("--distinct", action="store_true", help="each has a module of its own")
     options = parser.parse_args()
     print(f"machine: {describe()}", flush=True)
     with tempfile.TemporaryDirectory() as folder, owned_cluster() as info:
-        good = asyncio.run(run(info, options.modes or list(MODES), options.controllers, Path(folder)))
+        good = asyncio.run(run(info, options, Path(folder)))
     return 0 if good else 1
 
 
