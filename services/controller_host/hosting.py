@@ -182,8 +182,14 @@ class Hosting:
         starts = life.instance is None and not life.snapshot
         deliveries = await self.news.deliverable(one, now)
         if deliveries or starts:
-            served = await self._in_pool(life.serve, deliveries)
+            try:
+                served = await self._in_pool(life.serve, deliveries)
+            except BaseException:
+                # A full disk perhaps. What became of it nobody knows: it is due again, and told twice rather than never.
+                one.agenda.put_back([delivery.turn for delivery in deliveries])
+                raise
             self.outcomes.take(one, served)
+            self.news.look_again(one, deliveries)
         wait = self._until_next(one)
         idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
         if not one.pinned and (idle or one.evict):

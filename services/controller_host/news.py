@@ -104,6 +104,17 @@ class News:
             found.append(Delivery(turn, self.watches.item(turn.key) if there else None))
         return found
 
+    def look_again(self, one: Hosted, deliveries: Iterable[Delivery]) -> None:
+        """Let what changed on its way to the guest have another turn.
+
+        A change is news by comparison with what the guest has seen; of what went before its first call ended there was
+        nothing to compare with.
+        """
+        now = time.monotonic()
+        for delivery in deliveries:
+            if one.listed and self.is_news(one, delivery.turn.key):
+                _due(one, delivery.turn.key, now)
+
 
 def _due(one: Hosted, key: ObjectKey, now: float) -> None:
     # What failed keeps its wait: that the guest began anew, perhaps because of it, is no news about it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -270,6 +271,50 @@ async def test_a_change_wakes_it_with_its_memory_and_a_deletion_too(world: World
         assert recorder.told[1]["object"] is None
         assert recorder.counts == [1, 2]
         assert (world.guests.booted, world.one().life.figures.wakes) == (1, 2)
+
+
+async def test_what_goes_while_it_is_told_is_told_as_gone(world: World, recorder: Recorder) -> None:
+    asked, gate, allowed = asyncio.Event(), asyncio.Event(), world.watches.allowed
+
+    async def slow_review(controller: str, user: str, key: ObjectKey) -> bool | None:
+        if key.name == "b":
+            asked.set()
+            await gate.wait()
+        return await allowed(controller, user, key)
+
+    world.watches.allowed = slow_review  # type: ignore[method-assign]
+    world.add("recorder")
+    async with world.running():
+        await world.at_rest()
+        world.watches.put("a")
+        world.watches.put("b")
+        await asyncio.wait_for(asked.wait(), 10)
+        world.watches.remove("a")
+        gate.set()
+        await world.until(lambda: len(recorder.told) == 3, "told that a is gone")
+        seen = [(told["key"]["name"], told["object"] is not None) for told in recorder.told]
+        assert seen == [("a", True), ("b", True), ("a", False)]
+
+
+async def test_a_failure_of_the_hosts_own_costs_no_turn(
+    world: World, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add("recorder")
+    failures: list[str] = []
+    meet = Progress.meet
+
+    def full(progress: Progress, uid: str, keys: Any) -> Any:
+        if not failures:
+            failures.append(uid)
+            raise sqlite3.OperationalError("database or disk is full")
+        return meet(progress, uid, keys)
+
+    async with world.running():
+        await world.at_rest()
+        monkeypatch.setattr(Progress, "meet", full)
+        world.watches.put("a")
+        await world.until(lambda: len(recorder.told) == 1, "told of a after all")
+        assert failures
 
 
 async def test_what_it_has_seen_wakes_nobody(world: World, recorder: Recorder) -> None:
