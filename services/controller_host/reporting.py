@@ -17,7 +17,7 @@ import orjson
 
 from controller_host.hosted import Hosted, Trouble
 from controller_host.status import Seen, Status, is_urgent, patch_of, status_of
-from controller_host.turns import Bucket
+from controller_host.turns import Bucket, Line
 from controller_host.views import ControllerView
 from trellis import names
 from trellis.bus.bus import Bus
@@ -61,6 +61,16 @@ class _Told:
     facts_at: float = 0.0
     traps_at: float = field(default=-TRAPS_SECONDS)
     fault: tuple[str, str] = ("", "")
+    turns: dict[bool, float] = field(default_factory=dict)
+    """When its turn to be written is, as an urgent change and as figures: all that wait would else ask all the time."""
+
+    def turn(self, urgent: bool, line: Line, now: float) -> float:
+        """Return the seconds until it may be written; it has stood in line since it first asked."""
+        at = self.turns.setdefault(urgent, now + line.stand(now))
+        if at > now:
+            return at - now
+        self.turns.clear()
+        return 0.0
 
 
 @dataclass(eq=False)
@@ -75,8 +85,8 @@ class Reporting:
     not_watched: Callable[[Hosted], Trouble | None]
     add: Callable[[str], None] = field(default=lambda _: None)
     add_after: Callable[[str, float], None] = field(default=lambda _key, _seconds: None)
-    figures: Bucket = field(default_factory=lambda: Bucket(FIGURES_PER_SECOND))
-    conditions: Bucket = field(default_factory=lambda: Bucket(CONDITIONS_PER_SECOND))
+    figures: Line = field(default_factory=lambda: Line(FIGURES_PER_SECOND))
+    conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
     facts: Bucket = field(default_factory=lambda: Bucket(FACTS_PER_SECOND))
     _told: dict[str, _Told] = field(default_factory=dict)
 
@@ -125,9 +135,8 @@ class Reporting:
         urgent = is_urgent(patch)
         if not urgent and (left := told.at + FIGURES_SECONDS - now) > 0 and told.at:
             return left
-        budget = self.conditions if urgent else self.figures
-        if not budget.take(now):
-            return budget.wait(now)
+        if (left := told.turn(urgent, self.conditions if urgent else self.figures, now)) > 0:
+            return left
         view = self.informer.objects.get(one.key)
         if view is None or view.uid != one.view.uid:
             return None

@@ -147,6 +147,22 @@ class Agenda(Generic[K]):
 
 
 @dataclass(slots=True)
+class Line:
+    """Those who wait for something that there is ``rate`` times a second, and as often at once as comes in a second.
+
+    Each is told once when its turn is.
+    """
+
+    rate: float
+    _last: float = field(default=-1.0)
+
+    def stand(self, now: float) -> float:
+        """Take the next place; returns the seconds until it is its turn."""
+        self._last = max(self._last, now - 1.0) + 1.0 / self.rate
+        return max(0.0, self._last - now)
+
+
+@dataclass(slots=True)
 class Bucket:
     """A token bucket: ``rate`` a second, and as many at once as come in a second, at least one. 0: no limit."""
 

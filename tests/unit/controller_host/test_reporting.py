@@ -14,7 +14,7 @@ from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule, Progress
 from controller_host.reporting import Reporting
 from controller_host.starting import Parts
-from controller_host.turns import Bucket
+from controller_host.turns import Line
 from controller_host.views import read_spec, view_controller
 from support.fake_guests import FakeGuests
 from trellis.bus.errors import BusUnavailable
@@ -116,9 +116,9 @@ async def test_figures_wait_for_their_minute_and_a_condition_does_not(world: Wor
 
 @pytest.mark.parametrize(("spent", "writes"), [("conditions", 0), ("figures", 1)])
 async def test_all_together_write_no_oftener_than_their_budget(world: World, spent: str, writes: int) -> None:
-    bucket = Bucket(1)
-    bucket.take(time.monotonic())
-    setattr(world.reporting, spent, bucket)
+    line = Line(1)
+    line.stand(time.monotonic())
+    setattr(world.reporting, spent, line)
     wait = await world.reporting.run(KEY, None)
     assert world.patches == writes, "a condition is written whatever figures have used"
     assert (wait is not None and 0 < wait <= 1) == (not writes)
@@ -127,13 +127,21 @@ async def test_all_together_write_no_oftener_than_their_budget(world: World, spe
 async def test_figures_have_a_budget_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller_host.reporting.FIGURES_SECONDS", 0.0)
     await world.reporting.run(KEY, None)
-    world.reporting.figures = Bucket(1)
-    world.reporting.figures.take(time.monotonic())
+    world.reporting.figures = Line(1)
+    world.reporting.figures.stand(time.monotonic())
     world.one.life.figures.calls = 7
     wait = await world.reporting.run(KEY, None)
     assert wait is not None
     assert 0 < wait <= 1
     assert world.patches == 1
+
+
+async def test_who_waits_for_its_turn_keeps_its_place(world: World) -> None:
+    world.reporting.conditions = Line(1)
+    for _ in range(3):
+        world.reporting.conditions.stand(time.monotonic())
+    waits = [await world.reporting.run(KEY, None) for _ in range(3)]
+    assert all(wait is not None and 2 < wait <= 3 for wait in waits), "asking again is not standing in line again"
 
 
 async def test_what_is_written_names_what_was_read(world: World) -> None:
