@@ -185,7 +185,7 @@ class Hosting:
             try:
                 served = await self._in_pool(life.serve, deliveries)
             except BaseException:
-                # A full disk perhaps. What became of it nobody knows: it is due again, and told twice rather than never.
+                # A full disk perhaps. What became of it nobody knows: it is told twice rather than never.
                 one.agenda.put_back([delivery.turn for delivery in deliveries])
                 raise
             self.outcomes.take(one, served)
@@ -227,13 +227,17 @@ class Hosting:
             self.residents.gone(one.key)
             return
         self.residents.used(one.key, one.life.figures.resident_bytes)
-        for key in self.residents.surplus(self._may_go):
+        for key in self.residents.surplus(self._may_go, self._is_going):
             self.hosted[key].evict = True
             self.wake(key)
 
     def _may_go(self, key: str) -> bool:
         one = self.hosted.get(key)
         return one is not None and not one.busy and not one.pinned and not one.evict
+
+    def _is_going(self, key: str) -> bool:
+        one = self.hosted.get(key)
+        return one is not None and one.evict
 
     async def _in_pool(self, work: Callable[..., T], *arguments: object) -> T:
         context = contextvars.copy_context()

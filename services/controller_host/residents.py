@@ -34,11 +34,14 @@ class Residents:
         """Note that a guest is not in memory any more."""
         self.total -= self._bytes.pop(key, 0)
 
-    def surplus(self, may_go: Callable[[str], bool]) -> list[str]:
-        """Return whom to suspend so that the rest fits into the budget; fewer, if too many may not go."""
+    def surplus(self, may_go: Callable[[str], bool], going: Callable[[str], bool]) -> list[str]:
+        """Return whom to suspend so that the rest fits into the budget; fewer, if too many may not go.
+
+        Those that are ``going`` were named before: their memory counts as free already.
+        """
         if not self.budget or self.total <= self.budget:
             return []
-        left, found = self.total, []
+        left, found = self.total - sum(size for key, size in self._bytes.items() if going(key)), []
         for key, size in self._bytes.items():
             if left <= self.budget:
                 break

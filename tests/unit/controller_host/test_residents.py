@@ -5,30 +5,42 @@ from __future__ import annotations
 from controller_host.residents import Residents
 
 
+def nobody(_: str) -> bool:
+    return False
+
+
 def test_the_least_recently_used_go_first_and_no_more_than_needed() -> None:
     residents = Residents(100)
     for key in "abcd":
         residents.used(key, 30)
     residents.used("a", 30)
-    assert residents.surplus(lambda _: True) == ["b"]
+    assert residents.surplus(lambda _: True, nobody) == ["b"]
     residents.used("c", 60)
-    assert residents.surplus(lambda _: True) == ["b", "d"]
+    assert residents.surplus(lambda _: True, nobody) == ["b", "d"]
+
+
+def test_who_is_going_counts_as_gone() -> None:
+    residents = Residents(60)
+    for key in "abcd":
+        residents.used(key, 30)
+    assert residents.surplus(lambda key: key != "a", lambda key: key == "a") == ["b"]
+    assert residents.surplus(lambda key: key not in "ab", lambda key: key in "ab") == []
 
 
 def test_who_may_not_go_stays() -> None:
     residents = Residents(10)
     residents.used("pinned", 30)
     residents.used("b", 30)
-    assert residents.surplus(lambda key: key != "pinned") == ["b"]
+    assert residents.surplus(lambda key: key != "pinned", nobody) == ["b"]
     residents.gone("b")
-    assert residents.surplus(lambda key: key != "pinned") == []
+    assert residents.surplus(lambda key: key != "pinned", nobody) == []
     assert (residents.total, len(residents)) == (30, 1)
 
 
 def test_without_a_budget_all_stay_and_who_is_gone_twice_counts_once() -> None:
     residents = Residents(0)
     residents.used("a", 2**40)
-    assert residents.surplus(lambda _: True) == []
+    assert residents.surplus(lambda _: True, nobody) == []
     residents.gone("a")
     residents.gone("a")
     assert residents.total == 0
