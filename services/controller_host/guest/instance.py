@@ -196,6 +196,8 @@ class Instance:
             except BaseException:
                 self._end()
                 raise
+            finally:
+                guest.answer = None  # up to 4 MiB that no budget counts
 
     def _end(self) -> None:
         try:

@@ -61,6 +61,7 @@ def test_a_guest_asks_its_host_and_takes_the_answer(modules: Modules) -> None:
     guest = boot(modules, wat.guest(body, imports=CALL + TAKE, more=data), host=host)
     assert guest.call("reconcile", b'{"op": "get"}').answer == b'{"b": 2}'
     assert host.requests == [b'{"op": "get"}']
+    assert guest.guest.answer is None, "nothing of it stays in the host's memory"
 
 
 def test_the_shortest_requeue_counts_and_does_not_outlive_its_call(modules: Modules) -> None:
