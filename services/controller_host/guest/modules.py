@@ -81,13 +81,12 @@ class Modules:
         with self._lock:
             found = self._used.get(sha256)
             if found is not None:
-                self._keep(found)
-                return found
+                return self._keep(found)
         loaded = self._from_disk(sha256)
-        if loaded is not None:
-            with self._lock:
-                self._keep(loaded)
-        return loaded
+        if loaded is None:
+            return None
+        with self._lock:
+            return self._keep(loaded)
 
     def sweep(self, keep: Iterable[str]) -> None:
         """Remove from disk all compiled modules but those of the digests to ``keep``, and those of other engines."""
@@ -104,12 +103,14 @@ class Modules:
     def _path(self, sha256: str, kind: str) -> Path:
         return self._directory / f"{sha256}.{self.engine.key}.{kind}"
 
-    def _keep(self, module: Module) -> None:
-        self._used[module.sha256] = module
-        self._recent[module.sha256] = module
+    def _keep(self, module: Module) -> Module:
+        # Who read the same files at the same time may have come first: its module is everybody's.
+        kept = self._used.setdefault(module.sha256, module)
+        self._recent[module.sha256] = kept
         self._recent.move_to_end(module.sha256)
         while len(self._recent) > self._most:
             self._recent.popitem(last=False)
+        return kept
 
     def _compiled(self, sha256: str, wasm: bytes) -> Module:
         rewritten = rewrite(wasm)
@@ -123,8 +124,7 @@ class Modules:
         # From disk, so that the code is a mapped file; as it is where such a file cannot be had, or not be run.
         module = self._from_disk(sha256) or self._module(sha256, facts, compiled)
         with self._lock:
-            self._keep(module)
-        return module
+            return self._keep(module)
 
     def _store(self, sha256: str, code: bytes, facts: dict[str, Any]) -> None:
         checked = {**facts, "checksum": xxhash.xxh3_128_hexdigest(code)}

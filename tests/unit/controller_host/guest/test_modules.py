@@ -15,7 +15,7 @@ import pytest
 from controller_host.guest import modules as modules_module
 from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
-from controller_host.guest.modules import Modules
+from controller_host.guest.modules import Module, Modules
 from support import wat
 
 
@@ -84,13 +84,31 @@ def test_a_module_is_compiled_once_however_many_ask_at_once(tmp_path: Path, monk
     modules = Modules(tmp_path / "m")
     gate = threading.Barrier(8)
 
-    def load(_: int) -> int:
+    def load(_: int) -> Module:
         gate.wait()
-        return id(modules.load(wat.guest()))
+        return modules.load(wat.guest())
 
     with ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(load, range(8)))) == 1
+        assert len({id(module) for module in list(pool.map(load, range(8)))}) == 1
     assert len(count) == 1
+
+
+def test_those_that_read_one_module_from_disk_at_once_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sha256 = Modules(tmp_path / "m").load(wat.guest()).sha256
+    modules = Modules(tmp_path / "m")
+    gate = threading.Barrier(2)
+    original = modules._from_disk
+
+    def together(digest: str) -> Module | None:
+        read = original(digest)
+        gate.wait(10)
+        return read
+
+    monkeypatch.setattr(modules, "_from_disk", together)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(modules.cached, [sha256] * 2)
+    assert first is not None
+    assert first is second
 
 
 def test_a_module_runs_from_memory_where_the_disk_takes_nothing(
