@@ -115,7 +115,7 @@ class Granted:
             assert status == http.HTTPStatus.CREATED, answer
             self._made.append((res, metadata["name"], metadata.get("namespace")))
             if res is SERVICE_ACCOUNTS:
-                self._write_kubeconfig()
+                self.log_in()
 
     def withdraw(self, res: Resource, name: str, namespace: str | None) -> None:
         """Delete one of them."""
@@ -127,7 +127,8 @@ class Granted:
         for made in list(self._made):
             self.withdraw(*made)
 
-    def _write_kubeconfig(self) -> None:
+    def log_in(self) -> None:
+        """Write the kubeconfig of the account, which is there."""
         path = f"{SERVICE_ACCOUNTS.path(SYSTEM, self._account)}/token"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         status, answer = self._api.call("POST", path, body)

@@ -1,0 +1,57 @@
+{{/* Names and labels, spelt once. A service is called by its key in `services`; its component has dashes. */}}
+
+{{/* component of a service: nodeWatcher -> node-watcher */}}
+{{- define "trellis.component" -}}
+{{- . | kebabcase -}}
+{{- end -}}
+
+{{/* labels of an object of a component */}}
+{{- define "trellis.labels" -}}
+app.kubernetes.io/name: trellis
+app.kubernetes.io/component: {{ . }}
+{{- end -}}
+
+{{/* name of a Role for an account, as trellis.names makes it. In: prefix, account */}}
+{{- define "trellis.roleName" -}}
+{{- $plain := printf "%s%s" .prefix .account -}}
+{{- if and (le (len $plain) 253) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .account) -}}
+{{- $plain -}}
+{{- else -}}
+{{- $part := regexReplaceAll "[^a-z0-9-]" (lower .account) "-" | trunc 52 | trimAll "-" | default "user" -}}
+{{- printf "%s%s-%s" .prefix $part (sha256sum .account | trunc 10) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* a role and its binding. In: kind (Role or ClusterRole), name, namespace, component, rules, subject */}}
+{{- define "trellis.role" }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}
+metadata:
+  name: {{ .name | quote }}
+  {{- with .namespace }}
+  namespace: {{ . | quote }}
+  {{- end }}
+  labels: {{- include "trellis.labels" .component | nindent 4 }}
+rules: {{- toYaml .rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: {{ .name | quote }}
+  {{- with .namespace }}
+  namespace: {{ . | quote }}
+  {{- end }}
+  labels: {{- include "trellis.labels" .component | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .name | quote }}
+subjects:
+  - {{ toJson .subject }}
+{{- end }}
+
+{{/* the ServiceAccount of a component, as the subject of a binding. In: root, component */}}
+{{- define "trellis.subject" -}}
+{{- dict "kind" "ServiceAccount" "name" (printf "trellis-%s" .component) "namespace" .root.Release.Namespace | toYaml -}}
+{{- end -}}

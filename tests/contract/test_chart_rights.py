@@ -1,0 +1,216 @@
+"""The chart gives what deploy/rbac and the commands give: the same objects, and nobody the right to be anybody."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from controller_host.settings import Settings
+from support.chart import CHART, ChartRefusedError, Manifest, helm, of, only, rendered
+from support.grants import manifests
+from trellis_bundle.controllers_roles import roles as controllers_roles
+from trellis_bundle.secrets_roles import Listed
+from trellis_bundle.secrets_roles import roles as secrets_roles
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SERVICES = list(VALUES["services"])
+LONG = "a" * 253
+EVERYTHING = {
+    "secrets": {
+        "accounts": [
+            {"namespace": "shop", "serviceAccount": "reader", "secrets": ["db", "api"]},
+            {"namespace": "shop", "user": "jane@example.com", "secrets": ["db"]},
+        ]
+    },
+    "controllers": {"accounts": [{"namespace": "shop", "serviceAccount": "ttl", "watch": ["jobs.batch"]}]},
+}
+RIGHTS = {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+
+
+def component(service: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", r"-\1", service).lower()
+
+
+def rights(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
+    return of([one for one in found if one["kind"] in RIGHTS])
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str, str], Manifest]:
+    return of(list(yaml.safe_load_all(capsys.readouterr().out)))
+
+
+def test_helm_finds_nothing_to_say_against_it() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_gets_what_deploy_rbac_gives(service: str) -> None:
+    assert rights(rendered(services=only(service))) == of(manifests(f"{component(service)}.yaml"))
+
+
+def test_a_confined_host_manager_gets_roles_where_it_watches_and_nothing_everywhere() -> None:
+    services = only("hostManager")
+    services["hostManager"]["watchNamespaces"] = ["shop", "lab"]
+    wanted = manifests("host-manager-confined.yaml")
+    for namespace in ("shop", "lab"):
+        wanted += manifests("host-manager-watched.yaml", namespace)
+    assert rights(rendered(services=services)) == of(wanted)
+
+
+def test_in_another_namespace_nothing_is_left_of_the_default_one() -> None:
+    assert "trellis-system" not in yaml.safe_dump_all(rendered("wasm", **EVERYTHING))
+
+
+@pytest.mark.parametrize(
+    ("accounts", "users", "secrets"),
+    [
+        pytest.param(["reader"], [], ["db", "api", "db"], id="an account and two Secrets"),
+        pytest.param(["reader"], [], [], id="an account that may read nothing"),
+        pytest.param(["a.b-c", LONG, "0"], [], ["db"], id="names that are dotted, too long, and a number"),
+        pytest.param([], ["jane@example.com"], ["db"], id="a user"),
+        pytest.param([], ["@", "UPPER-lower", "x" * 200], ["db"], id="users whose names are hashed"),
+    ],
+)
+def test_secrets_are_granted_by_the_objects_that_the_command_prints(
+    accounts: list[str], users: list[str], secrets: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    secrets_roles("shop", accounts, users, secrets, Listed.YAML)
+    entries = [{"serviceAccount": one} for one in accounts] + [{"user": one} for one in users]
+    values = {"accounts": [{"namespace": "shop", "secrets": secrets} | one for one in entries]}
+    assert added(secrets=values) == printed(capsys)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "watch"),
+    [
+        (["ttl"], ["jobs.batch", "configmaps", "leases.coordination.k8s.io", "jobs.batch"]),
+        (["ttl"], []),
+        (["a.b-c", LONG], ["b.a.b", "z.a"]),
+    ],
+)
+def test_controllers_are_granted_by_the_objects_that_the_command_prints(
+    accounts: list[str], watch: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    controllers_roles("shop", accounts, watch, Listed.YAML)
+    values = {"accounts": [{"namespace": "shop", "serviceAccount": one, "watch": watch} for one in accounts]}
+    assert added(controllers=values) == printed(capsys)
+
+
+def test_a_user_of_two_namespaces_is_impersonated_by_one_cluster_role() -> None:
+    accounts = [{"namespace": name, "user": "jane@example.com", "secrets": ["db"]} for name in ("shop", "lab")]
+    kinds = [kind for kind, _, _ in added(secrets={"accounts": accounts})]
+    assert sorted(kinds) == ["ClusterRole", "ClusterRoleBinding", "Role", "Role", "RoleBinding", "RoleBinding"]
+
+
+def test_nobody_is_granted_to_a_service_that_is_not_installed() -> None:
+    found = rendered(services=only("hostManager"), **EVERYTHING)
+    assert {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found} == {"host-manager"}
+
+
+def test_by_default_nobody_is_impersonated() -> None:
+    assert impersonations(rendered()) == []
+
+
+def test_whoever_is_impersonated_is_named_an_account_in_its_namespace_a_user_by_the_whole_name() -> None:
+    found = impersonations(rendered(**EVERYTHING))
+    assert sorted((kind, rule["resources"], rule["resourceNames"]) for kind, rule in found) == [
+        ("ClusterRole", ["users"], ["jane@example.com"]),
+        ("Role", ["serviceaccounts"], ["reader"]),
+        ("Role", ["serviceaccounts"], ["ttl"]),
+    ]
+
+
+def test_the_values_of_the_page_are_values() -> None:
+    block = re.search(r"```yaml values\n(.*?)```", (CHART.parents[2] / "docs/install.md").read_text(), re.DOTALL)
+    assert block is not None
+    found = rights(rendered(**yaml.safe_load(block[1])))
+    assert ("Role", "shop", "trellis-watcher-ttl") in found
+    watched = found["ClusterRole", "", "trellis-controller-host-watches"]["rules"]
+    assert [rule["resources"] for rule in watched] == [["configmaps"], ["jobs"], ["ingresses"]]
+
+
+def test_no_rule_has_a_wildcard_and_nobody_may_bind_or_escalate() -> None:
+    for one in rendered(**EVERYTHING):
+        for rule in one.get("rules", ()):
+            assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+            assert not {"bind", "escalate"} & set(rule["verbs"])
+
+
+def test_what_may_be_watched_by_default_is_what_the_service_watches_by_default() -> None:
+    kinds = tuple(f"{one['apiVersion']}/{one['kind']}" for one in VALUES["controllers"]["watch"])
+    assert kinds == Settings.model_fields["controller_resources"].default
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"secrets": {"accounts": [{"namespace": "shop"}]}}, "shop needs either serviceAccount or user"),
+        (
+            {"secrets": {"accounts": [{"namespace": "shop", "serviceAccount": "a", "user": "b"}]}},
+            "shop needs either serviceAccount or user",
+        ),
+        (
+            {"secrets": {"accounts": [{"namespace": "shop", "serviceAccount": "a"}] * 2}},
+            "a of namespace shop stands there twice",
+        ),
+        (
+            {"secrets": {"accounts": [{"namespace": "shop", "user": "system:masters"}]}},
+            "system:masters is one of Kubernetes' own",
+        ),
+        ({"secrets": {"accounts": [{"namespace": "*", "serviceAccount": "a"}]}}, "secrets.accounts.0.namespace"),
+        (
+            {"secrets": {"accounts": [{"namespace": "shop", "serviceAccount": "*"}]}},
+            "secrets.accounts.0.serviceAccount",
+        ),
+        ({"secrets": {"accounts": [{"namespace": "shop", "user": "a,b"}]}}, "secrets.accounts.0.user"),
+        (
+            {"secrets": {"accounts": [{"namespace": "s", "user": "a", "secrets": ["*"]}]}},
+            "secrets.accounts.0.secrets.0",
+        ),
+        ({"secrets": {"accounts": [{"serviceAccount": "a"}]}}, "namespace is required"),
+        ({"secrets": {"account": []}}, "Additional property account is not allowed"),
+        ({"controllers": {"watch": [{"apiVersion": "v1", "kind": "Secret"}]}}, "Secrets are never watched"),
+        ({"controllers": {"watch": [{"apiVersion": "v1", "kind": "secret"}]}}, "Secrets are never watched"),
+        (
+            {"controllers": {"watch": [{"apiVersion": "v1", "kind": "X", "resource": "secrets"}]}},
+            "Secrets are never watched",
+        ),
+        (
+            {"controllers": {"watch": [{"apiVersion": "v1", "kind": "X", "resource": "*"}]}},
+            "controllers.watch.0.resource",
+        ),
+        (
+            {"controllers": {"accounts": [{"namespace": "shop", "serviceAccount": "a", "watch": ["secrets"]}]}},
+            "shop/a: Secrets are not watched",
+        ),
+        (
+            {"controllers": {"accounts": [{"namespace": "shop", "serviceAccount": "a", "watch": ["*"]}]}},
+            "controllers.accounts.0.watch.0",
+        ),
+        (
+            {"controllers": {"accounts": [{"namespace": "shop", "serviceAccount": "a"}] * 2}},
+            "shop/a stands there twice",
+        ),
+        ({"services": {"secretBackend": {"enabled": True}}}, "Additional property secretBackend is not allowed"),
+        ({"services": {"secretsBackend": {"enabled": "yes"}}}, "services.secretsBackend.enabled"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_by_their_name(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+        rendered(**values)
+
+
+def added(**values: Any) -> dict[tuple[str, str, str], Manifest]:
+    """Return what these values add to the objects of the chart."""
+    before, after = of(rendered()), of(rendered(**values))
+    assert {key: after[key] for key in before} == before
+    return {key: one for key, one in after.items() if key not in before}
+
+
+def impersonations(found: list[Manifest]) -> list[tuple[str, Manifest]]:
+    """Return the rules by which somebody may be somebody else, with the kind of their role."""
+    rules = [(one["kind"], rule) for one in found for rule in one.get("rules", ())]
+    return [(kind, rule) for kind, rule in rules if "impersonate" in rule["verbs"]]

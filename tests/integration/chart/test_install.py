@@ -1,0 +1,137 @@
+"""The chart on a real API server, installed by Helm: who is granted is read as, nobody else, and nothing stays.
+
+Objects only: no kubelet runs pods here. What the services do runs in this process, with the account's own token.
+"""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from secrets_backend.resources import ACCOUNT
+from support.chart import CHART, ChartRefusedError, helm, only, rendered
+from support.grants import SYSTEM, Granted, granted
+from support.kube_world import eventually
+from support.secrets_host import value
+from support.secrets_world import SecretsWorld
+from trellis import names
+from trellis.kube.resources import (
+    ALL,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    Resource,
+)
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+RELEASE = "trellis"
+KINDS = {one.kind: one for one in ALL}
+RIGHTS = (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+
+
+@dataclass
+class Release:
+    """The chart in the namespace of the installation, and the account of secrets_backend with its token."""
+
+    kubeconfig: Path
+    account: Granted
+    services: dict[str, Any] = field(default_factory=dict)
+
+    def apply(self, **values: Any) -> None:
+        """Install it, or upgrade it, with these values."""
+        options = ("--namespace", SYSTEM, "--install", "--wait=false")
+        values = {"services": self.services} | values
+        helm("upgrade", RELEASE, str(CHART), *options, values=values, kubeconfig=self.kubeconfig)
+
+    def uninstall(self) -> None:
+        helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", kubeconfig=self.kubeconfig)
+
+
+@pytest.fixture
+def release(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[Release]:
+    with granted(cluster, cluster_api, ACCOUNT, tmp_path) as account:
+        made = Release(Path(cluster.kubeconfig), account, only("secretsBackend"))
+        try:
+            yield made
+        finally:
+            made.uninstall()
+
+
+def ours(api: Api, res: Resource) -> set[str]:
+    """Return the uids of what is marked as Trellis' own."""
+    status, found = api.call("GET", res.path() + "?labelSelector=app.kubernetes.io%2Fname%3Dtrellis")
+    assert status == http.HTTPStatus.OK
+    return {one["metadata"]["uid"] for one in found["items"]}
+
+
+async def test_a_granted_account_is_read_as_and_no_other_until_it_is_granted_no_more(
+    release: Release, secret_world: SecretsWorld
+) -> None:
+    world, namespace = secret_world, secret_world.namespace
+    world.group()
+    world.secret("db", password="hunter2")
+    reader = {"namespace": namespace, "serviceAccount": names.SECRETS_ACCOUNT, "secrets": ["db"]}
+    release.apply(secrets={"accounts": [reader]})
+    release.account.log_in()
+    settings = {"kubeconfig": release.account.kubeconfig, "namespace": SYSTEM}
+    try:
+        async with world.backend(**settings) as service, world.asking() as host:
+            assert value(await host.get("db", "password", namespace=namespace)) == "hunter2"
+            assert service.health.readiness().reasons == ()
+            told = str(value(await host.get("db", "password", namespace=namespace, impersonate="other")))
+            assert f"may not impersonate ServiceAccount {namespace}/other" in told
+            world.secret("api", password="hunter3")
+            assert "cannot get resource" in str(value(await host.get("api", "password", namespace=namespace)))
+
+            release.apply(secrets={"accounts": [reader | {"secrets": ["api"]}]})
+
+            async def given(name: str) -> bool:
+                return bool(value(await host.get(name, "password", namespace=namespace)) == "hunter3")
+
+            await eventually(lambda: given("api"), "the other Secret is given")
+            assert "cannot get resource" in str(value(await host.get("db", "password", namespace=namespace)))
+
+            release.apply()
+
+            async def refused() -> bool:
+                told = str(value(await host.get("api", "password", namespace=namespace)))
+                return "may not impersonate" in told
+
+            await eventually(refused, "nobody is granted")
+    finally:
+        world.api.call("DELETE", SECRETS.path(SYSTEM, names.SECRETS_KEY))
+
+
+def test_an_uninstalled_chart_leaves_no_right(release: Release, cluster_api: Api) -> None:
+    before = {res: ours(cluster_api, res) for res in RIGHTS}
+    release.services = {}
+    release.apply()
+    assert all(ours(cluster_api, res) - before[res] for res in RIGHTS)
+    release.uninstall()
+    for res in RIGHTS:
+        assert ours(cluster_api, res) <= before[res]
+
+
+def test_the_api_server_takes_every_object_as_it_is_rendered(cluster_api: Api, namespace: str) -> None:
+    """Strictly: a field that no kind has is an error."""
+    for one in rendered(namespace):
+        path = KINDS[one["kind"]].path(one["metadata"].get("namespace"))
+        status, answer = cluster_api.call("POST", f"{path}?dryRun=All&fieldValidation=Strict", one)
+        assert status == http.HTTPStatus.CREATED, answer
+
+
+def test_a_namespace_that_is_not_there_is_named(release: Release) -> None:
+    missing = {"namespace": "never-made", "serviceAccount": "reader", "secrets": ["db"]}
+    with pytest.raises(ChartRefusedError, match='namespaces "never-made" not found'):
+        release.apply(secrets={"accounts": [missing]})

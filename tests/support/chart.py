@@ -1,0 +1,75 @@
+"""The Helm chart as it is rendered, and as Helm installs it.
+
+In: values. Out: manifests, or ``ChartRefusedError`` with what Helm said. Called by tests. Helm is that of the dev
+dependencies (Linux on x86_64), or one on the PATH; without any these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Manifest = dict[str, Any]
+CHART = Path(__file__).parents[2] / "deploy" / "helm" / "trellis"
+SYSTEM = "trellis-system"
+SECONDS = 120
+
+
+class ChartRefusedError(Exception):
+    """Helm did not do it; the text is what it said."""
+
+
+def helm(*arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: Path | None = None) -> str:
+    """Run Helm and return what it printed; a cluster is asked only with a kubeconfig."""
+    beside = Path(sys.executable).parent / "helm"
+    program = str(beside) if beside.exists() else shutil.which("helm")
+    if program is None:
+        pytest.skip("there is no helm: put one on the PATH")
+    command = [program, *arguments, *(["--values", "-"] if values is not None else [])]
+    environment = os.environ | {"KUBECONFIG": str(kubeconfig or os.devnull)}
+    done = subprocess.run(
+        command,
+        input=json.dumps(values),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise ChartRefusedError(done.stderr)
+    return done.stdout
+
+
+def rendered(namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
+    """Return what the chart has for an installation in a namespace, with these values."""
+    return [one for one in yaml.safe_load_all(_template(namespace, json.dumps(values))) if one]
+
+
+@functools.cache
+def _template(namespace: str, values: str) -> str:
+    return helm("template", "trellis", str(CHART), "--namespace", namespace, values=json.loads(values))
+
+
+def only(*services: str) -> dict[str, Any]:
+    """Return values with these services and no others."""
+    known = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["services"]
+    assert set(services) <= set(known)
+    return {name: {"enabled": name in services} for name in known}
+
+
+def of(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
+    """Return manifests by kind, namespace and name, each there once."""
+    keys = [(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in found]
+    assert len(keys) == len(set(keys)), "an object stands there twice"
+    return dict(zip(keys, found, strict=True))
