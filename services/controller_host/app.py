@@ -190,20 +190,21 @@ def compose(settings: Settings, base: Base) -> Work:
         background=[
             watches.run,
             Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values).run,
-            holding(disk, web),
+            holding(disk, web, hosting.end),
             giving_back,
         ],
         closing=[close],
     )
 
 
-def holding(disk: Disk, web: Web) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return what keeps the disk open, and connections to sources, for as long as it runs."""
+def holding(disk: Disk, web: Web, end: Callable[[], None]) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return what keeps the disk open, and connections to sources, for as long as it runs; ``end`` ends the guests."""
 
     async def hold() -> None:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
+            end()
             disk.close()
             await web.close()
 

@@ -104,6 +104,13 @@ class Hosting:
             if late:
                 _log.warning("controllers could not be put to disk in time: they begin cold", controllers=len(late))
 
+    def end(self) -> None:
+        """Have nothing go on, now that the term is over: calls that are under way are ended, and ask nothing more."""
+        self.closing = self.outcomes.closing = True
+        self.calling.stop()
+        for one in self.hosted.values():
+            one.life.interrupt()
+
     def _begin(self, view: ControllerView) -> Hosted:
         account = Account(
             view.key,

@@ -265,8 +265,10 @@ class Life:
         served.fault = fault
         telemetry = self._parts.telemetry
         telemetry.metrics.controller_faults_total.labels(telemetry.service, fault.kind.value).inc()
-        self.figures.traps += fault.kind is not FaultKind.INTERRUPTED
         self._drop_instance()
+        if fault.kind is FaultKind.INTERRUPTED:
+            return  # we end, not it: what it was before this stands on disk, with the marks of that time
+        self.figures.traps += 1
         self._lose()
 
     def _drop_instance(self) -> None:

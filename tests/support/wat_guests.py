@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import wasmtime
 
 _AROUND = """(module
@@ -45,3 +47,35 @@ FAULTS = {
 def guest(name: str) -> bytes:
     """Return a module."""
     return bytes(wasmtime.wat2wasm(_AROUND.format(body=BODIES[name])))
+
+
+_BEATS = """(module
+  (import "trellis" "call" (func $call (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 2)
+  (data (i32.const 1032) "\\00")
+  (data (i32.const 1040) "\\01")
+  (data (i32.const 1048) "\\80\\f0\\fa\\02")
+  (data (i32.const 2048) "{list}")
+  (data (i32.const 3072) "{apply}")
+  (func (export "alloc") (param i32) (result i32) (i32.const 8192))
+  (func (export "reconcile") (param i32 i32) (result i64)
+    (loop
+      (drop (call $call (i32.const 2048) (i32.const {list_length})))
+      (drop (call $call (i32.const 3072) (i32.const {apply_length})))
+      (drop (call $poll (i32.const 1024) (i32.const 1200) (i32.const 1) (i32.const 1300)))
+      (br 0))
+    (i64.const 0)))"""
+
+
+def beats(namespace: str, name: str) -> bytes:
+    """Return a module whose call has no end: every 50 ms it lists ConfigMaps, then applies one."""
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    applied = kind | {"metadata": {"namespace": namespace, "name": name}, "data": {"beats": "on"}}
+    texts = {
+        "list": json.dumps({"op": "list", "namespace": namespace, "limit": 1} | kind),
+        "apply": json.dumps({"op": "apply", "force": True, "object": applied}),
+    }
+    lengths = {f"{op}_length": len(text) for op, text in texts.items()}
+    escaped = {op: text.replace('"', '\\"') for op, text in texts.items()}
+    return bytes(wasmtime.wat2wasm(_BEATS.format(**escaped, **lengths)))

@@ -160,6 +160,8 @@ class Caller:
             self.guard()
             # Asked again at the last moment: until there is a connection, much may happen to this process.
             request = dataclasses.replace(request, check=self.guard)
+        elif request.check is not None:
+            request.check()
         try:
             reply = await self.transport.send(self._as_user(request))
         except ConnectionFailed as failure:

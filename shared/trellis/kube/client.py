@@ -246,8 +246,11 @@ class Kube(Reader):
 
         Raises:
             KubeError: as any verb, and AnswerTooLarge beyond ``request.most``.
-            NotLeading: the guard refused a write. Nothing asks whether it names what was read.
+            NotLeading: the guard refused, and it is asked before reads, too: what goes on elsewhere is to learn
+                that the term is over. Nothing asks whether a write names what was read.
         """
+        if self._caller.guard is not None:
+            request = dataclasses.replace(request, check=self._caller.guard)
         return (await self._caller.reply(call, request, timeout=timeout)).body
 
     async def ensure_namespace(self, name: str, labels: Mapping[str, str]) -> None:

@@ -48,8 +48,9 @@ class AnswerTooLong(Exception):  # noqa: N818 - says what happened
 class HttpRequest:
     """One request; ``path`` is already escaped, ``body`` already encoded.
 
-    ``headers`` come on top of our own, or in place of them. ``check`` is asked when the first byte is about to leave;
-    what it raises is raised by the call. ``most``: bytes of a good answer that are taken; None: any number.
+    ``headers`` come on top of our own, or in place of them. ``check`` is asked before each attempt of a read, and when
+    the first byte of another's body is about to leave; what it raises is raised by the call. ``most``: bytes of a good
+    answer that are taken; None: any number.
     """
 
     method: str

@@ -709,3 +709,31 @@ async def test_what_is_in_a_call_at_the_end_is_ended_and_all_others_are_on_disk(
         await world.until(lambda: bool(recorder.told), "told")
         await world.until(lambda: "team-a/hangs" in world.hosting.hosted and world.one("team-a/hangs").busy, "hangs")
     assert "uid-good" in world.guests.snapshots
+
+
+async def test_a_term_that_is_over_ends_who_is_in_a_call_and_leaves_what_is_on_disk(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        if export == "reconcile":
+            counts.append(instance.state.setdefault("count", 0))
+            instance.state["count"] += 1
+            if request["key"]["name"] == "b" and len(counts) == 2:
+                instance.wait(DEADLINE * 3)
+        return {}
+
+    world = World(tmp_path, {b"hangs": hangs})
+    world.add("hangs")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        world.watches.put("b")
+        await world.until(lambda: len(counts) == 2, "in a call")
+        world.hosting.end()
+        await world.until(lambda: not world.one().busy, "ended")
+        assert world.one().fault is None
+        assert world.hosting.calling.stopped
+    async with world.running():
+        await world.at_rest()
+    assert counts == [0, 1, 1], "it goes on where it was put to disk, and is told again what it was told last"
+    assert world.guests.booted == 1

@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind
 from support.kube_world import MANAGER, configmap, reference
 from trellis.kube.calls import Contact
 from trellis.kube.errors import (
+    Call,
     Conflict,
     Forbidden,
     Gone,
@@ -160,6 +161,22 @@ async def test_the_guard_is_asked_again_before_a_repeated_write(kube: FakeKube, 
     with pytest.raises(NotLeading):
         await kube.guarded(lost_meanwhile).create(CONFIGMAPS, configmap("default", "a"))
     assert len(kube.writes) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_what_is_asked_elsewhere_is_guarded_reads_too(kube: FakeKube, waits: list[float], method: str) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    kube.answer_next(1, busy)
+
+    def lost_meanwhile() -> None:
+        if waits:
+            raise NotLeading
+
+    request = HttpRequest(method, CONFIGMAPS.path("default", "a"))
+    with pytest.raises(NotLeading):
+        await kube.guarded(lost_meanwhile).ask(Call(method, "ConfigMap", "configmaps", "default", "a"), request)
+    assert len(kube.api.requests) == 1
+    assert kube.api.requests[0].method == method
 
 
 async def test_a_patch_refused_for_another_reason_is_no_failed_test(kube: FakeKube) -> None:
