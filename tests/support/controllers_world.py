@@ -216,6 +216,14 @@ class Tenant:
         return f"{root}/namespaces/{manifest['metadata']['namespace']}/{plural}"
 
 
+def tenant_of(api: Api) -> Tenant:
+    """Return a new namespace."""
+    tenant = Tenant(api, f"ctl-{secrets.token_hex(4)}")
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant.name}}
+    assert api.call("POST", "/api/v1/namespaces", manifest)[0] == http.HTTPStatus.CREATED
+    return tenant
+
+
 CONFIG_MAPS: Manifest = {
     "apiGroups": [""],
     "resources": ["configmaps"],

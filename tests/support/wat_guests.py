@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import wasmtime
 
@@ -47,6 +48,27 @@ FAULTS = {
 def guest(name: str) -> bytes:
     """Return a module."""
     return bytes(wasmtime.wat2wasm(_AROUND.format(body=BODIES[name])))
+
+
+_SAYS = """(module
+  (import "trellis" "call" (func $call (param i32 i32) (result i32)))
+  (import "trellis" "log" (func $log (param i32 i32 i32)))
+  (memory (export "memory") 2)
+  (data (i32.const 2048) "{asked}")
+  (data (i32.const 4096) "{answer}")
+  (func (export "alloc") (param i32) (result i32) (i32.const 8192))
+  (func (export "reconcile") (param i32 i32) (result i64)
+    (call $log (i32.const 1) (local.get 0) (local.get 1))
+    (drop (call $call (i32.const 2048) (i32.const {asked_length})))
+    (i64.const {result})))"""
+
+
+def says(asked: dict[str, Any], answer: dict[str, Any]) -> bytes:
+    """Return a module that logs what it is told, asks for one thing, and answers always the same."""
+    texts = {"asked": json.dumps(asked), "answer": json.dumps(answer)}
+    escaped = {name: text.replace('"', '\\"') for name, text in texts.items()}
+    result = 4096 << 32 | len(texts["answer"])
+    return bytes(wasmtime.wat2wasm(_SAYS.format(**escaped, asked_length=len(texts["asked"]), result=result)))
 
 
 _BEATS = """(module

@@ -47,6 +47,8 @@ class Span:
     attributes: Mapping[str, Attribute]
     status: str
     """``UNSET``, ``OK`` or ``ERROR``."""
+    message: str = ""
+    """What the status says."""
 
 
 class OtlpReceiver:
@@ -119,6 +121,7 @@ def _span(wire: WireSpan, service: str) -> Span:
         kind=WireSpan.SpanKind.Name(wire.kind).removeprefix("SPAN_KIND_"),
         attributes=_attributes(wire.attributes),
         status=Status.StatusCode.Name(wire.status.code).removeprefix("STATUS_CODE_"),
+        message=wire.status.message,
     )
 
 

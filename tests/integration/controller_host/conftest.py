@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import http
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from support.controllers_world import Host, Tenant, define
+from support.controllers_world import Host, Tenant, define, tenant_of
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
@@ -26,9 +24,7 @@ def tenants(cluster_api: Api) -> Iterator[Callable[[], Tenant]]:
     made: list[Tenant] = []
 
     def make() -> Tenant:
-        tenant = Tenant(cluster_api, f"ctl-{secrets.token_hex(4)}")
-        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant.name}}
-        assert cluster_api.call("POST", "/api/v1/namespaces", manifest)[0] == http.HTTPStatus.CREATED
+        tenant = tenant_of(cluster_api)
         made.append(tenant)
         return tenant
 
