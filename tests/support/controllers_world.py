@@ -179,11 +179,15 @@ class Tenant:
             }
         )
 
-    def status(self, name: str) -> Manifest:
-        """Return the status of a controller."""
+    def found(self, name: str) -> Manifest:
+        """Return a controller."""
         status, found = self.api.call("GET", f"{self._of_controllers()}/{name}")
         assert status == http.HTTPStatus.OK
-        return dict(found.get("status") or {})
+        return found
+
+    def status(self, name: str) -> Manifest:
+        """Return the status of a controller."""
+        return dict(self.found(name).get("status") or {})
 
     def condition(self, name: str, kind: str) -> tuple[str, str]:
         """Return status and reason of a condition of a controller, two "" if there is none."""

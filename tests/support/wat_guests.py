@@ -74,7 +74,8 @@ def says(asked: dict[str, Any], answer: dict[str, Any]) -> bytes:
 _BEATS = """(module
   (import "trellis" "call" (func $call (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
-  (memory (export "memory") 2)
+  (memory (export "memory") {pages})
+  (global $calls (mut i32) (i32.const 0))
   (data (i32.const 1032) "\\00")
   (data (i32.const 1040) "\\01")
   (data (i32.const 1048) "\\80\\f0\\fa\\02")
@@ -82,6 +83,9 @@ _BEATS = """(module
   (data (i32.const 3072) "{apply}")
   (func (export "alloc") (param i32) (result i32) (i32.const 8192))
   (func (export "reconcile") (param i32 i32) (result i64)
+    (memory.fill (i32.const 65536) (i32.const 7) (i32.sub (i32.mul (memory.size) (i32.const 65536)) (i32.const 65536)))
+    (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+    (if (i32.le_u (global.get $calls) (i32.const {before})) (then (return (i64.const 0))))
     (loop
       (drop (call $call (i32.const 2048) (i32.const {list_length})))
       (drop (call $call (i32.const 3072) (i32.const {apply_length})))
@@ -90,8 +94,11 @@ _BEATS = """(module
     (i64.const 0)))"""
 
 
-def beats(namespace: str, name: str) -> bytes:
-    """Return a module whose call has no end: every 50 ms it lists ConfigMaps, then applies one."""
+def beats(namespace: str, name: str, *, before: int = 0, pages: int = 2) -> bytes:
+    """Return a module whose call has no end: every 50 ms it lists ConfigMaps, then applies one.
+
+    ``before``: calls that end at once; ``pages``: of 64 KiB, which it writes to.
+    """
     kind = {"apiVersion": "v1", "kind": "ConfigMap"}
     applied = kind | {"metadata": {"namespace": namespace, "name": name}, "data": {"beats": "on"}}
     texts = {
@@ -100,4 +107,4 @@ def beats(namespace: str, name: str) -> bytes:
     }
     lengths = {f"{op}_length": len(text) for op, text in texts.items()}
     escaped = {op: text.replace('"', '\\"') for op, text in texts.items()}
-    return bytes(wasmtime.wat2wasm(_BEATS.format(**escaped, **lengths)))
+    return bytes(wasmtime.wat2wasm(_BEATS.format(**escaped, **lengths, before=before, pages=pages)))
