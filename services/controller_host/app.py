@@ -52,6 +52,10 @@ _COMPILING_THREADS: Final = 1
 _WAITING: Final = 64
 """Controllers that may be prepared beside those that are called: that waits for the API server, not for a thread."""
 _REPORTERS: Final = 8
+TENANTS_CONNECTIONS: Final = 128
+"""To the API server, for what guests ask and what is read as their accounts: as many as there are guests at a time."""
+NAMESPACE_CONNECTIONS: Final = 16
+"""Of these, for the accounts of one namespace."""
 _GIVE_BACK_SECONDS: Final = 30.0
 
 
@@ -135,10 +139,11 @@ def open_disk(settings: Settings) -> Disk:
 def compose(settings: Settings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry, disk = base.kube, base.telemetry, open_disk(settings)
+    tenants = kube.apart(TENANTS_CONNECTIONS, NAMESPACE_CONNECTIONS)
     parts = Parts(disk.guests, disk.progress, telemetry)
     discovery, reviews, web = Discovery(kube), Reviews(kube), Web(settings.controller_source_networks)
-    sources = Sources(kube.acting_as, web, settings.controller_modules_dir)
-    calling = Calling(kube.acting_as, discovery, telemetry, reviews.forget)
+    sources = Sources(tenants.acting_as, web, settings.controller_modules_dir)
+    calling = Calling(tenants.acting_as, Discovery(tenants), telemetry, reviews.forget)
     informer: Informer[ControllerView] = Informer(
         kube, WASM_CONTROLLERS, view_controller, lambda change: wake(change.key, anew=True), optional=True
     )
@@ -153,7 +158,7 @@ def compose(settings: Settings, base: Base) -> Work:
     hosting = Hosting(
         parts=parts,
         calling=calling,
-        preparing=Preparing(kube.acting_as, sources, disk.guests, disk.progress, disk.compiling),
+        preparing=Preparing(tenants.acting_as, sources, disk.guests, disk.progress, disk.compiling),
         news=News(watches),
         outcomes=Outcomes(Told(reporting.changed, reporting.faulted, reporting.gone)),
         pool=disk.pool,
@@ -190,15 +195,17 @@ def compose(settings: Settings, base: Base) -> Work:
         background=[
             watches.run,
             Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values).run,
-            holding(disk, web, hosting.end),
+            holding(disk, hosting.end, web.close, tenants.close),
             giving_back,
         ],
         closing=[close],
     )
 
 
-def holding(disk: Disk, web: Web, end: Callable[[], None]) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return what keeps the disk open, and connections to sources, for as long as it runs; ``end`` ends the guests."""
+def holding(
+    disk: Disk, end: Callable[[], None], *close: Callable[[], Coroutine[Any, Any, None]]
+) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Return what keeps the disk and connections open for as long as it runs; ``end`` ends the guests."""
 
     async def hold() -> None:
         try:
@@ -206,7 +213,7 @@ def holding(disk: Disk, web: Web, end: Callable[[], None]) -> Callable[[], Corou
         finally:
             end()
             disk.close()
-            await web.close()
+            await asyncio.gather(*(one() for one in close))
 
     return hold
 

@@ -37,6 +37,8 @@ from trellis.runtime import Base, EqualService, Service, Work
 from trellis.telemetry import TraceContext, setup
 
 GROUP_WORKERS: Final = 8
+_READING: Final = (64, 16)
+"""Connections to the API server for reading Secrets, and those of them for the accounts of one namespace."""
 _SWEEP_SECONDS: Final = 5.0
 _FOR_ANSWERS: Final = 0.9
 """Share of the time to close in: of the usual grace period it is longer than an answer may take."""
@@ -62,7 +64,8 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     """Join the parts."""
     watches = Watches(base.kube)
     known = Known(watches.groups.objects, watches.grants.objects)
-    parts = _parts(settings, base, timings)
+    reading = base.kube.apart(*_READING)
+    parts = _parts(settings, base, reading, timings)
     links = Links(known, _around(settings, base, known, parts, timings))
     follow = FollowGroups(base.kube, known, links, settings.sources_seconds)
     guarded = Guarded(follow, Refusals(base.health, Advice(settings.namespace).remedy))
@@ -89,21 +92,21 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
         await parts.audit.close(max(0.0, until - time.monotonic()))
 
     watches.on_group, watches.on_grant = on_group, on_grant
-    background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run]
+    background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run, partial(_holding, reading)]
     if settings.secrets_cache_seconds:
         background.append(partial(_sweep, parts.lookup))
     return Work([*watches], [groups], list_all, lambda: None, background=background, closing=[close])
 
 
-def _parts(settings: Settings, base: Base, timings: Timings) -> Parts:
+def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> Parts:
     metrics = base.telemetry.metrics
     return Parts(
         tracer=base.telemetry.tracer,
         key=Key(base.kube, settings.namespace, base.health, timings.key),
-        lookup=Lookup(base.kube, settings.secrets_cache_seconds),
+        lookup=Lookup(reading, settings.secrets_cache_seconds),
         limits=Limits(settings.secrets_entity_rate),
         audit=Audit(base.bus, metrics, SECRETS_BACKEND),
-        changes=Changes(base.kube, base.bus, timings.changes),
+        changes=Changes(reading, base.bus, timings.changes),
         measures=Measures(metrics, SECRETS_BACKEND),
         backend=settings.secrets_backend,
         users=frozenset(settings.secrets_users),
@@ -122,6 +125,14 @@ def _around(settings: Settings, base: Base, known: Known, parts: Parts, timings:
         backend=settings.secrets_backend,
         timings=timings,
     )
+
+
+async def _holding(reading: Kube) -> None:
+    """Keep connections open for as long as this runs."""
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        await reading.close()
 
 
 async def _sweep(lookup: Lookup) -> None:

@@ -84,7 +84,6 @@ class Credentials:
         except Exception as error:  # noqa: BLE001 - the loaders raise whatever YAML, files and plugins raise
             message = f"cannot use {source or 'the service account of this pod'}: {_why(error)}"
             raise AccessError(message) from None
-        configuration.connection_pool_maxsize = CONNECTIONS
         # The session's trust_env costs two thread hops a request and fails on a ~/.netrc with a default entry, so
         # the proxy is looked up here, once.
         configuration.client_session_kwargs = {"trust_env": False}
@@ -107,14 +106,14 @@ class Credentials:
             raise AccessError(message) from None
         return str(value).strip() if value else None
 
-    def open_session(self) -> Session:
-        """Return a new HTTP session with the client library's TLS settings.
+    def open_session(self, connections: int = CONNECTIONS) -> Session:
+        """Return a new HTTP session with the client library's TLS settings, of so many connections at most.
 
         Raises:
             AccessError: a certificate or key cannot be loaded.
         """
         try:
-            return Session(self._configuration)
+            return Session(self._configuration, connections)
         except (OSError, ValueError) as error:
             message = f"cannot use the certificates for {self.server}: {_why(error)}"
             raise AccessError(message) from None
@@ -123,8 +122,9 @@ class Credentials:
 class Session(RESTClientObject):  # type: ignore[misc]  # the package has no type hints
     """The client library's session, opened for requests of our own."""
 
-    def __init__(self, configuration: Any) -> None:  # noqa: ANN401 - untyped package
+    def __init__(self, configuration: Any, connections: int) -> None:  # noqa: ANN401 - untyped package
         super().__init__(configuration)
+        self.maxsize = connections
         self.http: aiohttp.ClientSession = self._create_pool_manager()
         self.pool_manager = self.http
         self.options: dict[str, Any] = {

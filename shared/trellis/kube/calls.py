@@ -24,10 +24,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from trellis.kube.backoff import Backoff
 from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, error_from, too_large, unavailable
+from trellis.kube.shared_transport import IMPERSONATE
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream, Transport
 from trellis.telemetry import Telemetry
 
-IMPERSONATE = "Impersonate-User"
 _READ_TRIES = 2
 _DEFAULT_RETRY_AFTER = 1.0
 _ANSWER_IS_RECENT = 30.0

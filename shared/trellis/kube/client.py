@@ -22,12 +22,14 @@ import orjson
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.backoff import Backoff
-from trellis.kube.calls import Caller
+from trellis.kube.calls import Caller, Contact
 from trellis.kube.errors import AlreadyExists, Call, Invalid, KubeError, NotFound, PatchTestFailed
 from trellis.kube.preconditions import require, require_tests
 from trellis.kube.reader import PAGE, TIMEOUT, Listing, Reader
 from trellis.kube.resources import NAMESPACES, PODS, Manifest, Resource
+from trellis.kube.shared_transport import SharedTransport
 from trellis.kube.transport import HttpRequest, HttpTransport
+from trellis.shares import Shares
 from trellis.telemetry import Telemetry, get_logger
 from trellis.telemetry.metrics import trellis_version
 
@@ -102,6 +104,21 @@ class Kube(Reader):
         """
         view = copy.copy(self)
         view._caller = dataclasses.replace(self._caller, user=user)  # noqa: SLF001 - a copy of this object
+        return view
+
+    def apart(self, connections: int, each: int) -> Self:
+        """Return a view with connections of its own, for what is done on behalf of others; whoever made it closes it.
+
+        However slow their requests are, those of this object do not wait for them, and whether the API server answers
+        is not judged by them. A user who is acted as, or the namespace of a ServiceAccount, has at most ``each`` of the
+        ``connections`` at a time; who gets none in time is told by ``Unavailable``.
+
+        Raises:
+            AccessError: a certificate or key cannot be loaded.
+        """
+        view = copy.copy(self)
+        transport = SharedTransport(self._caller.transport.apart(connections), Shares(connections, each))
+        view._caller = dataclasses.replace(self._caller, transport=transport, contact=Contact())  # noqa: SLF001 - a copy
         return view
 
     async def wait_available(self) -> None:

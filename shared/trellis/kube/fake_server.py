@@ -99,6 +99,11 @@ class FakeApiServer:
     async def renew_credentials(self) -> None:
         """Do nothing: there are none."""
 
+    def apart(self, connections: int) -> FakeApiServer:
+        """Return itself: there are no connections."""
+        del connections
+        return self
+
     async def close(self) -> None:
         """End all watches."""
         self.cut_watches()

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import aiohttp
 from yarl import URL
 
-from trellis.kube.access import Access, AccessError, Credentials, Session
+from trellis.kube.access import CONNECTIONS, Access, AccessError, Credentials, Session
 from trellis.kube.body import Body
 
 _CONNECT_SECONDS = 5.0
@@ -97,6 +97,9 @@ class Transport(Protocol):
     async def renew_credentials(self) -> None:
         """Read the credentials again, because the server refused them; raises ConnectionFailed if they are unusable."""
 
+    def apart(self, connections: int) -> Transport:
+        """Return one to the same server with connections of its own; whoever made it closes it."""
+
     async def close(self) -> None:
         """Close all connections."""
 
@@ -104,10 +107,11 @@ class Transport(Protocol):
 class HttpTransport:
     """The real thing: aiohttp over the client library's TLS session."""
 
-    def __init__(self, credentials: Credentials, user_agent: str) -> None:
+    def __init__(self, credentials: Credentials, user_agent: str, connections: int = CONNECTIONS) -> None:
         self._credentials = credentials
         self._user_agent = user_agent
-        self._session: Session = credentials.open_session()
+        self._connections = connections
+        self._session: Session = credentials.open_session(connections)
         self._tls = credentials.tls
         self._renewal: asyncio.Task[None] | None = None
 
@@ -125,6 +129,14 @@ class HttpTransport:
     def server(self) -> str:
         """Address of the API server: ``https://host:port``."""
         return self._credentials.server
+
+    def apart(self, connections: int) -> HttpTransport:
+        """Return one with connections of its own: those who wait for one of these do not wait for one of those.
+
+        Raises:
+            AccessError: a certificate or key cannot be loaded.
+        """
+        return HttpTransport(self._credentials, self._user_agent, connections)
 
     async def send(self, request: HttpRequest) -> Reply:
         """Return the whole answer, whatever its status.
@@ -183,7 +195,7 @@ class HttpTransport:
     async def _renew(self) -> None:
         await self._credentials.load()
         if self._credentials.tls != self._tls:
-            old, self._session = self._session, self._credentials.open_session()
+            old, self._session = self._session, self._credentials.open_session(self._connections)
             self._tls = self._credentials.tls
             await old.close()
 

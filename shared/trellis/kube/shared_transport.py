@@ -1,0 +1,76 @@
+"""Connections to the API server that tenants share: nobody's slow requests take all of them.
+
+In: requests that name whom they are made as. Out: their answers. Called by ``trellis.kube.calls``, by way of
+``Kube.apart``. Invariant: the users of one namespace have no more requests under way than their share; who waits too
+long for that is told so, and nothing of his was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream, Transport
+from trellis.shares import Shares
+
+IMPERSONATE: Final = "Impersonate-User"
+WAIT_SECONDS: Final = 5.0
+"""Which a request waits for those before it of the same namespace; whoever asked has more time than that."""
+_ACCOUNT: Final = "system:serviceaccount:"
+
+
+class SharedTransport:
+    """A transport whose requests wait for their user's share."""
+
+    def __init__(self, inner: Transport, shares: Shares) -> None:
+        self._inner = inner
+        self._shares = shares
+
+    @property
+    def server(self) -> str:
+        """Address, for messages."""
+        return self._inner.server
+
+    async def send(self, request: HttpRequest) -> Reply:
+        """Return the whole answer; raises ConnectionFailed, AnswerTooLong."""
+        async with AsyncExitStack() as stack:
+            await self._turn(stack, request)
+            return await self._inner.send(request)
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, *, idle_seconds: float) -> AsyncIterator[Stream]:
+        """Open a stream, which holds a place until it ends; raises ConnectionFailed."""
+        async with AsyncExitStack() as stack:
+            await self._turn(stack, request)
+            yield await stack.enter_async_context(self._inner.stream(request, idle_seconds=idle_seconds))
+
+    async def renew_credentials(self) -> None:
+        """Read the credentials again; raises ConnectionFailed."""
+        await self._inner.renew_credentials()
+
+    def apart(self, connections: int) -> Transport:
+        """Return one with connections of its own, and nobody's shares."""
+        return self._inner.apart(connections)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._inner.close()
+
+    async def _turn(self, stack: AsyncExitStack, request: HttpRequest) -> None:
+        owner = owner_of(request.headers.get(IMPERSONATE, ""))
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await stack.enter_async_context(self._shares.hold(owner))
+        except TimeoutError:
+            message = (
+                f"{owner or 'this service'} has {self._shares.held(owner)} requests to {self.server} under way, and "
+                f"may have {self._shares.each}: none of them ended within {WAIT_SECONDS:g} s"
+            )
+            raise ConnectionFailed(message) from None
+
+
+def owner_of(user: str) -> str:
+    """Return who a user's requests count for: the namespace of a ServiceAccount, or the user."""
+    return f"namespace {user.removeprefix(_ACCOUNT).partition(':')[0]}" if user.startswith(_ACCOUNT) else user
