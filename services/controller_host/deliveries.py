@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from controller_host.guest.faults import GuestFault
+from controller_host.guest.refusals import ModuleRefused
 from controller_host.keys import ObjectKey
 from controller_host.results import Result
 from controller_host.turns import Turn
@@ -46,5 +47,9 @@ class Served:
     """Which call the fault was in; None: it was in the start."""
     missing: NotPrepared | None = None
     """It has to be prepared again."""
+    refused: ModuleRefused | None = None
+    """Why the module is not run: what only showed when it was started."""
+    abi: int | None = None
+    """The version of the ABI that the module is made for, if it was started."""
     unwilling: str = ""
     """Why the controller says that it cannot start."""

@@ -63,6 +63,8 @@ class Hosted:
     """Starts and calls that ended it in a row, none between that was good."""
     refused: Trouble | None = None
     """Why it is not accepted."""
+    unfit: str = ""
+    """SHA-256 of the module that was refused as it was started: it is the same until it is seen to start."""
     stopped: Trouble | None = None
     """Why it does not run, although it is accepted."""
     fault: Fault | None = None

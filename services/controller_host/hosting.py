@@ -177,7 +177,9 @@ class Hosting:
             one.fetch = False
             if await self._in_pool(one.life.adopt, prepared):
                 one.listed = False
-            one.ready, one.refused = True, None
+            one.ready = True
+            if one.module.sha256 != one.unfit:
+                one.refused = None
             one.look_at = now + self.sources_seconds if any(wanted.refs) or not wanted.is_fixed else None
         if not one.listed and self.news.watches.whole(one.key):
             self.news.list_all(one)

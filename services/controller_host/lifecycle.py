@@ -198,7 +198,7 @@ class Life:
             self._failed(served, fault)
             return False
         except ModuleRefused as refused:
-            self._failed(served, GuestFault(FaultKind.TRAPPED, f"{refused.reason}: {refused.message}"))
+            served.refused = refused
             return False
         except NotPrepared as missing:
             served.missing = missing
@@ -249,6 +249,9 @@ class Life:
                 raise NotPrepared(module=False)
             served.cold = True
             self.instance = self._starting.cold(module, prepared)
+            served.abi = self.instance.abi
+            if module.abi is None and served.abi is not None:
+                self._parts.progress.learn_version(prepared.sha256, served.abi)
         self._keep(prepared)
 
     def _weigh(self) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from controller_host.deliveries import Served
 from controller_host.guest.faults import FaultKind, GuestFault
+from controller_host.guest.refusals import ModuleRefused
 from controller_host.hosted import Fault, Hosted, Trouble
 from controller_host.keys import ObjectKey, key_text
 from controller_host.turns import Turn
@@ -35,6 +36,14 @@ class Told:
     gone: Callable[[Hosted], None]
 
 
+def _fits(one: Hosted, abi: int | None) -> None:
+    """Note that a module is one that is run; ``abi``: the version that it said, if it was asked."""
+    if one.unfit:
+        one.unfit, one.refused = "", None
+    if abi is not None and one.module is not None:
+        one.module = replace(one.module, abi=abi)
+
+
 @dataclass(slots=True)
 class Outcomes:
     """``closing``: what ends now is ended by the host."""
@@ -54,11 +63,14 @@ class Outcomes:
                 one.agenda.done(turn.key, now, result.again)
         if served.done or (served.cold and served.fault is None and not served.unwilling):
             one.failures, one.stopped = 0, None
+            _fits(one, served.abi)
         one.agenda.put_back(served.rest)
         if served.cold or served.fault is not None:
             one.listed = False
         if served.missing is not None:
             one.ready, one.fetch = False, served.missing.module
+        if served.refused is not None:
+            self._refused(one, served.refused)
         if served.unwilling:
             self._note(one, INIT_FAILED, served.unwilling)
             one.stopped, one.ready = Trouble(INIT_FAILED, served.unwilling), False
@@ -72,6 +84,14 @@ class Outcomes:
         delay = self.backoff.delay(one.failures)
         one.not_before = time.monotonic() + delay
         return delay
+
+    def _refused(self, one: Hosted, refused: ModuleRefused) -> None:
+        trouble = Trouble(refused.reason, refused.message)
+        if one.refused != trouble:
+            _log.warning("a module is not run", controller=one.key, reason=str(refused.reason), message=refused.message)
+        one.refused, one.ready = trouble, False
+        one.unfit = "" if one.module is None else one.module.sha256
+        self.wait(one)
 
     def _ended(self, one: Hosted, fault: GuestFault, turn: Turn[ObjectKey] | None, now: float) -> None:
         if fault.kind is FaultKind.INTERRUPTED and self.closing:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import ModuleRefused
@@ -25,8 +25,6 @@ from trellis.crds.wasm_controllers import Module as ModuleSource
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, SECRETS, Resource
-
-_ABI: Final = 1
 
 
 class NotAccepted(Exception):  # noqa: N818 - says what is the matter
@@ -81,7 +79,7 @@ class Preparing:
             module = await loop.run_in_executor(self.pool, self.guests.load, wasm)
         except ModuleRefused as refused:
             raise NotAccepted(refused.reason, refused.message) from None
-        known = KnownModule(module.sha256, module.abi or _ABI, len(wasm))
+        known = KnownModule(module.sha256, module.abi, len(wasm))
         if wanted.is_fixed:
             self.progress.learn(wanted.source, known)
         return known

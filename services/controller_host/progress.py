@@ -68,7 +68,8 @@ class KnownModule:
     """What a source that cannot change was found to have."""
 
     sha256: str
-    abi: int
+    abi: int | None
+    """None: only the module itself can tell, when it starts."""
     bytes: int
 
 
@@ -163,15 +164,19 @@ class Progress:
     def learn(self, source: str, module: KnownModule) -> None:
         """Keep what a source that cannot change was found to have, so that a restart need not fetch it."""
         with self._writing() as base:
-            base.execute(
-                "INSERT OR REPLACE INTO modules VALUES (?, ?, ?, ?)", (source, module.sha256, module.abi, module.bytes)
-            )
+            row = (source, module.sha256, module.abi or 0, module.bytes)
+            base.execute("INSERT OR REPLACE INTO modules VALUES (?, ?, ?, ?)", row)
+
+    def learn_version(self, sha256: str, abi: int) -> None:
+        """Keep the version of the ABI that a module says it is made for."""
+        with self._writing() as base:
+            base.execute("UPDATE modules SET abi = ? WHERE sha256 = ?", (abi, sha256))
 
     def known(self, source: str) -> KnownModule | None:
         """Return what a source was found to have, None if that is not known."""
         with self._reading() as base:
             row = base.execute("SELECT sha256, abi, bytes FROM modules WHERE source = ?", (source,)).fetchone()
-            return KnownModule(*row) if row else None
+            return KnownModule(row[0], row[1] or None, row[2]) if row else None
 
     def digests(self) -> set[str]:
         """Return the SHA-256 of all modules that are known of."""

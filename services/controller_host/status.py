@@ -63,7 +63,8 @@ def status_of(seen: Seen, former: Status, now: str) -> Status:
     if seen.wake_p99 is not None:
         status["wakeP99"] = f"{seen.wake_p99 * 1000:.2f}ms"
     if seen.module is not None:
-        status["module"] = {"sha256": seen.module.sha256, "abi": seen.module.abi, "bytes": seen.module.bytes}
+        module = {"sha256": seen.module.sha256, "abi": seen.module.abi, "bytes": seen.module.bytes}
+        status["module"] = {name: value for name, value in module.items() if value is not None}
     if (fault := seen.fault) is not None:
         status["lastFault"] = {"kind": fault.kind, "message": fault.message[:_LONGEST], "time": fault.time}
     return status
@@ -72,6 +73,8 @@ def status_of(seen: Seen, former: Status, now: str) -> Status:
 def patch_of(former: Status, status: Status) -> Status:
     """Return the merge patch that makes one of the other, {} if they are equal."""
     patch = {name: value for name, value in status.items() if former.get(name) != value}
+    if isinstance(patch.get("module"), dict):  # a patch merges: what is left out of it stays
+        patch["module"] = dict.fromkeys(former.get("module") or (), None) | patch["module"]
     return patch | {name: None for name in former if name not in status}
 
 
@@ -99,7 +102,9 @@ def _accepted(seen: Seen) -> tuple[str, Trouble]:
         return "False", seen.refused
     if seen.module is None:
         return "Unknown", Trouble("Pending", "the module is being fetched and checked")
-    return "True", Trouble("Accepted", f"the module is one of ABI {seen.module.abi} and can be run")
+    abi = seen.module.abi
+    version = "says when it starts which ABI it is of," if abi is None else f"is one of ABI {abi}"
+    return "True", Trouble("Accepted", f"the module {version} and can be run")
 
 
 def _ready(seen: Seen) -> tuple[str, Trouble]:

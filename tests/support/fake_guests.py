@@ -40,6 +40,7 @@ class FakeInstance:
     state: dict[str, Any] = field(default_factory=dict)
     closed: bool = False
     interrupted: threading.Event = field(default_factory=threading.Event)
+    abi: int | None = None
 
     def call(self, export: str, request: bytes | None) -> Called:
         assert not self.closed, "a guest is called that is gone"
@@ -73,19 +74,25 @@ class FakeGuests:
         self.snapshots: dict[str, tuple[Owner, dict[str, Any], str]] = {}
         self.booted = self.woken = self.suspended = 0
         self.bytes = 1000
+        self.abi: int | None = 1
+        """What is found of a module's version as it is read; None: only the module can tell, and says this."""
+        self.says_version = 1
 
     def load(self, wasm: bytes) -> Any:
         if wasm not in self.programs:
             raise ModuleRefused(RefusalReason.NOT_WASM, "this is no module: build one")
         sha256 = hashlib.sha256(wasm).hexdigest()
-        return self.modules.setdefault(sha256, FakeModule(sha256, self.programs[wasm], self.exports))
+        return self.modules.setdefault(sha256, FakeModule(sha256, self.programs[wasm], self.exports, self.abi))
 
     def module(self, sha256: str) -> Any:
         return self.modules.get(sha256)
 
     def boot(self, module: Any, limits: Limits, host: Host) -> Any:
         self.booted += 1
-        return FakeInstance(module, limits, host)
+        said = module.abi or self.says_version
+        if said != 1:
+            raise ModuleRefused(RefusalReason.UNSUPPORTED_ABI, f"it is made for version {said} of the ABI")
+        return FakeInstance(module, limits, host, abi=said)
 
     def note(self, owner: Owner) -> str | None:
         found = self.snapshots.get(owner.uid)

@@ -57,6 +57,8 @@ class Instance:
         self._functions: Final[dict[str, Any]] = {}
         self.store: Final = native.NativeStore(module.engine.native, limits.memory_bytes, LOOKED_AT)
         self.closed = False
+        self.abi: int | None = module.abi
+        """The version of the ABI that it is made for; None: it was asked when it was booted, by a former instance."""
         self._claimed: tuple[Snapshots, str] | None = None
         if module.memory_pages * WASM_PAGE > limits.memory_bytes:
             self.store.close()
@@ -87,7 +89,8 @@ class Instance:
                 if name in module.exports:
                     instance._run(name)
             if module.abi is None:
-                check_version(instance._run("abi_version")[0].i32 & 0xFFFF_FFFF)
+                instance.abi = instance._run("abi_version")[0].i32 & 0xFFFF_FFFF
+                check_version(instance.abi)
         return instance
 
     @classmethod

@@ -268,8 +268,8 @@ class ModuleStatus(ApiModel):
 
     sha256: str
     """Its checksum."""
-    abi: int
-    """The version of the ABI that it was made for."""
+    abi: int | None = None
+    """The version of the ABI that it was made for; not known before it starts, if only the module itself can tell."""
     bytes: Count
     """Its size."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
-from support.wat_guests import FAULTS, guest
+from support.wat_guests import FAULTS, guest, saying_version
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
 
@@ -53,6 +53,23 @@ async def test_a_module_that_is_refused_says_why_and_the_next_one_runs(host: Hos
         tenant.remove("broken")
         await until(lambda: host.metric("trellis_controllers") == 0, "gone")
         assert not list((host.directory / "data" / "snapshots").glob("*.snapshot"))
+
+
+async def test_a_module_that_says_another_version_as_it_starts_is_refused_and_the_next_one_runs(
+    host: Host, tenant: Tenant
+) -> None:
+    tenant.account("later", CONFIG_MAPS)
+    for version in (1, 2):
+        tenant.module(f"version-{version}", saying_version(version))
+    tenant.controller("later", module="version-2")
+    tenant.config_map("x")
+    async with host.serving():
+        await until(lambda: tenant.condition("later", "Accepted") == ("False", "UnsupportedAbi"), "refused")
+        assert "abi" not in tenant.status("later")["module"]
+        assert "lastFault" not in tenant.status("later")
+        tenant.change("later", {"module": {"configMap": {"name": "version-1", "key": "module.wasm"}}})
+        await until(lambda: tenant.condition("later", "Ready") == ("True", "Running"), "runs")
+        await until(lambda: tenant.status("later")["module"].get("abi") == 1, "its version is told")
 
 
 async def test_what_its_account_may_not_see_does_not_reach_a_guest(host: Host, tenant: Tenant, target: Tenant) -> None:

@@ -737,3 +737,36 @@ async def test_a_term_that_is_over_ends_who_is_in_a_call_and_leaves_what_is_on_d
         await world.at_rest()
     assert counts == [0, 1, 1], "it goes on where it was put to disk, and is told again what it was told last"
     assert world.guests.booted == 1
+
+
+async def test_a_module_that_says_another_version_as_it_starts_is_refused_until_it_is_another(
+    world: World, recorder: Recorder
+) -> None:
+    world.guests.abi, world.guests.says_version = None, 2
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: world.guests.booted >= 3, "it is tried again")
+        one = world.one()
+        assert one.refused is not None
+        assert one.refused.reason == "UnsupportedAbi"
+        assert (one.fault, one.stopped, recorder.told) == (None, None, [])
+        assert one.module is not None
+        assert one.module.abi is None
+        world.guests.says_version = 1
+        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.at_rest()
+        assert (one.refused, one.module.abi) == (None, 1)
+
+
+async def test_a_version_that_a_module_said_is_known_after_a_restart(world: World, recorder: Recorder) -> None:
+    world.guests.abi = None
+    world.add("recorder", module={"configMap": {"name": "recorder", "key": "module.wasm"}, "sha256": "0" * 64})
+    for _ in range(2):
+        async with world.running():
+            await world.at_rest()
+            module = world.one().module
+            assert module is not None
+            assert module.abi == 1
+    assert world.guests.booted == 1
+    assert len(recorder.inits) == 1
