@@ -61,6 +61,7 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/controllers/wake.py
 	@$(BIN)/python bench/controllers/ring.py
 	@$(BIN)/python bench/controllers/policies.py
+	@$(BIN)/python bench/controllers/neighbours.py
 	@$(BIN)/python bench/real_node.py
 
 generate: install ## Write the generated files (event schemas, the table of facts, NATS users)

@@ -22,13 +22,19 @@ BODIES = {
     "eats": "(loop (br_if 0 (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) (unreachable)",
     "nests": "(call 2 (i32.const 0)) (drop) (call 3 (i32.const 0) (i32.const 0))",
     "shouts": "(i64.const 0x0000_0000_7fff_ffff)",
+    "gushes": """(drop (memory.grow (i32.const 70)))
+      (memory.fill (i32.const 131072) (i32.const 120) (i32.const 4194000))
+      (i64.store (i32.const 131072) (i64.const 0x22726f727265227b))
+      (i32.store16 (i32.const 131080) (i32.const 0x223a))
+      (i32.store16 (i32.const 4325070) (i32.const 0x7d22))
+      (i64.const 0x0002_0000_003f_fed0)""",
     "points-nowhere": "(i64.const 0x7fff_0000_0000_0100)",
     "babbles": "(i64.const 0x0000_1000_0000_0004)",
     "asks-nowhere": "(drop (call $call (i32.const 0x7fffffff) (i32.const 64))) (i64.const 0)",
     "floods": "(loop (drop (call $call (i32.const 16) (i32.const 12))) (br 0)) (i64.const 0)",
     "says-much": "(loop (call $log (i32.const 1) (i32.const 16) (i32.const 12)) (br 0)) (i64.const 0)",
 }
-"""What ``reconcile`` does."""
+"""What ``reconcile`` does. ``gushes`` returns an error of 4 MiB, as JSON."""
 
 FAULTS = {
     "traps": "Trapped",
@@ -78,7 +84,7 @@ _BEATS = """(module
   (global $calls (mut i32) (i32.const 0))
   (data (i32.const 1032) "\\00")
   (data (i32.const 1040) "\\01")
-  (data (i32.const 1048) "\\80\\f0\\fa\\02")
+  (data (i32.const 1048) "{pause}")
   (data (i32.const 2048) "{list}")
   (data (i32.const 3072) "{apply}")
   (func (export "alloc") (param i32) (result i32) (i32.const 8192))
@@ -94,11 +100,12 @@ _BEATS = """(module
     (i64.const 0)))"""
 
 
-def beats(namespace: str, name: str, *, before: int = 0, pages: int = 2) -> bytes:
-    """Return a module whose call has no end: every 50 ms it lists ConfigMaps, then applies one.
+def beats(namespace: str, name: str, *, before: int = 0, pages: int = 2, pause: float = 0.05) -> bytes:
+    """Return a module whose call has no end: it lists ConfigMaps, then applies one, then pauses, in seconds.
 
     ``before``: calls that end at once; ``pages``: of 64 KiB, which it writes to.
     """
+    nanoseconds = "".join(f"\\{byte:02x}" for byte in int(pause * 1e9).to_bytes(8, "little"))
     kind = {"apiVersion": "v1", "kind": "ConfigMap"}
     applied = kind | {"metadata": {"namespace": namespace, "name": name}, "data": {"beats": "on"}}
     texts = {
@@ -107,7 +114,7 @@ def beats(namespace: str, name: str, *, before: int = 0, pages: int = 2) -> byte
     }
     lengths = {f"{op}_length": len(text) for op, text in texts.items()}
     escaped = {op: text.replace('"', '\\"') for op, text in texts.items()}
-    return bytes(wasmtime.wat2wasm(_BEATS.format(**escaped, **lengths, before=before, pages=pages)))
+    return bytes(wasmtime.wat2wasm(_BEATS.format(**escaped, **lengths, before=before, pages=pages, pause=nanoseconds)))
 
 
 def saying_version(version: int) -> bytes:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.neighbours import BAD, EACH, Neighbourhood
 from support.wat_guests import FAULTS, guest, saying_version
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
 
@@ -95,3 +101,35 @@ async def test_what_the_platform_does_not_let_be_watched_is_said(host: Host, ten
     async with host.serving():
         await until(lambda: tenant.condition("wide", "WatchesGranted") == ("False", "WatchNotGranted"), "said")
         assert tenant.condition("wide", "Ready") == ("False", "WatchNotGranted")
+
+
+async def test_the_neighbour_is_served_while_the_bad_ones_go_on(
+    host: Host, cluster: ClusterInfo, tenant: Tenant, target: Tenant
+) -> None:
+    async with host.serving() as process:
+        await asyncio.to_thread(serve_beside_each, host, cluster, tenant.name, target.name)
+        assert process.returncode is None
+
+
+def serve_beside_each(host: Host, cluster: ClusterInfo, tenant: str, target: str) -> None:
+    api = Api.of_kubeconfig(Path(cluster.kubeconfig))
+    try:
+        neighbourhood = Neighbourhood(cluster, Tenant(api, tenant), Tenant(api, target))
+        neighbourhood.settle()
+        for kind in BAD:
+            with neighbourhood.beside(kind):
+                begun = bad_things(host)
+                rounds = 0
+                # Not one change that slips through before it begins: some, and then some while it surely goes on.
+                while rounds < 5 or bad_things(host) - rounds < begun + 2 * EACH:
+                    neighbourhood.served()
+                    rounds += 1
+    finally:
+        api.close()
+
+
+def bad_things(host: Host) -> float:
+    """Return how often guests were ended, asked for a list, which the neighbour never does, or returned, as it does."""
+    asked = host.metric("trellis_controller_host_calls_total", op="list")
+    returned = host.metric("trellis_controller_call_seconds_count")
+    return host.metric("trellis_controller_faults_total") + asked + returned
