@@ -53,7 +53,7 @@ def controllers(
         if name and not namespace:
             raise CommandError("--name needs --namespace: names are those of a namespace")
         rows = asyncio.run(_read(client_settings(kubeconfig=kubeconfig, context=context), namespace, name))
-        _show(rows, output)
+        _show(rows, namespace, output)
         if any(not row.ready and row.state != "Paused" for row in rows):
             raise SystemExit(EXIT_FAILED)
 
@@ -73,22 +73,29 @@ async def read_controllers(kube: Kube, namespace: str) -> Part:
 
 async def _read(settings: ClientSettings, namespace: str | None, name: str | None) -> list[ControllerRow]:
     async with connected(settings) as kube:
-        if name is not None:
-            return [controller_row(await kube.get(WASM_CONTROLLERS, name, namespace))]
         try:
+            if name is not None:
+                return [controller_row(await kube.get(WASM_CONTROLLERS, name, namespace))]
             found = await kube.list(WASM_CONTROLLERS, namespace)
-        except NotFound:
+        except NotFound as error:
+            # The API server names what it does not find; of a kind that it does not know it says nothing.
+            if name is not None and f'"{name}"' in error.message:
+                raise CommandError(
+                    f"there is no controller {name} in namespace {namespace}: `trellis controllers -n {namespace}` "
+                    "lists those that are"
+                ) from None
             raise CommandError("the kind WasmController is not defined here: `trellis crds apply`") from None
     return sorted(map(controller_row, found.items), key=lambda row: row.key)
 
 
-def _show(rows: Sequence[ControllerRow], output: Format) -> None:
+def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format) -> None:
     if output is Format.JSON:
         ok = all(row.ready or row.state == "Paused" for row in rows)
         print_json({"ok": ok, "controllers": [row.document() for row in rows]})
         return
     if not rows:
-        console().print(Text("no controllers: `kubectl apply` one; see kind WasmController"))
+        where = f" in namespace {namespace}" if namespace else ""
+        console().print(Text(f"no controllers{where}: `kubectl apply` one; see kind WasmController"))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("NAMESPACE", "NAME", "STATE", "MEMORY", "DISK", "CALLS", "WAKES", "P99", "TRAPS", "MESSAGE"):

@@ -1,0 +1,181 @@
+"""`trellis controllers` as people run it, on a real API server with controllers in every state."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.controllers_world import CONFIG_MAPS, Host, Tenant, define, tenant_of, until
+from support.grants import SYSTEM, granted
+from support.wat_guests import guest
+from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+Done = subprocess.CompletedProcess[str]
+Run = Callable[..., Done]
+DEFINITION = DEFINITIONS.path(name="wasmcontrollers.trellis.dev")
+
+
+@pytest.fixture
+def run(cluster: ClusterInfo) -> Run:
+    """Runs a command as a user does, in a terminal of 200 columns."""
+
+    def run(*arguments: str, kubeconfig: Path | None = None) -> Done:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRELLIS_", "KUBE"))}
+        environment |= {"KUBECONFIG": str(kubeconfig or cluster.kubeconfig), "COLUMNS": "200"}
+        command = [sys.executable, "-m", "trellis_bundle", "controllers", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.fixture
+def tenant(cluster_api: Api) -> Iterator[Tenant]:
+    define(cluster_api)
+    tenant = tenant_of(cluster_api)
+    yield tenant
+    for item in cluster_api.call("GET", WASM_CONTROLLERS.path(tenant.name))[1].get("items") or ():
+        tenant.remove(item["metadata"]["name"])
+    cluster_api.call("DELETE", f"/api/v1/namespaces/{tenant.name}")
+
+
+def rows_of(done: Done) -> dict[str, dict[str, object]]:
+    return {row["name"]: row for row in json.loads(done.stdout)["controllers"]}
+
+
+async def test_each_controller_is_a_row_that_says_how_it_is_and_what_to_do(
+    cluster: ClusterInfo, nats_server: NatsServer, tenant: Tenant, run: Run, tmp_path: Path
+) -> None:
+    tenant.account("any", CONFIG_MAPS)
+    for name in ("good", "traps"):
+        tenant.module(name, guest(name))
+    tenant.module("broken", b"\0asm\1\0\0\0")
+    for name, spec in {"good": {}, "traps": {}, "broken": {}, "waits": {"paused": True}}.items():
+        module = name if name != "waits" else "good"
+        tenant.controller(name, module, serviceAccountName="any", **spec)
+    tenant.config_map("x")
+    host = Host(cluster, nats_server.url, tmp_path)
+    async with host.serving():
+        await until(lambda: tenant.condition("good", "Ready")[0] == "True", "one is well")
+        await until(lambda: tenant.condition("broken", "Ready") == ("False", "MissingExport"), "one is refused")
+        await until(lambda: tenant.condition("waits", "Ready") == ("False", "Paused"), "one is paused")
+        await until(lambda: (tenant.status("traps").get("lastFault") or {}).get("kind") == "Trapped", "one traps")
+    tenant.controller("late", "good", serviceAccountName="any")
+
+    done = await asyncio.to_thread(run, "-n", tenant.name)
+    assert (done.returncode, done.stderr) == (1, "")
+    heading, *lines = done.stdout.splitlines()
+    assert heading.split()[:4] == ["NAMESPACE", "NAME", "STATE", "MEMORY"]
+    by_name = {line.split()[1]: line for line in lines if line.startswith(tenant.name)}
+    assert list(by_name) == sorted(["broken", "good", "late", "traps", "waits"])
+    text = " ".join(done.stdout.split())
+    assert "MissingExport: " in text
+    assert "nobody has looked at it yet: start the service with `trellis run controller-host`" in text
+    assert "Failed" in by_name["broken"]
+    assert "Paused" in by_name["waits"]
+
+    rows = rows_of(await asyncio.to_thread(run, "-n", tenant.name, "-o", "json"))
+    assert {name: row["ready"] for name, row in rows.items()} == dict.fromkeys(rows, False) | {"good": True}
+    assert rows["good"]["problem"] is None
+    assert str(rows["waits"]["problem"]).startswith("Paused: ")
+    fault = rows["traps"]["last_fault"]
+    assert isinstance(fault, dict)
+    assert (fault["kind"], bool(fault["message"]), bool(fault["time"])) == ("Trapped", True, True)
+    assert rows["late"]["state"] is None
+
+    one = await asyncio.to_thread(run, "-n", tenant.name, "--name", "good", "-o", "json")
+    assert one.returncode == 0
+    assert json.loads(one.stdout)["ok"] is True
+    assert list(rows_of(one)) == ["good"]
+    only_paused = await asyncio.to_thread(run, "-n", tenant.name, "--name", "waits")
+    assert only_paused.returncode == 0
+
+
+def test_where_there_is_none_that_is_said_and_nothing_is_wrong(tenant: Tenant, run: Run) -> None:
+    done = run("-n", tenant.name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"no controllers in namespace {tenant.name}: `kubectl apply` one; see kind WasmController\n"
+    assert json.loads(run("-n", tenant.name, "-o", "json").stdout) == {"ok": True, "controllers": []}
+
+
+def test_mistakes_are_one_line_that_says_what_to_do(
+    cluster: ClusterInfo, cluster_api: Api, tenant: Tenant, run: Run, tmp_path: Path
+) -> None:
+    missing = run("-n", tenant.name, "--name", "nobody")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr == (
+        f"trellis: there is no controller nobody in namespace {tenant.name}: `trellis controllers -n {tenant.name}` "
+        "lists those that are\n"
+    )
+    unplaced = run("--name", "nobody")
+    assert (unplaced.returncode, unplaced.stdout) == (1, "")
+    assert unplaced.stderr == "trellis: --name needs --namespace: names are those of a namespace\n"
+    with granted(cluster, cluster_api, "reader", tmp_path) as account:
+        account.apply([{"kind": "ServiceAccount", "metadata": {"namespace": SYSTEM, "name": "reader"}}])
+        refused = run(kubeconfig=account.kubeconfig)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.count("\n") == 1
+        assert "wasmcontrollers.trellis.dev" in refused.stderr
+        assert refused.stderr.endswith("this account lacks the permission: use another context, or have it granted\n")
+        assert "Traceback" not in refused.stderr
+
+
+def test_a_cluster_without_the_kind_says_how_to_define_it(cluster_api: Api, run: Run) -> None:
+    define(cluster_api)
+    cluster_api.call("DELETE", DEFINITION)
+    try:
+        wait_until_gone(cluster_api)
+        for arguments in ([], ["-n", "default", "--name", "nobody"]):
+            done = run(*arguments)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert done.stderr == "trellis: the kind WasmController is not defined here: `trellis crds apply`\n"
+    finally:
+        wait_until_gone(cluster_api)
+        define(cluster_api)
+
+
+def wait_until_gone(api: Api) -> None:
+    """Wait until neither the definition is there nor the kind served."""
+    for _ in range(300):
+        defined = api.call("GET", DEFINITION)[0]
+        if defined == http.HTTPStatus.NOT_FOUND and not api.ok(f"{WASM_CONTROLLERS.path(None)}?limit=1"):
+            return
+        time.sleep(0.1)
+    pytest.fail("the definition does not go")
+
+
+def test_roles_are_printed_for_kubectl_and_mistakes_are_one_line(run: Run) -> None:
+    printed = run("roles", "-n", "team-a", "-a", "mirror", "-w", "configmaps", "-o", "json")
+    assert (printed.returncode, printed.stderr) == (0, "")
+    found = json.loads(printed.stdout)
+    assert [(one["kind"], one["metadata"]["namespace"]) for one in found["items"]] == [
+        ("Role", "team-a"),
+        ("RoleBinding", "team-a"),
+    ] * 2
+    for arguments, said in MISTAKES.items():
+        done = run("roles", *arguments)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"trellis: {said}\n")
+
+
+MISTAKES = {
+    ("-n", "a"): "--service-account: whom controllers act as; it may be given several times",
+    ("-n", "A_", "-a", "b"): "--namespace: has 'A_', needs the name of a namespace",
+    ("-n", "a", "-a", "b,c"): "--service-account: has 'b,c', needs the name of a ServiceAccount, each by itself",
+    ("-n", "a", "-a", "b", "-w", "v1/Job"): "--watch: has 'v1/Job', needs a resource as configmaps or jobs.batch",
+    ("-n", "a", "-a", "b", "-w", "secrets"): (
+        "--watch: Secrets are not watched: give the account the right to get those that it needs"
+    ),
+}
