@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from support.controllers_world import CONFIG_MAPS, Tenant, prebuilt
 from support.wat_guests import beats, guest
@@ -72,13 +72,13 @@ class Neighbourhood:
         return time.monotonic() - began
 
     @contextlib.contextmanager
-    def beside(self, kind: str) -> Iterator[None]:
-        """Have bad ones beside it, which are provoked again and again."""
+    def beside(self, kind: str, **spec: Any) -> Iterator[None]:
+        """Have bad ones beside it, which are provoked again and again; ``spec`` is theirs."""
         tenant = self.tenant
         names = [f"{kind}-{number}" for number in range(EACH)]
         tenant.module(kind, beats(tenant.name, "storm", pause=0.001) if kind == "storms" else guest(kind))
         for name in names:
-            tenant.controller(name, kind, serviceAccountName="mirror")
+            tenant.controller(name, kind, serviceAccountName="mirror", **spec)
         over = threading.Event()
         provoking = threading.Thread(target=self._provoke, args=(names, over), name=f"provoke {kind}")
         provoking.start()

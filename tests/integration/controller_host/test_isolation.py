@@ -117,7 +117,7 @@ def serve_beside_each(host: Host, cluster: ClusterInfo, tenant: str, target: str
         neighbourhood = Neighbourhood(cluster, Tenant(api, tenant), Tenant(api, target))
         neighbourhood.settle()
         for kind in BAD:
-            with neighbourhood.beside(kind):
+            with neighbourhood.beside(kind, limits={"cpuPerCall": "200ms"}):
                 begun = bad_things(host)
                 rounds = 0
                 # Not one change that slips through before it begins: some, and then some while it surely goes on.
