@@ -15,7 +15,7 @@ def expect_command(line: str) -> None:
     register(app)
     command: Any = typer.main.get_command(app)
     words = line.split()
-    while words and hasattr(command, "commands"):
+    while words and not words[0].startswith("-") and hasattr(command, "commands"):
         found = command.commands.get(words.pop(0))
         assert found is not None, f"no command: trellis {line}"
         command = found
