@@ -2,9 +2,9 @@
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 WORKDIR /src
-COPY requirements.lock pyproject.toml README.md LICENSE ./
+COPY requirements-services.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /opt/trellis \
- && /opt/trellis/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+ && /opt/trellis/bin/pip install --no-cache-dir --require-hashes -r requirements-services.lock
 COPY services services
 COPY shared shared
 RUN /opt/trellis/bin/pip install --no-cache-dir --no-deps .
