@@ -8,6 +8,9 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Final
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 def private_directory(path: Path) -> Path:
@@ -26,6 +29,21 @@ def private_directory(path: Path) -> Path:
     if stat.S_IMODE(found.st_mode) != 0o700:
         path.chmod(0o700)
     return path
+
+
+def is_in_memory(path: Path) -> bool:
+    """Return whether a directory is on a tmpfs; False where the system does not tell."""
+    device = path.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        mounts = _MOUNTS.read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    for mount in mounts:  # source: Linux, Documentation/filesystems/proc.rst, 3.5
+        fields, _, rest = mount.partition(" - ")
+        if fields.split(" ")[2] == wanted:
+            return rest.split(" ")[0] == "tmpfs"
+    return False
 
 
 def write_whole(path: Path, data: bytes) -> None:

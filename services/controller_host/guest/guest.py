@@ -2,7 +2,8 @@
 
 Made by ``instance``; found by ``imports`` through :func:`current`, which is the guest that runs in this thread: host
 functions are defined once for all guests, so none of them knows its guest otherwise.
-Invariant: nothing here but the clock's offset outlives a call; the rest would be state that no snapshot has.
+Invariant: nothing here but the clock's offset, and that the host ends it, outlives a call; the rest would be state
+that no snapshot has.
 """
 
 from __future__ import annotations
@@ -37,22 +38,41 @@ class Host(Protocol):
 class Guest:
     """One guest. ``fault``: why its call ends, once a host function or the deadline has found a reason."""
 
-    __slots__ = ("answer", "budget", "clock_offset", "fault", "host", "limits", "lines", "memory", "requeue_ms")
+    __slots__ = (
+        "answer",
+        "budget",
+        "clock_offset",
+        "fault",
+        "host",
+        "interrupted",
+        "limits",
+        "lines",
+        "memory",
+        "requeue_ms",
+    )
 
     def __init__(self, limits: Limits, host: Host, memory: Memory) -> None:
         self.limits: Final = limits
         self.host: Final = host
         self.memory: Final = memory
         self.clock_offset = 0
+        self.interrupted = False
         self.begin()
 
     def begin(self) -> None:
         """Begin a call: of the one before nothing is left."""
         self.budget = Budget(self.limits)
+        if self.interrupted:  # as `interrupt`, which found the former budget, or finds this one
+            self.budget.interrupted = True
         self.lines = Lines(self.host.log)
         self.answer: bytes | None = None
         self.requeue_ms: int | None = None
         self.fault: BaseException | None = None
+
+    def interrupt(self) -> None:
+        """End the call that is under way, and each that is begun later; from any thread."""
+        self.interrupted = True
+        self.budget.interrupted = True
 
     def monotonic(self) -> int:
         """Return nanoseconds of a clock that never goes back, over suspending, restarts and boots of the machine."""

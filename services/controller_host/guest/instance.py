@@ -8,7 +8,7 @@ anything of it; a call has all it needs with it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -76,14 +76,19 @@ class Instance:
         self._state: Final = State(self.store, self.guest, module.globals, module.data_end)
 
     @classmethod
-    def boot(cls, module: Module, limits: Limits, host: Host) -> Instance:
+    def boot(
+        cls, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None] = lambda _: None
+    ) -> Instance:
         """Start a guest: its start function and ``_initialize`` run, within the limits of one call.
+
+        ``begun`` gets it before anything of it runs: whoever interrupts it from then on ends its start.
 
         Raises:
             GuestFault: It did not start.
             ModuleRefused: It says, now that it runs, that it is made for another version of the ABI.
         """
         instance = cls(module, limits, host)
+        begun(instance)
         with instance._call("starting"):
             for name in (START_EXPORT, "_initialize"):
                 if name in module.exports:
@@ -152,8 +157,11 @@ class Instance:
             )
 
     def interrupt(self) -> None:
-        """End the call that is under way, from any thread: it fails as Interrupted within a tenth of a second."""
-        self.guest.budget.interrupted = True
+        """End the call that is under way, and each that comes: as Interrupted, within a tenth of a second.
+
+        From any thread. A guest that is in no call can be put to disk afterwards.
+        """
+        self.guest.interrupt()
 
     def close(self) -> None:
         """Give everything back; harmless a second time. Never while a call is under way."""

@@ -9,6 +9,7 @@ Invariant: a page that is left out is as it was mapped; where the kernel does no
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import re
@@ -65,6 +66,33 @@ def map_privately(descriptor: int, offset: int, address: int, length: int) -> No
     if done == _FAILED:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def map_nothing(address: int, length: int) -> None:
+    """Map pages that are zero over ``address``, which take no room before they are written to.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+    if _libc.mmap(address, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0) == _FAILED:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def holes(descriptor: int, offset: int, length: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a file, in bytes from ``offset``, that were never written."""
+    at, end = offset, offset + length
+    while at < end:
+        start = min(end, os.lseek(descriptor, at, os.SEEK_HOLE))
+        try:
+            at = min(end, os.lseek(descriptor, start, os.SEEK_DATA))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            at = end  # nothing was written after it
+        if at > start:
+            yield start - offset, at - offset
 
 
 def chunks(runs: list[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:

@@ -20,9 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from controller_host.guest import snapshot_file
-from controller_host.guest.directories import private_directory, write_whole
+from controller_host.guest.directories import is_in_memory, private_directory, write_whole
 from controller_host.guest.snapshot_file import Header
+
+_log: Final = structlog.get_logger(__name__)
 
 _SUFFIX: Final = ".snapshot"
 _UID: Final = re.compile(r"[0-9A-Za-z-]{1,63}")
@@ -34,7 +38,14 @@ class SnapshotLost(Exception):  # noqa: N818 (what became of a file)
 
 
 class SnapshotFailed(Exception):  # noqa: N818 (as above)
-    """An instance could not be written to disk. It is awake as before, and nothing of it is on disk."""
+    """An instance could not be written to disk. It is awake as before, and nothing of it is on disk.
+
+    ``number``: of the system's error, 0 if there was none.
+    """
+
+    def __init__(self, message: str, number: int = 0) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,8 @@ class Snapshots:
 
     def __init__(self, directory: Path) -> None:
         self._directory: Final = private_directory(directory)
+        self.in_memory: Final = is_in_memory(directory)
+        """Whether reading a hole of a mapped file takes room, and ends the process where there is none: on a tmpfs."""
         self._lock: Final = threading.Lock()
         self._awake: Final[set[str]] = set()
         self._intact: Final[dict[str, tuple[int, int]]] = {}
@@ -124,9 +137,23 @@ class Snapshots:
         return gone
 
     def close(self) -> None:
-        """Say that this run ended cleanly: what it wrote is trusted by the next of the same boot."""
-        write_whole(self._directory / "clean", self.boot + self.run)
-        os.close(self._held)
+        """Say that this run ended cleanly: what it wrote is trusted by the next of the same boot.
+
+        If the disk does not take even that, the next one reads each snapshot whole before it wakes it.
+        """
+        try:
+            write_whole(self._directory / "clean", self.boot + self.run)
+        except OSError as error:
+            _log.warning("snapshots are read whole before they are woken: the end could not be noted", error=str(error))
+        finally:
+            os.close(self._held)
+
+    def disk_bytes(self, controller_uid: str) -> int:
+        """Return what a controller's file takes on disk, 0 if there is none."""
+        try:
+            return self.path(controller_uid).stat().st_blocks * 512
+        except FileNotFoundError:
+            return 0
 
     def path(self, controller_uid: str) -> Path:
         """Return a controller's file. Raise ValueError for what is no uid."""

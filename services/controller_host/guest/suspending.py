@@ -8,6 +8,7 @@ guest has is one memory, the mutable globals and its clock: ``rewriting`` lets n
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import time
@@ -108,8 +109,9 @@ class State:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            path.unlink(missing_ok=True)
-            raise SnapshotFailed(f"{path}: {error.strerror}") from error
+            with contextlib.suppress(OSError):  # then there is the former one, whole or marked as being written
+                path.unlink(missing_ok=True)
+            raise SnapshotFailed(f"{path}: {error.strerror}", error.errno or 0) from error
 
     def _grow(self, memory_bytes: int) -> None:
         missing = memory_bytes - self._guest.memory.size()
@@ -141,6 +143,9 @@ class State:
                 raise SnapshotLost("it is of another module")
             if size:
                 pages.map_privately(descriptor, MEMORY_AT, address, size)
+            if snapshot.snapshots.in_memory:
+                for start, end in pages.holes(descriptor, MEMORY_AT, size):
+                    pages.map_nothing(address + start, end - start)
         except OSError as error:
             raise SnapshotLost(f"its file cannot be mapped: {error.strerror}") from error
         finally:

@@ -6,6 +6,9 @@ import ctypes
 import errno
 import mmap
 import os
+import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -25,6 +28,7 @@ from controller_host.guest.modules import Module, Modules
 from controller_host.guest.snapshots import Identity, SnapshotFailed, SnapshotLost, Snapshots
 from support import tape, wat
 
+TESTS = Path(__file__).parents[3]
 SLEEP = None
 ADDRESSES = st.integers(0, 16) | st.integers(200, 65000) | st.integers(70000, 3 * 65536 - 4)
 NUMBERS = st.integers(0, 2**32 - 1) | st.just(0)
@@ -263,6 +267,17 @@ def test_a_full_disk_leaves_the_instance_awake_and_nothing_on_disk(
     assert snapshots.uids() == set()
     sleeper = slept(sleeper, snapshots)
     assert tape.state(sleeper) == tape.state(awake)
+
+
+def test_a_full_tmpfs_ends_nobody_who_reads_what_was_never_written(tmp_path: Path) -> None:
+    separate = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    (tmp_path / "disk").mkdir()
+    probe = [*separate, "mount", "-t", "tmpfs", "none", str(tmp_path / "disk")]
+    if shutil.which("unshare") is None or subprocess.run(probe, capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a tmpfs")
+    command = [*separate, sys.executable, "-m", "support.full_tmpfs", str(tmp_path / "disk")]
+    done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "as it was"), done.stderr
 
 
 def test_sixty_four_controllers_sleep_and_wake_at_once(modules: Modules, snapshots: Snapshots) -> None:
