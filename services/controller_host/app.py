@@ -27,6 +27,7 @@ from controller_host.reporting import Reporting
 from controller_host.residents import Residents
 from controller_host.reviews import Reviews
 from controller_host.rights import words
+from controller_host.room import Room
 from controller_host.settings import Settings
 from controller_host.shared_watches import SharedWatches, Sight
 from controller_host.sources import Sources
@@ -57,6 +58,8 @@ TENANTS_CONNECTIONS: Final = 128
 NAMESPACE_CONNECTIONS: Final = 16
 """Of these, for the accounts of one namespace."""
 _GIVE_BACK_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks whether the disk takes nothing."""
 
 
 def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
@@ -125,7 +128,11 @@ def open_disk(settings: Settings) -> Disk:
     directory = settings.controller_data_dir
     try:
         guests = LocalGuests(directory)
-        progress = Progress(directory)
+        try:
+            progress = Progress(directory)
+        except OSError:
+            guests.close()
+            raise
     except OSError as error:
         raise _unusable(settings, error.strerror or str(error)) from error
     # What counts is what is set when a thread starts, which a pool does late: so it stays set. Without it a thread has
@@ -194,7 +201,8 @@ def compose(settings: Settings, base: Base) -> Work:
         prepare=sweep,
         background=[
             watches.run,
-            Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values).run,
+            Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values, lambda: parts.room.refuses).run,
+            partial(trying, parts.room, disk.guests.try_disk, hosting.recovered),
             holding(disk, hosting.end, web.close, tenants.close),
             giving_back,
         ],
@@ -216,6 +224,22 @@ def holding(
             await asyncio.gather(*(one() for one in close))
 
     return hold
+
+
+async def trying(room: Room, write: Callable[[], None], recovered: Callable[[], None]) -> None:
+    """Try the disk while it takes nothing, which otherwise nobody may who has nothing to put there."""
+    while True:
+        refused = room.refuses
+        await asyncio.sleep(max(room.wait(), _LOOK_SECONDS))
+        if room.refuses:
+            try:
+                await asyncio.to_thread(write)
+            except OSError as error:
+                room.refused(error)
+            else:
+                room.took()
+        if refused and not room.refuses:
+            recovered()
 
 
 async def giving_back() -> None:

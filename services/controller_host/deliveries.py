@@ -1,7 +1,7 @@
 """What is brought to a guest in one turn of its controller, and what became of it. Plain data.
 
 Made by ``news`` and ``lifecycle``, read by ``outcomes``. Invariant: each turn that was brought is in ``done``, in
-``rest``, or is the one in which the guest ended.
+``rest`` or ``later``, or is the one in which the guest ended.
 """
 
 from __future__ import annotations
@@ -51,5 +51,8 @@ class Served:
     """Why the module is not run: what only showed when it was started."""
     abi: int | None = None
     """The version of the ABI that the module is made for, if it was started."""
+    later: list[Turn[ObjectKey]] = field(default_factory=list)
+    unwritten: str = ""
+    """Those that the guest may not be told of before the disk has taken note of them, and why that does not."""
     unwilling: str = ""
     """Why the controller says that it cannot start."""

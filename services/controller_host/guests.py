@@ -6,16 +6,19 @@ the very controller, module, engine and configuration that it was taken of, or n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
+from controller_host.guest.directories import write_whole
 from controller_host.guest.guest import Host
 from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import Module, Modules
 from controller_host.guest.snapshots import Identity, Snapshots
+
+_TRIAL_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ class Guests(Protocol):
     def module(self, sha256: str) -> Module | None:
         """Return a compiled module; None: it has to be loaded from its bytes."""
 
-    def boot(self, module: Module, limits: Limits, host: Host) -> Instance:
-        """Start a guest anew; raises GuestFault, ModuleRefused."""
+    def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
+        """Start a guest anew; ``begun`` gets it before anything of it runs. Raises GuestFault, ModuleRefused."""
 
     def note(self, owner: Owner) -> str | None:
         """Return what was given with a snapshot; None: there is none."""
@@ -63,8 +66,11 @@ class Guests(Protocol):
         """Put a guest to disk, after which it is gone; returns the bytes that it takes there.
 
         Raises:
-            SnapshotFailed: it could not be; there is no snapshot of it.
+            SnapshotFailed: it could not be: it is in memory as before, and there is no snapshot of it.
         """
+
+    def disk_bytes(self, uid: str) -> int:
+        """Return what the snapshot of a controller takes on disk, 0 if there is none."""
 
     def size(self, instance: Instance) -> int:
         """Return the bytes of memory that a guest has."""
@@ -82,6 +88,7 @@ class LocalGuests:
     """
 
     def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._snapshots = Snapshots(directory / "snapshots")
         self._modules = Modules(directory / "modules")
 
@@ -93,9 +100,9 @@ class LocalGuests:
         """Return a module that was compiled before."""
         return self._modules.cached(sha256)
 
-    def boot(self, module: Module, limits: Limits, host: Host) -> Instance:
+    def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
         """Start a guest anew; raises GuestFault, ModuleRefused."""
-        return Instance.boot(module, limits, host)
+        return Instance.boot(module, limits, host, begun)
 
     def note(self, owner: Owner) -> str | None:
         """Return what was given with a snapshot; None: there is none."""
@@ -111,6 +118,10 @@ class LocalGuests:
         """Put a guest to disk; raises SnapshotFailed."""
         return instance.suspend(self._snapshots, self._identity(owner), note.encode()).disk_bytes
 
+    def disk_bytes(self, uid: str) -> int:
+        """Return what a snapshot takes on disk."""
+        return self._snapshots.disk_bytes(uid)
+
     def size(self, instance: Instance) -> int:
         """Return the bytes of memory that are a guest's alone."""
         return instance.resident_bytes()
@@ -123,6 +134,14 @@ class LocalGuests:
         """Remove snapshots of all controllers but these, and all modules but those of these digests."""
         self._snapshots.sweep(keep)
         self._modules.sweep(modules)
+
+    def try_disk(self) -> None:
+        """Write something and remove it; raises OSError if the disk does not take it."""
+        path = self._directory / "trial"
+        try:
+            write_whole(path, b"\1" * _TRIAL_BYTES)
+        finally:
+            path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Say that all ended well: snapshots are trusted by the next run."""

@@ -55,10 +55,14 @@ class Hosted:
     """All keys that are news to it wait in its agenda."""
     evict: bool = False
     """Memory is short: it is to go to disk."""
+    no_room: int = 0
+    """The bytes of memory that it needs, if it was given up because it could be in neither memory nor disk."""
     not_before: float = 0.0
     look_at: float | None = None
     """When to look again at what the spec refers to."""
     used_at: float = 0.0
+    accounted_at: float = 0.0
+    """``used_at`` when its memory was counted last."""
     failures: int = 0
     """Starts and calls that ended it in a row, none between that was good."""
     refused: Trouble | None = None

@@ -22,9 +22,11 @@ from controller_host.hosted import Hosted, Trouble
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
 from controller_host.news import UNKNOWN_SECONDS, News
-from controller_host.outcomes import Outcomes
+from controller_host.outcomes import Outcomes, no_room
 from controller_host.preparing import NotAccepted, Preparing
+from controller_host.progress import NotWritten
 from controller_host.residents import Residents
+from controller_host.room import DISK_FAILED, DISK_FULL
 from controller_host.starting import Parts
 from controller_host.turns import Bucket
 from controller_host.views import ControllerView, read_spec
@@ -81,12 +83,25 @@ class Hosting:
             one = self.hosted[key] = self._begin(view)
         one.busy = True
         try:
-            return await self._turn(one, view)
+            wait = await self._turn(one, view)
+        except Exception:
+            await self._take_back(one)
+            raise
+        else:
+            await self._take_back(one)
+            return wait
         finally:
             one.busy = False
             if not self.closing:
                 self._account_for(one)
                 self.outcomes.told.changed(one)
+
+    def recovered(self) -> None:
+        """Take word that the disk takes again what is written: those that wait for it need not any longer."""
+        for one in self.hosted.values():
+            if one.stopped is not None and one.stopped.reason in {DISK_FULL, DISK_FAILED}:
+                one.not_before = 0.0
+                self.wake(one.key)
 
     async def close(self, seconds: float) -> None:
         """Put all that is in memory to disk, within so many seconds; what is in a call then is ended."""
@@ -95,14 +110,16 @@ class Hosting:
         while any(one.busy for one in self.hosted.values()) and time.monotonic() < until - seconds / 2:  # noqa: ASYNC110 - of many
             await asyncio.sleep(0.02)
         self.calling.stop()
-        lives = [one.life for one in self.hosted.values() if one.life.instance is not None]
-        for life in lives:
-            life.interrupt()
+        for one in self.hosted.values():
+            one.life.interrupt()
+        lives = [one.life for one in self.hosted.values() if one.busy or one.life.instance is not None]
         work = [asyncio.ensure_future(self._in_pool(life.suspend)) for life in lives]
         if work:
             _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
             if late:
                 _log.warning("controllers could not be put to disk in time: they begin cold", controllers=len(late))
+        if awake := sum(1 for one in self.hosted.values() if one.life.instance is not None and not one.busy):
+            _log.warning("the disk does not take what controllers have in memory: they begin cold", controllers=awake)
 
     def end(self) -> None:
         """Have nothing go on, now that the term is over: calls that are under way are ended, and ask nothing more."""
@@ -136,15 +153,20 @@ class Hosting:
         assert wanted is not None  # it was read
         if wanted.paused or view.deleting:
             await self._suspend(one)
-            return None
+            return None if one.life.instance is None else self.parts.room.again()
         if now < one.not_before:
             return one.not_before - now
+        if one.no_room and self.parts.room.refuses and not self.residents.fits(one.no_room):
+            return self.outcomes.wait(one)
         try:
             await self._prepare(one, now)
             return await self._serve(one)
         except NotAccepted as refused:
             one.refused = Trouble(refused.reason, refused.message)
             return self.outcomes.wait(one)
+        except NotWritten as error:
+            self.parts.room.refused(error)
+            return self.outcomes.without_disk(one, self.parts.room, "what its former version saves cannot be kept")
 
     def _read(self, one: Hosted, view: ControllerView, now: float) -> bool:
         """Take a spec that is new, and forget what was held against the former; returns whether it can be read."""
@@ -198,17 +220,38 @@ class Hosting:
                 one.agenda.put_back([delivery.turn for delivery in deliveries])
                 raise
             self.outcomes.take(one, served)
+            if served.unwritten:
+                one.stopped = no_room(self.parts.room, "it is not called for objects that are new to it")
             self.news.look_again(one, deliveries)
         wait = self._until_next(one)
         idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
-        if not one.pinned and (idle or one.evict):
+        if not one.pinned and idle:
             await self._suspend(one)
-        one.evict = False
         return self._next(one, wait)
 
     async def _suspend(self, one: Hosted) -> None:
+        """Put it to disk, and what it has seen; nobody tries before it is time who found that the disk is full."""
+        if self.parts.room.wait():
+            return
         if one.life.instance is not None:
             await self._in_pool(one.life.suspend)
+        elif one.life.marks.owed:
+            await self._in_pool(one.life.settle)
+
+    async def _take_back(self, one: Hosted) -> None:
+        """Have the memory of one that was named, whatever else holds for it: where there is no disk it begins cold."""
+        if not one.evict or self.closing:
+            return
+        try:
+            if one.pinned or one.life.instance is None or await self._in_pool(one.life.suspend):
+                return
+            one.no_room, one.listed = max(1, one.life.figures.resident_bytes), False
+            await self._in_pool(one.life.give_up)
+        finally:
+            one.evict = False  # until then its memory counts as free
+        what = "it is in neither memory nor disk, and begins cold when there is room"
+        self.outcomes.without_disk(one, self.parts.room, what)
+        self.wake(one.key)
 
     def _until_next(self, one: Hosted) -> float | None:
         """Return the seconds until something is due for a controller."""
@@ -225,7 +268,10 @@ class Hosting:
     def _next(self, one: Hosted, wait: float | None) -> float | None:
         now, waits = time.monotonic(), [wait]
         if one.life.instance is not None and one.wanted is not None and one.wanted.suspend_after is not None:
-            waits.append(max(0.0, one.used_at + one.wanted.suspend_after - now))
+            left = one.used_at + one.wanted.suspend_after - now
+            waits.append(left if left > 0 else self.parts.room.again())
+        elif one.life.marks.owed:
+            waits.append(self.parts.room.again())
         if one.look_at is not None:
             waits.append(max(0.0, one.look_at - now))
         return min((one for one in waits if one is not None), default=None)
@@ -235,7 +281,9 @@ class Hosting:
         if one.life.instance is None:
             self.residents.gone(one.key)
             return
-        self.residents.used(one.key, one.life.figures.resident_bytes)
+        note = self.residents.weighed if one.accounted_at == one.used_at else self.residents.used
+        note(one.key, one.life.figures.resident_bytes)
+        one.accounted_at = one.used_at
         for key in self.residents.surplus(self._may_go, self._is_going):
             self.hosted[key].evict = True
             self.wake(key)

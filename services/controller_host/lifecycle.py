@@ -3,17 +3,17 @@
 In: what was prepared (module, configuration), keys and objects. Out: results, faults, marks of what is done. Called by
 ``hosting``, one call at a time, in threads of the pool. Invariants: a guest that failed is never used again; what
 counts as done is what the snapshot on disk has seen; a snapshot is of the module and configuration that are wanted, or
-of no use; losing any of it costs a cold start.
-Source: ADR 51, ADR 57, docs/controller-abi.md.
+of no use; losing any of it costs a cold start; a guest that the disk does not take stays in memory as it was.
+Source: ADR 51, ADR 57, ADR 60, docs/controller-abi.md.
 """
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from opentelemetry import trace
@@ -25,12 +25,13 @@ from controller_host.figures import Figures
 from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.guest.instance import Instance
 from controller_host.guest.modules import ModuleRefused
-from controller_host.guest.snapshots import SnapshotFailed
 from controller_host.guests import Prepared
-from controller_host.keys import key_text, reference
+from controller_host.keeping import Kept
+from controller_host.keys import key_text
 from controller_host.marks import Marks
 from controller_host.progress import NEVER, Mark, Past
-from controller_host.results import Result, read_result, reconcile_request, version_of
+from controller_host.reconciling import attributes_of, reconcile
+from controller_host.results import Result, version_of
 from controller_host.starting import Parts, Starting
 from trellis.telemetry import get_logger
 
@@ -44,16 +45,18 @@ class Life:
     """The guest of one controller."""
 
     __slots__ = (
+        "_began_cold",
+        "_begun",
+        "_kept",
         "_lock",
         "_parts",
         "_starting",
+        "_stopped",
         "calls",
         "controller",
         "figures",
         "instance",
-        "marks",
         "prepared",
-        "snapshot",
         "uid",
     )
 
@@ -65,17 +68,33 @@ class Life:
         self.figures: Final = Figures()
         self.prepared: Prepared | None = None
         self.instance: Instance | None = None
-        self.snapshot = False
-        """Whether there is one on disk that can be woken."""
-        self.marks: Final = Marks(parts.progress, uid)
-        self._starting: Final = Starting(parts, controller, uid, calls, self.figures)
+        self._kept: Final = Kept(parts, uid, self.figures)
+        self._starting: Final = Starting(parts, controller, uid, calls, self.figures, self._begin)
+        self._begun: Instance | None = None
+        """What runs, or ran last: it may be interrupted before it is the instance."""
+        self._began_cold = False
+        """Whether the instance has not been on disk yet."""
+        self._stopped = False
         # A run that was cancelled leaves its thread behind, for as long as a call takes.
         self._lock = threading.Lock()
+
+    @property
+    def snapshot(self) -> bool:
+        """Whether there is one on disk that can be woken."""
+        return self._kept.snapshot
+
+    @property
+    def marks(self) -> Marks:
+        """What it has seen."""
+        return self._kept.marks
 
     def adopt(self, prepared: Prepared) -> bool:
         """Be of this module and configuration from now on; returns whether they are others than before.
 
         What is of others is asked what it saves, and given up.
+
+        Raises:
+            NotWritten: the disk does not take what it saves; nothing has changed.
         """
         with self._lock:
             return self._adopt(prepared)
@@ -83,24 +102,22 @@ class Life:
     def _adopt(self, prepared: Prepared) -> bool:
         former = self.prepared
         if former is not None and (former.sha256, former.config) == (prepared.sha256, prepared.config):
-            if former.limits != prepared.limits:
-                self._suspend()  # the next instance has them
+            if former.limits != prepared.limits and self.instance is not None and not self._suspend():
+                self._give_up()  # the next instance has them
             self._keep(prepared)
             return False
         past = self._parts.progress.recall(self.uid)
         if former is not None:
             past = Past(former.sha256, former.config)
         if past is not None and past.sha256 != prepared.sha256:
-            self._starting.save(self.instance, past, prepared.limits)
+            if not self._starting.save(self.instance, past, prepared.limits):
+                return False  # the host ends: the next one asks again
+            if self._stopped:
+                return False
         self._drop_instance()
         self.prepared = prepared
-        fits = past is not None and (past.sha256, past.config) == (prepared.sha256, prepared.config)
-        token = self._parts.guests.note(prepared.owner(self.uid)) if fits else None
-        if past is not None and token is not None:
-            self.snapshot = True
-            self.marks.recall(past, token)
-        else:
-            self._lose(past if former is None else None)
+        if past is None or not self._kept.recall(past, prepared):
+            self._kept.lose(past if former is None else None)
         self._keep(prepared)
         return True
 
@@ -116,9 +133,9 @@ class Life:
         until = time.monotonic() + SLICE_SECONDS
         if not deliveries:
             self._started(served)
-        self.marks.meet(key_text(delivery.turn.key) for delivery in deliveries)
+        deliveries = self._kept.meet(served, deliveries)
         for at, delivery in enumerate(deliveries):
-            if at and time.monotonic() >= until:
+            if self._stopped or (at and time.monotonic() >= until):
                 served.rest = [one.turn for one in deliveries[at:]]
                 break
             result = self._deliver(served, delivery)
@@ -131,53 +148,52 @@ class Life:
         return served
 
     def suspend(self) -> bool:
-        """Put the instance to disk; returns whether there was one that could be. What cannot is lost: a cold start."""
+        """Put the instance to disk; returns whether there was one that could be. What cannot be stays as it is."""
         with self._lock:
             return self._suspend()
 
+    def give_up(self) -> None:
+        """Leave memory although the disk does not take the instance: the next start is cold."""
+        with self._lock:
+            self._give_up()
+
+    def settle(self) -> None:
+        """Write what the snapshot on disk has seen, if the disk did not take that with it."""
+        with self._lock:
+            self._kept.settle()
+
     def interrupt(self) -> None:
-        """End the call that is under way; from any thread."""
-        if (instance := self.instance) is not None:
+        """End what runs of the guest, also its start, and let nothing of it run any more; from any thread."""
+        self._stopped = True
+        if (instance := self._begun) is not None:
             instance.interrupt()
 
     def _suspend(self) -> bool:
-        instance, prepared = self.instance, self.prepared
-        if instance is None or prepared is None:
+        if self.instance is None or self.prepared is None or not self._kept.put(self.instance, self.prepared):
             return False
-        self.instance = None
-        token = secrets.token_hex(8)
-        try:
-            size = self._parts.guests.suspend(instance, prepared.owner(self.uid), token)
-        except SnapshotFailed as error:
-            why = str(error)
-            _log.warning("a controller cannot be put to disk: it begins cold", controller=self.controller, error=why)
-            instance.close()
-            self._lose()
-            return False
-        self.marks.commit(prepared.sha256, prepared.config, token)
-        self.snapshot = True
+        self.instance = self._begun = None
+        self._began_cold = False
         self.figures.suspends += 1
         self.figures.resident_bytes = 0
         self._parts.telemetry.metrics.controller_suspends_total.labels(self._parts.telemetry.service).inc()
-        self.figures.snapshot_bytes = size
         return True
+
+    def _give_up(self) -> None:
+        if self.instance is not None:
+            _log.warning("a controller is in neither memory nor disk: it begins cold", controller=self.controller)
+            self._drop_instance()
+            self._kept.lose()
 
     def forget(self) -> None:
         """Leave nothing: the controller is gone."""
         with self._lock:
             self._drop_instance()
-            self._parts.guests.forget(self.uid)
-            self._parts.progress.forget(self.uid)
+            self._kept.forget()
 
     def _deliver(self, served: Served, delivery: Delivery) -> Result | None:
         """Call for one key; None if the guest is gone."""
         key, tracer = delivery.turn.key, self._parts.telemetry.tracer
-        attributes: dict[str, str | int] = {
-            "trellis.controller": self.controller,
-            "trellis.attempt": delivery.turn.attempt,
-            "k8s.namespace.name": key.namespace,
-            "k8s.object.name": key.name,
-        }
+        attributes = attributes_of(self.controller, delivery.turn)
         # Nobody's child: what led here came by a watch, and that knows of no trace.
         span = tracer.start_span(f"reconcile {key.kind}", context=Context(), attributes=attributes)
         with trace.use_span(span, end_on_exit=True):
@@ -192,6 +208,8 @@ class Life:
 
     def _started(self, served: Served) -> bool:
         """See to it that there is an instance; returns whether there is."""
+        if self._stopped:
+            return False
         try:
             self._start(served)
         except GuestFault as fault:
@@ -210,17 +228,8 @@ class Life:
 
     def _reconcile(self, delivery: Delivery) -> Result:
         key, instance = delivery.turn.key, self.instance
-        metrics, service = self._parts.telemetry.metrics, self._parts.telemetry.service
         assert instance is not None  # it was started
-        with self._parts.telemetry.tracer.start_as_current_span("guest") as span:
-            self.calls.begin(trace.set_span_in_context(span))
-            request = reconcile_request(reference(key), delivery.item, delivery.turn.attempt, _traceparent(span))
-            called = instance.call("reconcile", request)
-            result = read_result(called.answer, called.requeue_ms)
-            if result.error:
-                span.set_status(trace.StatusCode.ERROR, "it returned an error")  # whose words may quote a Secret
-        self.figures.calls += 1
-        metrics.controller_call_seconds.labels(service).observe(called.wall_seconds)
+        result = reconcile(instance, self.calls, delivery, self.figures, self._parts.telemetry)
         if result.error:
             self.marks.note(key_text(key), Mark(NEVER))
         else:
@@ -244,14 +253,16 @@ class Life:
         if self.snapshot:
             self.instance = self._starting.wake(module, prepared)
         if self.instance is None:
-            self._lose()
+            self._kept.lose()
             if not prepared.init:
                 raise NotPrepared(module=False)
             served.cold = True
             self.instance = self._starting.cold(module, prepared)
+            self._began_cold = True
             served.abi = self.instance.abi
             if module.abi is None and served.abi is not None:
-                self._parts.progress.learn_version(prepared.sha256, served.abi)
+                self._kept.on_disk(partial(self._parts.progress.learn_version, prepared.sha256, served.abi))
+        self.marks.awake()
         self._keep(prepared)
 
     def _weigh(self) -> None:
@@ -272,23 +283,17 @@ class Life:
         if fault.kind is FaultKind.INTERRUPTED:
             return  # we end, not it: what it was before this stands on disk, with the marks of that time
         self.figures.traps += 1
-        self._lose()
+        if self._began_cold:
+            self._kept.on_disk(self._starting.drop_saved)  # it began with that, and did not stand it
+        self._kept.lose()
+
+    def _begin(self, instance: Instance) -> None:
+        self._begun = instance
+        if self._stopped:  # after the line above: whoever interrupts sees the one or the other
+            instance.interrupt()
 
     def _drop_instance(self) -> None:
         if self.instance is not None:
             self.instance.close()
-            self.instance = None
-
-    def _lose(self, past: Past | None = None) -> None:
-        """Forget the snapshot, and what its guest has seen: the next start is cold."""
-        self._parts.guests.forget(self.uid)
-        self.marks.lose(past)
-        self.snapshot = False
-        self.figures.snapshot_bytes = 0
-
-
-def _traceparent(span: trace.Span) -> str | None:
-    context = span.get_span_context()
-    if not context.is_valid:
-        return None
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+        self.instance = self._begun = None
+        self.figures.resident_bytes = 0

@@ -23,12 +23,15 @@ _FRESH_SECONDS: Final = 0.5
 
 
 class Gauges:
-    """Reads of all controllers; ``hosted`` returns them."""
+    """Reads of all controllers; ``hosted`` returns them, ``refuses`` says whether the disk takes nothing."""
 
-    def __init__(self, metrics: Metrics, service: str, hosted: Callable[[], Iterable[Hosted]]) -> None:
+    def __init__(
+        self, metrics: Metrics, service: str, hosted: Callable[[], Iterable[Hosted]], refuses: Callable[[], bool]
+    ) -> None:
         self._metrics = metrics
         self._service = service
         self._hosted = hosted
+        self._refuses = refuses
         self._at = 0.0
         self._states: Counter[str] = Counter()
         self._bytes = self._pending = 0
@@ -42,6 +45,7 @@ class Gauges:
         metrics.controllers_resident_bytes.labels(service).set_function(self._of_bytes)
         metrics.controllers_pending_keys.labels(service).set_function(self._of_pending)
         metrics.controllers_oldest_seconds.labels(service).set_function(self._of_oldest)
+        metrics.controllers_disk_full.labels(service).set_function(lambda: float(self._refuses()))
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -50,6 +54,7 @@ class Gauges:
             metrics.controllers_resident_bytes.remove(service)
             metrics.controllers_pending_keys.remove(service)
             metrics.controllers_oldest_seconds.remove(service)
+            metrics.controllers_disk_full.remove(service)
 
     def _of(self, state: str) -> float:
         self._look()

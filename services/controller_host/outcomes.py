@@ -17,11 +17,14 @@ from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.guest.refusals import ModuleRefused
 from controller_host.hosted import Fault, Hosted, Trouble
 from controller_host.keys import ObjectKey, key_text
+from controller_host.room import DISK_FULL, Room
 from controller_host.turns import Turn
 from trellis.bus.backoff import Backoff
 from trellis.telemetry import get_logger
 
 INIT_FAILED: Final = "InitFailed"
+UNWRITTEN_SECONDS: Final = 5.0
+"""After which a key is tried again that the disk did not take note of."""
 RECONCILE_FAILED: Final = "ReconcileFailed"
 
 _log = get_logger(__name__)
@@ -62,9 +65,11 @@ class Outcomes:
             else:
                 one.agenda.done(turn.key, now, result.again)
         if served.done or (served.cold and served.fault is None and not served.unwilling):
-            one.failures, one.stopped = 0, None
+            one.failures, one.stopped, one.no_room = 0, None, 0
             _fits(one, served.abi)
         one.agenda.put_back(served.rest)
+        for turn in served.later:
+            one.agenda.postpone(turn.key, now, UNWRITTEN_SECONDS)
         if served.cold or served.fault is not None:
             one.listed = False
         if served.missing is not None:
@@ -93,6 +98,11 @@ class Outcomes:
         one.unfit = "" if one.module is None else one.module.sha256
         self.wait(one)
 
+    def without_disk(self, one: Hosted, room: Room, what: str) -> float:
+        """Let a controller wait for the disk; returns the seconds."""
+        one.stopped = no_room(room, what)
+        return self.wait(one)
+
     def _ended(self, one: Hosted, fault: GuestFault, turn: Turn[ObjectKey] | None, now: float) -> None:
         if fault.kind is FaultKind.INTERRUPTED and self.closing:
             return
@@ -110,3 +120,8 @@ class Outcomes:
         if first:
             _log.warning("a controller failed", controller=one.key, reason=str(kind), message=message)
         self.told.faulted(one)
+
+
+def no_room(room: Room, what: str) -> Trouble:
+    """Return why a controller does not run as it should while the disk takes nothing."""
+    return Trouble(room.reason or DISK_FULL, f"{what}: the disk of controller_host takes nothing ({room.why})")

@@ -2,7 +2,8 @@
 
 In: versions of objects that a controller was called for. Out: the same after a restart, if they are what the snapshot's
 memory has seen. Called by ``hosting``, from threads of the pool. Invariants: what is noted as done was done before the
-snapshot was taken, never after; whatever is lost or damaged here costs calls that repeat, never one that is missing.
+snapshot was taken, never after; whatever is lost or damaged here costs calls that repeat, never one that is missing; a
+disk that takes nothing damages nothing, and is no reason to begin anew.
 Source: ADR 0057.
 """
 
@@ -33,7 +34,17 @@ NEVER: Final = "!"
 """A version that no object has: the key is not done."""
 _FORGET: Final = tuple(f"DELETE FROM {table} WHERE uid = ?" for table in ("controllers", "done", "saved"))  # noqa: S608
 
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
 _log = get_logger(__name__)
+
+
+class NotWritten(Exception):  # noqa: N818 - says what became of it
+    """The disk did not take it: all is as it was. ``full``: because there is no room."""
+
+    def __init__(self, error: sqlite3.Error) -> None:
+        super().__init__(f"{_FILE}: {error}")
+        self.full = _code(error) == sqlite3.SQLITE_FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,7 @@ class KnownModule:
 class Progress:
     """One file in the directory of the host's data; every method may be called from any thread.
 
+    Whatever writes raises NotWritten where the disk does not take it.
     No commit waits for the disk: after a power failure the newest ones may be lost together, never some of them; the
     token tells that, as the snapshot beside it may be a newer one, or an older.
     """
@@ -119,6 +131,8 @@ class Progress:
             base.executemany("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?)", held)
             row = (uid, past.sha256, past.config, past.token)
             base.execute("INSERT OR REPLACE INTO controllers VALUES (?, ?, ?, ?)", row)
+            # What a former version saved is in this snapshot now, if it is anywhere.
+            base.execute("DELETE FROM saved WHERE uid = ? AND sha256 <> ?", (uid, past.sha256))
 
     def lose(self, uid: str) -> None:
         """Let nothing count as done: the snapshot is gone. Its keys stay, and what was saved for another version."""
@@ -146,7 +160,7 @@ class Progress:
         return len(gone)
 
     def save(self, uid: str, saved: Saved) -> None:
-        """Keep what a module said to its next version, until ``saved`` is taken back by ``drop_saved``."""
+        """Keep what a module said to its next version, until a snapshot of another is committed, or ``drop_saved``."""
         with self._writing() as base:
             base.execute("INSERT OR REPLACE INTO saved VALUES (?, ?, ?)", (uid, saved.sha256, saved.state))
 
@@ -157,15 +171,18 @@ class Progress:
             return Saved(*row) if row else None
 
     def drop_saved(self, uid: str) -> None:
-        """Forget what was kept for the next version: that has begun."""
+        """Forget what was kept for the next version."""
         with self._writing() as base:
             base.execute("DELETE FROM saved WHERE uid = ?", (uid,))
 
     def learn(self, source: str, module: KnownModule) -> None:
         """Keep what a source that cannot change was found to have, so that a restart need not fetch it."""
-        with self._writing() as base:
-            row = (source, module.sha256, module.abi or 0, module.bytes)
-            base.execute("INSERT OR REPLACE INTO modules VALUES (?, ?, ?, ?)", row)
+        row = (source, module.sha256, module.abi or 0, module.bytes)
+        try:
+            with self._writing() as base:
+                base.execute("INSERT OR REPLACE INTO modules VALUES (?, ?, ?, ?)", row)
+        except NotWritten as error:
+            _log.warning("what a source has is not kept: after a restart it is fetched again", error=str(error))
 
     def learn_version(self, sha256: str, abi: int) -> None:
         """Keep the version of the ABI that a module says it is made for."""
@@ -197,6 +214,8 @@ class Progress:
         try:
             return self._connect()
         except sqlite3.DatabaseError as error:
+            if _code(error) not in _DAMAGED:
+                raise OSError(f"{self._path} cannot be opened: {error}") from error
             _log.warning("what controllers have worked through cannot be read: all begin cold", error=str(error))
         for name in (_FILE, f"{_FILE}-wal", f"{_FILE}-shm"):
             self._path.with_name(name).unlink(missing_ok=True)
@@ -206,6 +225,9 @@ class Progress:
         base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=5.0)
         try:
             self._path.chmod(0o600)
+            # One process has the directory. So the log's index is in memory, and no file that a full disk does not
+            # take: a start writes nothing.
+            base.execute("PRAGMA locking_mode=EXCLUSIVE")
             base.execute("PRAGMA journal_mode=WAL")
             base.execute("PRAGMA synchronous=NORMAL")
             _check(base)
@@ -223,13 +245,27 @@ class Progress:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            self._base.execute("BEGIN IMMEDIATE")
             try:
+                self._base.execute("BEGIN IMMEDIATE")
                 yield self._base
+                self._base.execute("COMMIT")
+            except sqlite3.OperationalError as error:
+                self._roll_back()
+                raise NotWritten(error) from error
             except BaseException:
-                self._base.execute("ROLLBACK")
+                self._roll_back()
                 raise
-            self._base.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        """End the transaction, if the failure has not ended it already; the failure is what counts."""
+        if self._base.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._base.execute("ROLLBACK")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """Return the primary result code of SQLite, that of a damaged file if it did not say any."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
 
 
 def _check(base: sqlite3.Connection) -> None:

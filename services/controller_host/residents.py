@@ -25,10 +25,22 @@ class Residents:
     def __contains__(self, key: object) -> bool:
         return key in self._bytes
 
+    def fits(self, size: int) -> bool:
+        """Return whether there is memory for one more of this size."""
+        return not self.budget or self.total + size <= self.budget
+
     def used(self, key: str, size: int) -> None:
         """Note that a guest was used, and its size by now."""
         self.total += size - self._bytes.pop(key, 0)
         self._bytes[key] = size
+
+    def weighed(self, key: str, size: int) -> None:
+        """Note the size of a guest that was looked at and not called: it is as long ago as it was."""
+        if key in self._bytes:
+            self.total += size - self._bytes[key]
+            self._bytes[key] = size
+        else:
+            self.used(key, size)
 
     def gone(self, key: str) -> None:
         """Note that a guest is not in memory any more."""

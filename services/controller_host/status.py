@@ -100,6 +100,8 @@ def _conditions(seen: Seen) -> dict[str, tuple[str, Trouble]]:
 def _accepted(seen: Seen) -> tuple[str, Trouble]:
     if seen.refused is not None:
         return "False", seen.refused
+    if seen.module is None and seen.paused:
+        return "Unknown", Trouble("Paused", "the module is not looked at while spec.paused is true")
     if seen.module is None:
         return "Unknown", Trouble("Pending", "the module is being fetched and checked")
     abi = seen.module.abi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
 import threading
 import time
@@ -17,6 +18,7 @@ from controller_host.guest.guest import Host
 from controller_host.guest.instance import Called
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import ModuleRefused, RefusalReason
+from controller_host.guest.snapshots import SnapshotFailed
 from controller_host.guests import Owner
 
 Behaviour = Callable[["FakeInstance", str, dict[str, Any]], dict[str, Any]]
@@ -74,6 +76,7 @@ class FakeGuests:
         self.snapshots: dict[str, tuple[Owner, dict[str, Any], str]] = {}
         self.booted = self.woken = self.suspended = 0
         self.bytes = 1000
+        self.full = False
         self.abi: int | None = 1
         """What is found of a module's version as it is read; None: only the module can tell, and says this."""
         self.says_version = 1
@@ -87,12 +90,14 @@ class FakeGuests:
     def module(self, sha256: str) -> Any:
         return self.modules.get(sha256)
 
-    def boot(self, module: Any, limits: Limits, host: Host) -> Any:
+    def boot(self, module: Any, limits: Limits, host: Host, begun: Callable[[Any], None]) -> Any:
         self.booted += 1
         said = module.abi or self.says_version
+        instance = FakeInstance(module, limits, host, abi=said)
+        begun(instance)
         if said != 1:
             raise ModuleRefused(RefusalReason.UNSUPPORTED_ABI, f"it is made for version {said} of the ABI")
-        return FakeInstance(module, limits, host, abi=said)
+        return instance
 
     def note(self, owner: Owner) -> str | None:
         found = self.snapshots.get(owner.uid)
@@ -106,10 +111,16 @@ class FakeGuests:
 
     def suspend(self, instance: Any, owner: Owner, note: str) -> int:
         assert not instance.closed
+        if self.full:
+            self.snapshots.pop(owner.uid, None)
+            raise SnapshotFailed("No space left on device", errno.ENOSPC)
         self.suspended += 1
         self.snapshots[owner.uid] = (owner, copy.deepcopy(instance.state), note)
         instance.close()
         return len(orjson.dumps(instance.state))
+
+    def disk_bytes(self, uid: str) -> int:
+        return len(orjson.dumps(self.snapshots[uid][1])) if uid in self.snapshots else 0
 
     def size(self, instance: Any) -> int:
         assert not instance.closed

@@ -155,6 +155,12 @@ class Metrics:
         )
         self.controller_suspends_total: Final = self._counter("controller_suspends", "Guests that were put to disk")
         self.controller_cold_starts_total: Final = self._counter("controller_cold_starts", "Guests that were booted")
+        self.controllers_disk_full: Final = self._gauge(
+            "controllers_disk_full", "1 while the disk does not take what controllers in Wasm leave in memory"
+        )
+        self.controller_disk_failures_total: Final = self._counter(
+            "controller_disk_failures", "Writes of controllers in Wasm that the disk did not take"
+        )
         self.controller_faults_total: Final = self._counter(
             "controller_faults", "Calls that a guest did not survive", "reason"
         )

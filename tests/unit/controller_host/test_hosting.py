@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -21,7 +23,7 @@ from controller_host.keys import ObjectKey
 from controller_host.news import News
 from controller_host.outcomes import Outcomes, Told
 from controller_host.preparing import Preparing
-from controller_host.progress import Progress
+from controller_host.progress import Mark, NotWritten, Progress
 from controller_host.residents import Residents
 from controller_host.source_errors import SourceError, SourceReason
 from controller_host.starting import Parts
@@ -674,9 +676,9 @@ async def test_who_is_gone_leaves_nothing(world: World) -> None:
         assert world.guests.snapshots
         del world.views[KEY]
         world.queue.add(KEY)
-        await world.until(lambda: not world.hosting.hosted, "gone")
+        progress = world.hosting.parts.progress
+        await world.until(lambda: not world.hosting.hosted and progress.recall("uid-mirror") is None, "gone")
         assert world.guests.snapshots == {}
-        assert world.hosting.parts.progress.recall("uid-mirror") is None
         assert world.watches.wanted == {}
 
 
@@ -770,3 +772,172 @@ async def test_a_version_that_a_module_said_is_known_after_a_restart(world: Worl
             assert module.abi == 1
     assert world.guests.booted == 1
     assert len(recorder.inits) == 1
+
+
+async def test_a_full_disk_leaves_it_awake_and_it_goes_there_when_there_is_room(
+    world: World, recorder: Recorder
+) -> None:
+    world.guests.full = True
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: recorder.counts == [1], "told")
+        for version in range(2, 6):
+            world.watches.put("a", version)
+            await world.until(lambda version=version: recorder.counts[-1] == version, "told again")
+        one, room = world.one(), world.hosting.parts.room
+        await world.until(lambda: room.refuses, "it was tried")
+        assert (one.life.instance is not None, one.stopped, len(recorder.inits)) == (True, None, 1)
+        assert room.reason == "DiskFull"
+        world.guests.full = False
+        await world.until(lambda: one.life.instance is None, "put to disk by itself")
+        assert (one.life.snapshot, room.refuses, len(recorder.inits)) == (True, False, 1)
+
+
+async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_begin_when_there_is_room(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    world = World(tmp_path, {b"recorder": recorder})
+    world.budget = 2500
+    world.guests.full = True
+    names = ["one", "two", "three", "four"]
+    world.watches.put("a")
+    async with world.running():
+        for name in names:
+            world.add("recorder", name, idle={"suspendAfter": "1h"})
+            await world.until(lambda name=name: f"team-a/{name}" in world.hosting.hosted, "hosted")
+        hosted = world.hosting.hosted.values()
+
+        def gone() -> list[str]:
+            return [one.stopped.reason for one in hosted if one.stopped is not None and one.life.instance is None]
+
+        def is_settled() -> bool:
+            return gone() == ["DiskFull"] * 2 and sum(one.life.instance is not None for one in hosted) == 2
+
+        await world.until(lambda: len(recorder.inits) >= 4 and is_settled(), "two are given up")
+        assert world.hosting.residents.total <= 2500
+        tries = world.guests.booted
+        for version in range(2, 12):
+            world.watches.put("a", version)
+            await world.until(
+                lambda version=version: (
+                    sum(one.life.marks.get("v1 ConfigMap team-a a") == Mark(f"u-a/{version}") for one in hosted) == 2
+                ),
+                "those that stayed are called",
+            )
+        assert world.guests.booted == tries, "and the others do not push them out"
+        world.guests.full = False
+        world.hosting.parts.room.took()
+        world.hosting.recovered()
+        await world.until(
+            lambda: all(one.life.marks.get("v1 ConfigMap team-a a") == Mark("u-a/11") for one in hosted), "all are told"
+        )
+        assert all(one.stopped is None for one in hosted)
+
+
+@pytest.mark.parametrize("why", ["not accepted", "waiting", "paused", "unreadable"])
+async def test_memory_is_taken_back_from_one_that_is_not_called(world: World, recorder: Recorder, why: str) -> None:
+    world.budget = 1500
+    world.kube.put(SECRETS, {"metadata": {"namespace": "team-a", "name": "s"}})
+    spec = {"idle": {"suspendAfter": "1h"}, "secretRefs": [{"name": "s"}]}
+    world.add("recorder", "first", **spec)
+    async with world.running():
+        await world.until(lambda: len(recorder.inits) == 1, "started")
+        await world.at_rest("team-a/first")
+        first = world.one("team-a/first")
+        world.hosting.outcomes.backoff = Backoff(first=1000.0, cap=1000.0, random=lambda: 1.0)
+        if why == "not accepted":
+            world.kube.remove(SECRETS, "s", "team-a")
+            await world.until(lambda: first.refused is not None, "refused")
+        elif why == "waiting":
+            first.not_before = time.monotonic() + 1000
+        elif why == "paused":
+            world.guests.full = True
+            world.add("recorder", "first", 2, paused=True, **spec)
+            await world.until(lambda: first.wanted is not None and first.wanted.paused, "paused")
+            world.guests.full = False
+        else:
+            world.add("recorder", "first", 2, watches="none", **spec)
+            await world.until(lambda: first.wanted is None, "it cannot be read")
+        world.add("recorder", "second", idle={"suspendAfter": "1h"})
+        await world.until(lambda: first.life.instance is None, "its memory is taken back")
+        await world.at_rest("team-a/second")
+        assert world.one("team-a/second").life.instance is not None
+        assert "uid-first" in world.guests.snapshots
+
+
+async def test_a_new_version_says_that_it_waits_for_the_disk(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, {b"recorder": recorder, b"other": recorder})
+    world.guests.exports = frozenset({"init", "reconcile", "save", "migrate"})
+    world.add("recorder")
+    world.watches.put("a")
+    save, full = Progress.save, [True]
+
+    def saving(progress: Progress, uid: str, saved: Any) -> None:
+        if full:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise NotWritten(error)
+        save(progress, uid, saved)
+
+    monkeypatch.setattr(Progress, "save", saving)
+    async with world.running():
+        await world.at_rest()
+        world.add("other", generation=2)
+        await world.until(lambda: world.one().stopped is not None, "it says so")
+        stopped = world.one().stopped
+        assert stopped is not None
+        assert stopped.reason == "DiskFull"
+        assert "what its former version saves cannot be kept" in stopped.message
+        world.watches.put("a", 2)
+        full.clear()
+        await world.until(lambda: recorder.counts == [1, 2], "the new one took it over")
+        assert world.one().stopped is None
+
+
+@pytest.mark.parametrize("where", ["init", "reconcile", "migrate", "save"])
+async def test_a_guest_that_hangs_wherever_it_does_is_ended_at_the_end(
+    tmp_path: Path, recorder: Recorder, where: str
+) -> None:
+    inside, ends = threading.Event(), []
+
+    def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        if export != where or (where == "save" and not recorder.told):
+            return recorder(instance, export, request)
+        inside.set()
+        try:
+            instance.wait(DEADLINE * 3)
+        except GuestFault as fault:
+            ends.append(fault.kind)
+            raise
+        return {}
+
+    behaviours = {b"recorder": recorder, b"other": hangs} if where == "migrate" else {b"recorder": hangs}
+    world = World(tmp_path, behaviours | {b"third": recorder})
+    world.guests.exports = frozenset({"init", "reconcile", "save", "migrate"})
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        if where in {"migrate", "save"}:
+            await world.at_rest()
+            world.add("other" if where == "migrate" else "third", generation=2)
+        await world.until(inside.is_set, "it hangs")
+    assert ends == [FaultKind.INTERRUPTED]
+
+
+async def test_who_is_looked_at_is_not_who_was_called_last(world: World, recorder: Recorder) -> None:
+    world.budget = 2500
+    async with world.running():
+        for number, name in enumerate(["one", "two", "three"], 1):
+            if name == "three":
+                looks = world.sources.fetched
+                await world.until(lambda looks=looks: world.sources.fetched >= looks + 3, "both are looked at")
+                world.queue.add("team-a/one")
+                await world.queue.wait_idle()
+            world.add("recorder", name, idle={"suspendAfter": "1h"})
+            await world.until(lambda number=number: len(recorder.inits) == number, "started")
+        await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
+        assert world.one("team-a/one").life.instance is None
+        assert world.one("team-a/two").life.instance is not None

@@ -44,3 +44,13 @@ def test_without_a_budget_all_stay_and_who_is_gone_twice_counts_once() -> None:
     residents.gone("a")
     residents.gone("a")
     assert residents.total == 0
+
+
+def test_who_is_only_looked_at_was_used_as_long_ago_as_before() -> None:
+    residents = Residents(70)
+    for key in "abc":
+        residents.used(key, 30)
+    residents.weighed("a", 40)
+    assert (residents.total, residents.surplus(lambda _: True, nobody)) == (100, ["a"])
+    residents.weighed("new", 10)
+    assert residents.total == 110

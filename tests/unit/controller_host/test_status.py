@@ -35,8 +35,9 @@ def conditions(seen: Seen, former: dict[str, Any] | None = None) -> dict[str, tu
         (STOPPED, "True Accepted", "False Trapped", "True", "False"),
         (NOT_WATCHED, "True Accepted", "False WatchNotGranted", "True", "False"),
         (replace(WELL, paused=True), "True Accepted", "False Paused", "False", "False"),
+        (replace(WELL, paused=True, ready=False, module=None), "Unknown Paused", "False Paused", "False", "False"),
     ],
-    ids=["well", "new", "refused", "stopped", "not watched", "paused"],
+    ids=["well", "new", "refused", "stopped", "not watched", "paused", "paused from the start"],
 )
 def test_conditions(seen: Seen, accepted: str, ready: str, reconciling: str, stalled: str) -> None:
     found = conditions(seen)

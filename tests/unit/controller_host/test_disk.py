@@ -1,0 +1,380 @@
+"""A disk that takes nothing, at whichever write, and a host that is killed then: nothing is lost that was not told."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller_host.deliveries import Served
+from controller_host.guest.faults import FaultKind
+from controller_host.progress import Mark, NotWritten, Past, Progress
+from controller_host.room import DISK_FAILED, DISK_FULL, FIRST_SECONDS, MOST_SECONDS, Room
+from support import wat
+from support.lives import COUNTING, UID, Disk, Host, calls_of, delivery, text
+
+WRITES = 12
+"""More than suspending a guest takes here: pages, checksums, note, header, length, marks."""
+FIRST = wat.text(COUNTING)
+SECOND = wat.text(COUNTING[:-1] + "(func))")
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    with Disk().patched(monkeypatch) as one:
+        yield one
+
+
+@pytest.fixture
+def host(disk: Disk, tmp_path: Path) -> Iterator[Host]:
+    assert disk.left is None
+    one = Host(tmp_path / "data")
+    yield one
+    disk.left = None
+    one.close()
+
+
+@pytest.mark.parametrize("left", range(WRITES))
+@pytest.mark.parametrize("slept", [False, True], ids=["never on disk", "on disk before"])
+def test_a_guest_that_the_disk_does_not_take_goes_on_with_what_it_had(
+    host: Host, disk: Disk, left: int, slept: bool
+) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a")
+    if slept:
+        assert host.life.suspend()
+    host.call("a", "b", version=2)
+    disk.left = left
+    put = host.life.suspend()
+    assert put or host.life.instance is not None
+    refused, disk.left = disk.refused, None
+    assert host.parts.room.refuses == bool(refused)
+    assert put or refused
+    host.call("c")
+    assert calls_of(host.life) == 4
+    assert host.life.figures.cold_starts == 1
+    assert host.life.suspend()
+    assert (host.done("a"), host.done("b"), host.parts.room.refuses) == (True, True, False)
+    host.kill()
+    host.life.adopt(host.prepared(FIRST))
+    assert host.done("c")
+    host.call("d")
+    assert calls_of(host.life) == 5
+
+
+@pytest.mark.parametrize("left", range(WRITES))
+@pytest.mark.parametrize("slept", [False, True], ids=["never on disk", "on disk before"])
+def test_after_a_kill_what_counts_as_done_is_what_the_guest_remembers(
+    host: Host, disk: Disk, left: int, slept: bool
+) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a")
+    if slept:
+        assert host.life.suspend()
+    host.call("b")
+    disk.left = left
+    host.life.suspend()
+    host.kill()
+    disk.left = None
+    host.life.adopt(host.prepared(FIRST))
+    done = [name for name in ("a", "b") if host.done(name)]
+    remembered = 2 if host.life.snapshot else 0
+    assert host.life.marks.get(text("a")) is not None
+    assert host.life.marks.get(text("b")) is not None
+    assert len(done) <= remembered
+    host.call("c")
+    assert calls_of(host.life) == remembered + 1
+
+
+def test_what_a_full_disk_did_not_forget_does_not_count_as_done_by_the_next_snapshot(host: Host, disk: Disk) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a", "b")
+    host.life.suspend()
+    host.call("a", version=2)
+    disk.left = 0
+    host.life.give_up()
+    assert (host.done("a"), host.done("b"), host.life.snapshot) == (False, False, False)
+    disk.left = None
+    host.life.adopt(host.prepared(FIRST, "another"))
+    host.call("a", version=2)
+    assert host.life.suspend()
+    host.kill()
+    host.life.adopt(host.prepared(FIRST, "another"))
+    assert (host.done("a"), host.done("b")) == (True, False)
+
+
+def test_what_is_owed_is_written_while_the_guest_sleeps_and_never_of_a_guest_that_woke(host: Host, disk: Disk) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a")
+    host.life.suspend()
+    disk.spared = True
+    for wakes in (False, True):
+        host.call("a", version=2)
+        disk.left = 0
+        assert host.life.suspend()
+        assert host.life.marks.owed
+        disk.left = None
+        if wakes:
+            host.call("b")
+        host.life.settle()
+        assert not host.life.marks.owed
+        host.kill()
+        host.life.adopt(host.prepared(FIRST))
+        assert host.done("a") is not wakes
+        assert not host.done("b")
+
+
+def test_objects_that_are_new_wait_for_the_disk_and_others_do_not(host: Host, disk: Disk) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("known")
+    disk.left = 0
+    served = host.call("known", "new", "-known", version=2)
+    assert [turn.key.name for turn, _ in served.done] == ["known", "known"]
+    assert [turn.key.name for turn in served.later] == ["new"]
+    assert "full" in served.unwritten
+    assert host.parts.room.reason == DISK_FULL
+    disk.left = None
+    assert [turn.key.name for turn, _ in host.call("new").done] == ["new"]
+
+
+def test_what_a_former_version_saved_is_kept_until_the_state_of_the_new_one_is_on_disk(host: Host) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a", "b", "c")
+    host.life.suspend()
+    for _ in range(2):
+        host.life.adopt(host.prepared(SECOND))
+        assert host.life.serve([]).cold
+        assert calls_of(host.life) == 3
+        host.kill()
+    host.life.adopt(host.prepared(SECOND))
+    host.call("a")
+    assert host.life.suspend()
+    assert host.progress.saved(UID) is None
+    host.kill()
+    host.life.adopt(host.prepared(SECOND))
+    host.call("a")
+    assert calls_of(host.life) == 5
+
+
+def test_a_new_version_waits_for_the_disk_that_is_to_keep_what_the_former_saved(host: Host, disk: Disk) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a", "b")
+    second = host.prepared(SECOND)
+    disk.left = 0
+    with pytest.raises(NotWritten):
+        host.life.adopt(second)
+    assert calls_of(host.life) == 2, "the former one is as it was"
+    disk.left = None
+    assert host.life.adopt(second)
+    host.call("a")
+    assert calls_of(host.life) == 3
+
+
+def test_a_guest_that_does_not_stand_what_was_saved_begins_without_it(host: Host) -> None:
+    trapping = COUNTING.replace(
+        "(global.set $calls (i32.add (global.get $calls) (i32.const 1))) (i64.const 0)",
+        "(if (global.get $calls) (then (unreachable))) (i64.const 0)",
+    )
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a")
+    host.life.adopt(host.prepared(wat.text(trapping)))
+    assert host.call("a").fault is not None
+    assert host.progress.saved(UID) is None
+    host.life.adopt(host.prepared(wat.text(trapping), "again"))
+    assert host.call("a").fault is None
+
+
+def test_nothing_is_kept_of_a_version_that_says_it_has_nothing(host: Host) -> None:
+    empty = COUNTING.replace("(i32.store8 (i32.const 73)", "(drop").replace("0x0000_0040_0000_000b", "0")
+    empty = empty.replace("(drop (i32.add (i32.const 48) (global.get $calls)))", "")
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a")
+    host.life.adopt(host.prepared(wat.text(empty)))
+    host.call("a")
+    assert host.progress.saved(UID) is not None
+    host.life.adopt(host.prepared(SECOND))
+    assert host.progress.saved(UID) is None, "that of the version before it is old"
+    host.call("a")
+    assert calls_of(host.life) == 1
+
+
+_LOOP = "(loop (br 0))"
+LOOPING = {
+    "start": COUNTING[:-1] + f"(func $begin {_LOOP}) (start $begin))",
+    "_initialize": COUNTING[:-1] + f'(func (export "_initialize") {_LOOP}))',
+    "init": COUNTING.replace('"migrate")', '"unused")').replace(
+        '"init") (param i32 i32) (result i64)', f'"init") (param i32 i32) (result i64) {_LOOP}'
+    ),
+    "migrate": COUNTING.replace(
+        '"migrate") (param i32 i32) (result i64)', f'"migrate") (param i32 i32) (result i64) {_LOOP}'
+    ),
+    "reconcile": COUNTING.replace(
+        '"reconcile") (param i32 i32) (result i64)', f'"reconcile") (param i32 i32) (result i64) {_LOOP}'
+    ),
+}
+PATIENT = {"cpu_seconds": 60.0, "wall_seconds": 60.0}
+
+
+def ended(work: Callable[[], object], host: Host, running_seconds: float) -> None:
+    """Interrupt a guest once a call of it, or its start, has taken so long; wait for its thread."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    deadline = time.monotonic() + 10
+    while (begun := host.life._begun) is None or begun.guest.budget.wall_seconds() < running_seconds:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    host.life.interrupt()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("running_seconds", [0.0, 0.1], ids=["as it begins", "in the loop"])
+@pytest.mark.parametrize("where", LOOPING)
+def test_a_guest_that_loops_is_ended_wherever_it_does(host: Host, where: str, running_seconds: float) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a", "b")
+    host.life.suspend()
+    host.life.adopt(host.prepared(wat.text(LOOPING[where]), **PATIENT))
+    served: list[Served] = []
+    host.life._begun = None
+    ended(lambda: served.append(host.life.serve([delivery("a")])), host, running_seconds)
+    assert served[0].done == []
+    assert served[0].fault is None or served[0].fault.kind is FaultKind.INTERRUPTED
+    host.kill()
+    host.life.adopt(host.prepared(SECOND))
+    host.call("a")
+    assert calls_of(host.life) == 3, "what the former one saved is there still"
+
+
+def test_a_former_version_that_loops_while_it_saves_is_asked_again_by_the_next_host(host: Host) -> None:
+    loops = COUNTING.replace('"save") (result i64)', f'"save") (result i64) (if (global.get $calls) (then {_LOOP}))')
+    host.life.adopt(host.prepared(wat.text(loops), **PATIENT))
+    host.call("a")
+    host.life.suspend()
+    second = host.prepared(SECOND, **PATIENT)
+    ended(lambda: host.life.adopt(second), host, 0.1)
+    host.kill()
+    past = host.progress.recall(UID)
+    assert past is not None
+    assert past.sha256 == host.prepared(wat.text(loops)).sha256
+
+
+def test_a_guest_that_is_interrupted_between_two_calls_is_called_no_more_and_put_to_disk(host: Host) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a")
+    host.life.interrupt()
+    served = host.call("b", "c")
+    assert ([turn.key.name for turn in served.rest], served.done, served.fault) == (["b", "c"], [], None)
+    assert host.life.suspend()
+    host.kill()
+    host.life.adopt(host.prepared(FIRST))
+    host.call("b")
+    assert calls_of(host.life) == 2
+
+
+def test_a_call_that_the_host_ends_leaves_what_is_on_disk(host: Host) -> None:
+    loops = COUNTING.replace(
+        '"reconcile") (param i32 i32) (result i64)',
+        f""""reconcile") (param i32 i32) (result i64)
+      (if (i32.ge_u (global.get $calls) (i32.const 2)) (then {_LOOP}))""",
+    )
+    host.life.adopt(host.prepared(wat.text(loops), **PATIENT))
+    host.call("a")
+    host.life.suspend()
+    ended(lambda: host.call("b", "c"), host, 0.1)
+    assert host.life.snapshot
+    host.kill()
+    host.life.adopt(host.prepared(wat.text(loops), **PATIENT))
+    assert (host.done("a"), host.done("b"), host.done("c")) == (True, False, False)
+    host.call("b")
+    assert calls_of(host.life) == 2
+
+
+def test_the_size_on_disk_is_known_after_a_restart(host: Host) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a")
+    host.life.suspend()
+    size = host.life.figures.snapshot_bytes
+    host.kill()
+    host.life.adopt(host.prepared(FIRST))
+    assert host.life.figures.snapshot_bytes == size > 0
+
+
+def test_a_full_sqlite_says_so_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    progress = Progress(tmp_path)
+    progress.commit("u", Past("sha", "c", "t", {"a": Mark("1")}))
+    (pages,) = progress._base.execute("PRAGMA page_count").fetchone()
+    progress._base.execute(f"PRAGMA max_page_count={pages}")
+    for _ in range(2):
+        with pytest.raises(NotWritten, match="full") as refused:
+            progress.meet("u", [f"v1 ConfigMap team-a {number:0100}" for number in range(500)])
+        assert refused.value.full
+    progress.commit("u", Past("sha", "c", "t2", {"a": Mark("2")}))
+    assert progress.recall("u") == Past("sha", "c", "t2", {"a": Mark("2")})
+    progress.close()
+
+
+def test_a_disk_that_takes_nothing_as_the_host_starts_is_no_reason_to_forget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = Progress(tmp_path)
+    progress.commit("u", Past("sha", "c", "t", {"a": Mark("1")}))
+    progress.close()
+
+    def full(_: Progress) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "_connect", full)
+        with pytest.raises(OSError, match="cannot be opened: database or disk is full"):
+            Progress(tmp_path)
+    later = Progress(tmp_path)
+    assert later.recall("u") == Past("sha", "c", "t", {"a": Mark("1")})
+    later.close()
+
+
+def test_a_start_writes_nothing_that_a_full_disk_would_have_to_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(tmp_path / "data")
+    host.life.adopt(host.prepared(FIRST))
+    host.call("a")
+    host.life.suspend()
+    with Disk(left=0).patched(monkeypatch) as disk:
+        host.kill()
+        host.life.adopt(host.prepared(FIRST))
+        assert (host.done("a"), disk.refused) == (True, 0)
+    host.close()
+
+
+def test_the_disk_is_tried_again_later_and_later_and_at_once_when_it_takes_something() -> None:
+    now = [0.0]
+    room = Room(lambda: now[0])
+    full = NotWritten(_full())
+    waits = []
+    for _ in range(8):
+        room.refused(full)
+        room.refused(OSError(5, "Input/output error"))  # together with the first
+        waits.append(room.wait())
+        now[0] += room.wait()
+    assert waits[:3] == [FIRST_SECONDS, 2 * FIRST_SECONDS, 4 * FIRST_SECONDS]
+    assert waits[-1] == MOST_SECONDS
+    assert (room.reason, room.refuses) == (DISK_FAILED, True)
+    room.refused(full)
+    assert room.reason == DISK_FULL
+    room.took()
+    assert (room.wait(), room.reason, room.refuses) == (0.0, "", False)
+    room.refused(full)
+    assert room.wait() == FIRST_SECONDS
+
+
+def _full() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
