@@ -52,15 +52,15 @@ _BODY: Final = (
 Command = tuple[int, int, int]
 
 
-def module(modules: Modules, pages: int = 3) -> Module:
-    """Return the guest's module; it begins with so many pages of 64 KiB."""
+def module(modules: Modules, pages: int = 3, more: str = "") -> Module:
+    """Return the guest's module; it begins with so many pages of 64 KiB, and has ``more`` fields."""
     return modules.load(
         wat.guest(
             _BODY,
             imports='(import "trellis" "monotonic" (func $monotonic (result i64)))',
             memory=f'(memory (export "memory") {pages})',
             alloc=f"i32.const {REQUEST_AT}",
-            more=_GLOBALS,
+            more=_GLOBALS + more,
         )
     )
 

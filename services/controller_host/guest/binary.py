@@ -79,7 +79,8 @@ class Binary:
     exports: dict[str, tuple[str, int]] = field(default_factory=dict)  # kind, index
     start: int | None = None
     passive: str | None = None  # which kind of segment
-    data_end: int = 0  # where initial data ends in memory, in bytes; before the first instruction all else is zero
+    # From where to where in memory, in bytes, there is initial data; before the first instruction all else is zero.
+    data_span: tuple[int, int] | None = None
     table_change: str | None = None
     constants: dict[int, int] = field(default_factory=dict)  # function index → the i32 that is all its body gives
 
@@ -244,9 +245,13 @@ def _data(binary: Binary, reader: Reader) -> None:
             offset = i32_constant(constant(reader))
         length = reader.u32()
         reader.skip(length)
-        # Where it lands is not known: it may be anywhere in the memory the module begins with.
-        end = max((pages for _, pages in binary.memories), default=0) * WASM_PAGE if offset is None else offset + length
-        binary.data_end = max(binary.data_end, end)
+        if not length:
+            continue
+        # Where it lands may not be known: anywhere in the memory the module begins with.
+        size = max((pages for _, pages in binary.memories), default=0) * WASM_PAGE
+        span = (0, size) if offset is None else (offset, offset + length)
+        known = binary.data_span or span
+        binary.data_span = min(known[0], span[0]), max(known[1], span[1])
 
 
 def _data_count(_binary: Binary, reader: Reader) -> None:

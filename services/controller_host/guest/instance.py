@@ -73,7 +73,7 @@ class Instance:
             self.store.close()
             raise GuestFault(FaultKind.TRAPPED, f"it could not be started: {_reason(ended)}") from None
         self.guest: Final = Guest(limits, host, Memory(self.store.context, self.store.export(b"memory").memory))
-        self._state: Final = State(self.store, self.guest, module.globals, module.data_end)
+        self._state: Final = State(self.store, self.guest, module.globals, module.data_span)
 
     @classmethod
     def boot(

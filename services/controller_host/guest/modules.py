@@ -45,7 +45,7 @@ class Module:
     exports: frozenset[str]
     globals: tuple[str, ...]
     memory_pages: int
-    data_end: int
+    data_span: tuple[int, int]
     engine: Engine
     prepared: Prepared
 
@@ -160,7 +160,7 @@ class Modules:
             exports=frozenset(facts["exports"]),
             globals=tuple(facts["globals"]),
             memory_pages=facts["memoryPages"],
-            data_end=facts["dataEnd"],
+            data_span=(int(facts["dataSpan"][0]), int(facts["dataSpan"][1])),
             engine=self.engine,
             prepared=Prepared(self.engine.linker, code),
         )
@@ -172,5 +172,5 @@ def _facts(rewritten: Rewritten) -> dict[str, Any]:
         "exports": sorted(rewritten.exports),
         "globals": rewritten.globals,
         "memoryPages": rewritten.memory_pages,
-        "dataEnd": rewritten.data_end,
+        "dataSpan": rewritten.data_span,
     }

@@ -31,8 +31,8 @@ _SHARED, _MEMORY64, _PAGE_SIZE = 2, 4, 8
 class Rewritten:
     """A module that may be compiled.
 
-    ``globals``: the types of its mutable globals, which it exports as :func:`global_export` of 0, 1, …; ``data_end``:
-    bytes from the beginning of memory that its initial data may fill; ``version``: of the ABI, None if only the module
+    ``globals``: the types of its mutable globals, which it exports as :func:`global_export` of 0, 1, …; ``data_span``:
+    from which byte of memory to which its initial data may be; ``version``: of the ABI, None if only the module
     itself can tell, when it runs.
     """
 
@@ -40,7 +40,7 @@ class Rewritten:
     globals: tuple[str, ...]
     exports: frozenset[str]
     memory_pages: int
-    data_end: int
+    data_span: tuple[int, int]
     version: int | None
 
 
@@ -77,9 +77,15 @@ def rewrite(wasm: bytes) -> Rewritten:
             name for name in (*abi.REQUIRED, *abi.OPTIONAL) if name in binary.exports
         ) | ({START_EXPORT} if binary.start is not None else frozenset()),
         memory_pages=binary.memories[0][1],
-        data_end=min(binary.data_end, binary.memories[0][1] * WASM_PAGE),
+        data_span=_data_span(binary),
         version=_version(binary),
     )  # fmt: skip
+
+
+def _data_span(binary: Binary) -> tuple[int, int]:
+    start, end = binary.data_span or (0, 0)
+    size = binary.memories[0][1] * WASM_PAGE
+    return min(start, size), min(end, size)
 
 
 def _check_imports(binary: Binary) -> None:

@@ -30,6 +30,7 @@ _STATE_AT: Final = 12
 _WRITING, _WHOLE = 0, 1
 _MOST_MEMORY: Final = 4 << 30
 _AT_ONCE: Final = 1 << 20
+_ZEROES: Final = bytes(_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def intact(descriptor: int, header: Header) -> bool:
 
 def checksums_of(data: bytes) -> bytes:
     """Return the checksums of whole pages, one after another."""
-    if not data.strip(b"\0"):
+    if _ZEROES.startswith(data):
         return bytes(len(data) // PAGE * CHECKSUM)
     pages = (data[at : at + PAGE] for at in range(0, len(data), PAGE))
     return b"".join(bytes(CHECKSUM) if page == ZERO_PAGE else xxhash.xxh3_64_digest(page) for page in pages)

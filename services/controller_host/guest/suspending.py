@@ -55,14 +55,16 @@ class Mapped:
 class State:
     """What of an instance goes to disk: its memory, globals and clock; ``mapped``: where its memory comes from."""
 
-    def __init__(self, store: native.NativeStore, guest: Guest, types: Sequence[str], data_end: int) -> None:
+    def __init__(
+        self, store: native.NativeStore, guest: Guest, types: Sequence[str], data_span: tuple[int, int]
+    ) -> None:
         self._guest: Final = guest
         self._context: Final = store.context
         self._kinds: Final = [_KINDS[kind] for kind in types]
         self._globals: Final[list[Any]] = [
             store.export(global_export(number).encode()).global_ for number in range(len(types))
         ]
-        self._image_end = data_end  # below it, a page that was never touched may be other than zero
+        self._image: tuple[int, int] = data_span  # in it, a page that was never touched may be other than zero
         self.mapped: Mapped | None = None
 
     def resident_bytes(self) -> int:
@@ -86,7 +88,7 @@ class State:
         for handle, (kind, _), bits in zip(self._globals, self._kinds, header.globals, strict=True):
             native.set_global_bits(self._context, handle, kind, bits)
         self._guest.continue_clock(header.clock, header.clock_offset)
-        self._image_end = header.memory_bytes
+        self._image = (0, header.memory_bytes)
         self.mapped = Mapped(
             snapshot.snapshots, snapshot.identity, snapshot.inode, header.generation, header.memory_bytes
         )
@@ -211,10 +213,11 @@ class State:
             else:
                 yield from pages.chunks(private, _AT_ONCE)
             return
-        image = size if private is None else min(size, -(-self._image_end // PAGE) * PAGE)
-        yield from pages.chunks([(0, image // PAGE)], _AT_ONCE)
-        beyond = [(max(start, image // PAGE), end) for start, end in private or () if end > image // PAGE]
-        yield from pages.chunks(beyond, _AT_ONCE)
+        first, last = (0, size) if private is None else self._image
+        first, last = first // PAGE, min(size // PAGE, -(-last // PAGE))
+        below = [(start, min(end, first)) for start, end in private or () if start < first]
+        beyond = [(max(start, last), end) for start, end in private or () if end > last]
+        yield from pages.chunks([*below, (first, last), *beyond], _AT_ONCE)
 
 
 def _different(descriptor: int, address: int, length: int) -> Iterator[tuple[int, int]]:

@@ -175,8 +175,9 @@ def test_sections_for_debuggers_are_left_out_and_names_stay() -> None:
     assert b"\x04name" in rewritten.wasm
 
 
-def test_a_module_says_where_its_initial_data_ends() -> None:
-    data = '(data (i32.const 100) "abc") (data (i32.const 7) "z")'
-    assert rewrite(module("", f'(memory (export "memory") 1) {data}')).data_end == 103
+def test_a_module_says_where_its_initial_data_is() -> None:
+    data = '(data (i32.const 100) "abc") (data (i32.const 7) "z") (data (i32.const 200) "")'
+    assert rewrite(module("", f'(memory (export "memory") 1) {data}')).data_span == (7, 103)
+    assert rewrite(module("", '(memory (export "memory") 1)')).data_span == (0, 0)
     unknown = '(global $g i32 i32.const 5) (memory (export "memory") 2) (data (global.get $g) "abc")'
-    assert rewrite(module("", unknown)).data_end == 2 * 65536
+    assert rewrite(module("", unknown)).data_span == (0, 2 * 65536)

@@ -157,6 +157,23 @@ def test_only_changed_pages_are_written_and_what_was_never_touched_takes_no_room
     assert guest.suspend(snapshots, identity(module)).pages <= 4
 
 
+def test_initial_data_far_up_in_memory_is_kept_and_what_was_written_on_both_sides_of_it(
+    modules: Modules,
+    snapshots: Snapshots,
+    told: bool,  # noqa: ARG001
+) -> None:
+    at = 60 * 65536 + 100
+    guest = tape.boot(tape.module(modules, pages=100, more=wat.data(at, b"far up")))
+    tape.do(guest, (tape.STORE, at - 65536, 1), (tape.STORE, at + 65536, 2), (tape.STORE, at + 8, 3))
+    guest.suspend(snapshots, identity(guest.module))
+    found = snapshots.find(identity(guest.module))
+    assert found is not None
+    woken = Instance.wake(guest.module, tape.LIMITS, wat.RecordingHost(), found)
+    assert [woken.guest.memory.read(at + where, 1)[0] for where in (-65536, 65536, 8)] == [1, 2, 3]
+    assert (woken.guest.memory.read(at, 6), woken.guest.memory.read(200, 12)) == (b"far up", b"initial data")
+    woken.close()
+
+
 def test_the_clock_goes_on_after_another_boot_and_does_not_stand_while_it_sleeps(
     modules: Modules, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
