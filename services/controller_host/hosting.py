@@ -21,7 +21,7 @@ from controller_host.calling import Account, Calling, Calls
 from controller_host.hosted import Hosted, Trouble
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
-from controller_host.news import UNKNOWN_SECONDS, News
+from controller_host.news import News
 from controller_host.outcomes import Outcomes, no_room
 from controller_host.preparing import NotAccepted, Preparing
 from controller_host.progress import NotWritten
@@ -203,6 +203,9 @@ class Hosting:
             if one.module.sha256 != one.unfit:
                 one.refused = None
             one.look_at = now + self.sources_seconds if any(wanted.refs) or not wanted.is_fixed else None
+        self._list(one)
+
+    def _list(self, one: Hosted) -> None:
         if not one.listed and self.news.watches.whole(one.key):
             self.news.list_all(one)
 
@@ -223,6 +226,8 @@ class Hosting:
             if served.unwritten:
                 one.stopped = no_room(self.parts.room, "it is not called for objects that are new to it")
             self.news.look_again(one, deliveries)
+            if served.cold and served.fault is None and one.ready:
+                self._list(one)  # in this turn: until the next one, with many before it, it would stay in memory
         wait = self._until_next(one)
         idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
         if not one.pinned and idle:
@@ -261,7 +266,8 @@ class Hosting:
         if not one.ready:
             return 0.0
         if not one.listed:
-            return 0.0 if self.news.watches.whole(one.key) else UNKNOWN_SECONDS
+            # Word comes when its watches are whole: to ask each second would be all that ten thousand leave time for.
+            return 0.0 if self.news.watches.whole(one.key) else None
         wait = one.agenda.wait(now)
         return wait if wait is None else max(wait, one.bucket.wait(now))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import sqlite3
 import threading
 import time
@@ -33,7 +34,7 @@ from trellis.bus.backoff import Backoff
 from trellis.bus.queue import KeyedQueue
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
-from trellis.telemetry import setup
+from trellis.telemetry import TraceContext, setup
 from trellis.telemetry.metrics import Metrics
 
 DEADLINE = 10.0
@@ -162,7 +163,8 @@ class World:
             views=lambda: self.views,
             sources_seconds=0.05,
         )
-        self.queue = KeyedQueue(self.hosting.run, workers=self.threads, name="controllers", telemetry=self.telemetry)
+        self.turns = 0
+        self.queue = KeyedQueue(self._turn, workers=self.threads, name="controllers", telemetry=self.telemetry)
         self.hosting.wake = self.queue.add
         self.watches.on_change = self.hosting.on_change
         work = asyncio.create_task(self.queue.work())
@@ -176,6 +178,10 @@ class World:
             await asyncio.gather(work, return_exceptions=True)
             pool.shutdown()
             progress.close()
+
+    async def _turn(self, key: str, trace: TraceContext | None) -> float | None:
+        self.turns += 1
+        return await self.hosting.run(key, trace)
 
     def one(self, key: str = KEY) -> Hosted:
         return self.hosting.hosted[key]
@@ -602,6 +608,38 @@ async def test_nothing_counts_as_gone_while_a_watch_is_not_whole(world: World, r
         world.queue.add(KEY)
         await world.at_rest()
         assert recorder.told == []
+
+
+async def test_one_turn_starts_a_controller_tells_it_what_there_is_and_puts_it_to_disk(
+    world: World, recorder: Recorder
+) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    world.watches.put("b")
+    async with world.running():
+        await world.at_rest()
+        assert (world.turns, len(recorder.told), world.guests.suspended) == (1, 2, 1)
+    async with world.running():
+        await world.at_rest()
+        assert (world.turns, len(recorder.told), world.guests.woken) == (1, 2, 0)
+
+
+async def test_a_controller_whose_watches_are_not_whole_asks_for_no_turn_until_word_of_them_comes(
+    world: World, recorder: Recorder
+) -> None:
+    digest = hashlib.sha256(b"recorder").hexdigest()
+    pinned = {"configMap": {"name": "recorder", "key": "module.wasm"}, "sha256": digest}
+    world.add("recorder", module=pinned)
+    world.watches.put("a")
+    world.watches.is_whole = False
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().life.snapshot, "started and put to disk")
+        await world.queue.wait_idle()
+        assert (world.turns, world.queue.backing_off, recorder.told) == (1, 0, [])
+        world.watches.is_whole = True
+        world.queue.add(KEY)
+        await world.at_rest()
+        assert names_in(recorder.told) == ["a"]
 
 
 async def test_memory_that_is_short_puts_the_least_recently_used_to_disk_and_never_a_pinned_one(
