@@ -21,6 +21,7 @@ def host(cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_pa
 
 @pytest.fixture
 def tenants(cluster_api: Api) -> Iterator[Callable[[], Tenant]]:
+    define(cluster_api)
     made: list[Tenant] = []
 
     def make() -> Tenant:
