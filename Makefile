@@ -69,12 +69,16 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(BIN)/python -m trellis.crds.generate deploy/crds
 	@$(BIN)/python -m trellis.events.table docs/bus.md
 	@$(BIN)/python -m trellis.bus.generate deploy/nats
+	@$(BIN)/python -m trellis.bus.generate --chart deploy/helm/trellis/nats
+	@$(BIN)/python -m trellis.crds.generate deploy/helm/trellis/definitions
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(BIN)/python -m trellis.events.generate --check deploy/events
 	@$(BIN)/python -m trellis.crds.generate --check deploy/crds
 	@$(BIN)/python -m trellis.events.table --check docs/bus.md
 	@$(BIN)/python -m trellis.bus.generate --check deploy/nats
+	@$(BIN)/python -m trellis.bus.generate --chart --check deploy/helm/trellis/nats
+	@$(BIN)/python -m trellis.crds.generate --check deploy/helm/trellis/definitions
 
 format: install ## Format and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -53,7 +53,8 @@ def type_of(node: dict[str, Any]) -> str:
 
 
 def test_the_committed_definitions_are_the_generated_ones() -> None:
-    assert differences(ROOT / "deploy/crds", documents()) == []
+    for directory in ("deploy/crds", "deploy/helm/trellis/definitions"):
+        assert differences(ROOT / directory, documents()) == []
 
 
 def test_a_definition_that_differs_or_belongs_to_no_kind_is_named(tmp_path: Path) -> None:

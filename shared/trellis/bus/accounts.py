@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from trellis.bus.permissions import User, users
+from trellis.bus.permissions import User, bundle_user, users
 from trellis.bus.streams import DEFAULT_LIMITS
 
 ACCOUNTS_FILE: Final = "accounts.conf"
@@ -25,6 +25,7 @@ _OTHER_BYTES: Final = 16 * _MIB
 _STREAMS: Final = len(DEFAULT_LIMITS) + 1
 _CONSUMERS: Final = 1000
 _NO_KEY: Final = "U" + "X" * 55
+_NKEY: Final = re.compile(r"^( +)nkey: \$NKEY_(\w+)$", re.MULTILINE)
 _LINE: Final = re.compile(r'^(NKEY_[A-Z0-9_]+): "(U[A-Z2-7]{55})"', re.MULTILINE)
 
 
@@ -40,6 +41,30 @@ def accounts(clusters: Sequence[str], replicas: int = 1) -> str:
 # {KEYS_FILE} stands beside this file and holds the users' public keys; {TEMPLATE_FILE} is a template of it.
 include "{KEYS_FILE}"
 
+"""
+    return head + _account(users(clusters), store)
+
+
+def chart_accounts() -> str:
+    """Return ``accounts.conf`` of the Helm chart: one cluster, which a value names, and users with passwords.
+
+    Helm cannot make keys, but it can make passwords, and keep them.
+    """
+    cluster = "cluster-of-the-values"
+    store = sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES
+    account = _account([*users([cluster])[:-1], bundle_user(cluster)], store)
+    passwords = _NKEY.sub(_password, account).replace(cluster, "{{ .Values.cluster }}")
+    head = "# Users of the bus and what each may do. Written by `make generate`; not to be edited."
+    return f'{head}\ninclude "passwords.conf"\n\n{passwords}'
+
+
+def _password(nkey: re.Match[str]) -> str:
+    variable = nkey[2].removesuffix("_CLUSTER_OF_THE_VALUES")
+    return f'{nkey[1]}user: "{variable.lower()}"\n{nkey[1]}password: $PASSWORD_{variable}'
+
+
+def _account(its_users: Sequence[User], store: int) -> str:
+    head = f"""\
 accounts {{
   {ACCOUNT} {{
     jetstream {{
@@ -51,7 +76,7 @@ accounts {{
     }}
     users: [
 """
-    return head + "".join(_user(user) for user in users(clusters)) + "    ]\n  }\n}\n"
+    return head + "".join(map(_user, its_users)) + "    ]\n  }\n}\n"
 
 
 def keys(clusters: Sequence[str], public: Mapping[str, str]) -> str:

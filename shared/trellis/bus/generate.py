@@ -1,7 +1,8 @@
 """Writes the configuration of a NATS server's users, or checks it: ``make generate``, ``make verify``.
 
 In: a directory. Out: ``accounts.conf`` for one cluster called ``trellis`` and the template of its keys, or an exit
-status with the reasons. For other clusters ``trellis bus users`` writes the same.
+status with the reasons. For other clusters ``trellis bus users`` writes the same. With ``--chart``: what the Helm chart
+has.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
+from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, chart_accounts, keys
 
 CLUSTER: Final = "trellis"
 
@@ -21,11 +22,13 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m trellis.bus.generate", description=__doc__)
     parser.add_argument("directory", type=Path, help="where the files belong: deploy/nats")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
+    parser.add_argument("--chart", action="store_true", help="what the Helm chart has: deploy/helm/trellis/nats")
     arguments = parser.parse_args(argv)
-    problems = differences(arguments.directory) if arguments.check else []
+    wanted = {ACCOUNTS_FILE: chart_accounts()} if arguments.chart else documents()
+    problems = differences(arguments.directory, wanted) if arguments.check else []
     if not arguments.check:
         arguments.directory.mkdir(parents=True, exist_ok=True)
-        for name, text in documents().items():
+        for name, text in wanted.items():
             (arguments.directory / name).write_text(text)
     sys.stderr.write("".join(f"{problem}\n" for problem in problems))
     return 1 if problems else 0
@@ -36,11 +39,11 @@ def documents() -> dict[str, str]:
     return {ACCOUNTS_FILE: accounts([CLUSTER]), TEMPLATE_FILE: keys([CLUSTER], {})}
 
 
-def differences(directory: Path) -> list[str]:
+def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
     """Return which files are missing or differ from what would be written."""
     return [
         f"{directory / name}: out of date, run make generate"
-        for name, text in documents().items()
+        for name, text in wanted.items()
         if not (directory / name).exists() or (directory / name).read_text() != text
     ]
 

@@ -45,6 +45,7 @@ SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The subscriptions of each service, by which its durables are called. A test compares them with the services."""
 
+BUNDLE: Final = "bundle"
 PEOPLE: Final = "people"
 OUTSIDE: Final = "outside"
 PEOPLE_INBOX: Final = f"_INBOX_{PEOPLE}"
@@ -104,6 +105,17 @@ def service_user(service: str, cluster: str) -> User:
         f"{service} of cluster {cluster}",
         tuple(publish),
         (f"{inbox_prefix(service, cluster)}.>", *ADVISORIES),
+    )
+
+
+def bundle_user(cluster: str) -> User:
+    """Return the user of all services of one cluster in one process: it may do what any of them may."""
+    found = [service_user(service, cluster) for service in SUBSCRIPTIONS]
+    return User(
+        BUNDLE,
+        f"all services of cluster {cluster} in one process",
+        tuple(dict.fromkeys(subject for user in found for subject in user.publish)),
+        tuple(dict.fromkeys(subject for user in found for subject in user.subscribe)),
     )
 
 

@@ -18,8 +18,8 @@ import service_reflector.app
 import service_reflector.settings
 from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
 from trellis.bus.bus import Bus
-from trellis.bus.generate import differences, main
-from trellis.bus.permissions import PEOPLE, SUBSCRIPTIONS, service_user, users
+from trellis.bus.generate import main
+from trellis.bus.permissions import PEOPLE, SUBSCRIPTIONS, bundle_user, service_user, users
 from trellis.events.subjects import FACTS, HOST_MANAGER, NODE_WATCHER, PROVISIONER, SERVICE_REFLECTOR
 from trellis.health import Health
 from trellis.kube.fake import FakeKube
@@ -118,7 +118,8 @@ def test_an_inbox_is_one_users_alone() -> None:
 
 
 def test_the_committed_files_are_the_generated_ones() -> None:
-    assert differences(ROOT / "deploy" / "nats") == []
+    assert main(["--check", str(ROOT / "deploy" / "nats")]) == 0
+    assert main(["--check", "--chart", str(ROOT / "deploy" / "helm" / "trellis" / "nats")]) == 0
 
 
 def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,6 +131,13 @@ def test_a_missing_and_a_changed_file_fail_the_check(tmp_path: Path, capsys: pyt
     out = capsys.readouterr().err
     assert f"{tmp_path / ACCOUNTS_FILE}: out of date, run make generate" in out
     assert f"{tmp_path / TEMPLATE_FILE}: out of date" in out
+
+
+def test_the_user_of_the_bundle_may_do_what_each_service_may_and_no_more() -> None:
+    bundle, services = bundle_user("c"), [service_user(service, "c") for service in SUBSCRIPTIONS]
+    assert set(bundle.publish) == {subject for user in services for subject in user.publish}
+    assert set(bundle.subscribe) == {subject for user in services for subject in user.subscribe}
+    assert len(bundle.publish) == len(set(bundle.publish))
 
 
 def test_every_user_has_a_key_of_its_own_in_the_template() -> None:
