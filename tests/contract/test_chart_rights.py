@@ -106,7 +106,7 @@ def test_a_user_of_two_namespaces_is_impersonated_by_one_cluster_role() -> None:
 
 
 def test_nobody_is_granted_to_a_service_that_is_not_installed() -> None:
-    found = rendered(services=only("hostManager"), **EVERYTHING)
+    found = rights(rendered(services=only("hostManager"), **EVERYTHING)).values()
     assert {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found} == {"host-manager"}
 
 
@@ -204,8 +204,8 @@ def test_values_that_cannot_be_are_refused_by_their_name(values: dict[str, Any],
 
 
 def added(**values: Any) -> dict[tuple[str, str, str], Manifest]:
-    """Return what these values add to the objects of the chart."""
-    before, after = of(rendered()), of(rendered(**values))
+    """Return the rights that these values add to those of the chart."""
+    before, after = rights(rendered()), rights(rendered(**values))
     assert {key: after[key] for key in before} == before
     return {key: one for key, one in after.items() if key not in before}
 

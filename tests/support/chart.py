@@ -53,7 +53,8 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: P
 
 def rendered(namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
     """Return what the chart has for an installation in a namespace, with these values."""
-    return [one for one in yaml.safe_load_all(_template(namespace, json.dumps(values))) if one]
+    documents = yaml.load_all(_template(namespace, json.dumps(values)), Loader=yaml.CSafeLoader)
+    return [one for one in documents if one]
 
 
 @functools.cache

@@ -103,7 +103,7 @@ class Granted:
         self._made: list[tuple[Resource, str, str | None]] = []
         self._cluster = cluster
         self.user = f"system:serviceaccount:{SYSTEM}:{account}"
-        self.kubeconfig = directory / "kubeconfig-of-account"
+        self.kubeconfig = directory / f"kubeconfig-of-{account}"
         answer = api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
         assert answer[0] in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
 

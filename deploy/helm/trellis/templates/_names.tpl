@@ -51,7 +51,12 @@ subjects:
   - {{ toJson .subject }}
 {{- end }}
 
+{{/* the name of what runs a component: a Deployment and its account. In: root, component */}}
+{{- define "trellis.runner" -}}
+trellis-{{ ternary "bundle" .component (eq .root.Values.mode "bundle") }}
+{{- end -}}
+
 {{/* the ServiceAccount of a component, as the subject of a binding. In: root, component */}}
 {{- define "trellis.subject" -}}
-{{- dict "kind" "ServiceAccount" "name" (printf "trellis-%s" .component) "namespace" .root.Release.Namespace | toYaml -}}
+{{- dict "kind" "ServiceAccount" "name" (include "trellis.runner" .) "namespace" .root.Release.Namespace | toYaml -}}
 {{- end -}}

@@ -1,0 +1,20 @@
+{{/* What a schema cannot say: values that do not go together. */}}
+{{- define "trellis.check" -}}
+{{- $v := .Values -}}
+{{- if eq $v.installers.namespace .Release.Namespace -}}
+{{- fail "installers.namespace: is that of the installation; privileged Jobs need one of their own" -}}
+{{- end -}}
+{{- if and (eq $v.mode "bundle") $v.services.hostManager.enabled $v.services.hostManager.watchNamespaces -}}
+{{- fail "services.hostManager.watchNamespaces: needs mode services, as the other services look at the whole cluster" -}}
+{{- end -}}
+{{- $replicas := ternary $v.bundle.replicas $v.services.controllerHost.replicas (eq $v.mode "bundle") -}}
+{{- if and $v.services.controllerHost.enabled $v.controllers.snapshots.existingClaim (gt (int $replicas) 1) -}}
+{{- fail "controllers.snapshots.existingClaim: needs one replica: a snapshot is of one process" -}}
+{{- end -}}
+{{- if and (not $v.nats.enabled) (empty $v.nats.url) -}}
+{{- fail "nats.url: needs the address of a NATS server with JetStream, as nats.enabled is false" -}}
+{{- end -}}
+{{- if and $v.nats.enabled (or $v.nats.url $v.nats.seedsSecret) -}}
+{{- fail "nats.url, nats.seedsSecret: are for a server of your own: set nats.enabled to false" -}}
+{{- end -}}
+{{- end -}}

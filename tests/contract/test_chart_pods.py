@@ -1,0 +1,235 @@
+"""What the chart runs: settings that exist, pods that Kubernetes calls restricted, a bus that knows who connects."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from support.chart import CHART, ChartRefusedError, Manifest, of, only, rendered
+from trellis.bus.permissions import SUBSCRIPTIONS
+from trellis.crds.kinds import BY_DIRECTORY, KINDS
+from trellis_bundle.run import SERVICES as RUNNABLES
+
+ROOT = CHART.parents[2]
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222", "seedsSecret": "seeds"}
+SET_BY_THE_CHART = {
+    "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "cluster", "namespace",
+    "health_port", "otlp_endpoint", "identity", "installer_namespace", "auto_provision", "watch_namespaces",
+    "secrets_users", "controller_resources", "controller_data_dir", "controller_modules_dir",
+}  # fmt: skip
+"""Settings that values of the chart say by other names, or that no pod needs."""
+FULL = {
+    "otlpEndpoint": "http://collector:4318",
+    "secrets": {"accounts": [{"namespace": "shop", "user": "jane@example.com"}]},
+    "controllers": {"modulesClaim": "modules", "snapshots": {"existingClaim": "snapshots"}},
+    "services": {
+        "hostManager": {"watchNamespaces": ["shop", "lab"], "settings": {"TRELLIS_SOURCES_SECONDS": 30}},
+        "provisioner": {"settings": {"TRELLIS_MAX_UNAVAILABLE": "20%", "TRELLIS_REQUIRE_CHECKSUM": False}},
+    },
+    "nats": OWN_SERVER,
+}
+
+
+def kebab(service: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", r"-\1", service).lower()
+
+
+def of_kind(found: list[Manifest], *kinds: str) -> list[Manifest]:
+    return [one for one in found if one["kind"] in kinds]
+
+
+def container(workload: Manifest) -> Manifest:
+    [found] = workload["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def environment(deployment: Manifest) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in container(deployment)["env"] if "value" in one}
+
+
+@pytest.mark.parametrize("service", list(VALUES["services"]))
+def test_a_service_may_be_told_all_its_settings_and_no_others(service: str) -> None:
+    fields = set(RUNNABLES[kebab(service)].settings.model_fields) - SET_BY_THE_CHART
+    told = SCHEMA["properties"]["services"]["properties"][service]["properties"]["settings"]["properties"]
+    wanted = {f"TRELLIS_{name.upper()}" for name in fields}
+    assert set(told) == wanted, "values.schema.json lists the settings of each service"
+
+
+@pytest.mark.parametrize("values", [{}, FULL], ids=["by default", "with all that can be said"])
+def test_a_pod_has_only_settings_that_its_service_reads(values: dict[str, Any]) -> None:
+    deployments = of_kind(rendered(**values), "Deployment")
+    assert {one["metadata"]["name"] for one in deployments} == {f"trellis-{name}" for name in RUNNABLES}
+    for one in deployments:
+        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+        model = RUNNABLES[component].settings
+        names = {entry["name"] for entry in container(one)["env"]}
+        assert names <= {f"TRELLIS_{name.upper()}" for name in model.model_fields}, component
+        values_of = {name.removeprefix("TRELLIS_").lower(): value for name, value in environment(one).items()}
+        values_of.pop("nats_nkey_file", None)  # the file is in the pod
+        settings = model(**values_of)
+        assert settings.namespace == "trellis-system"
+        assert settings.cluster == "trellis"
+
+
+def test_what_is_said_reaches_the_service_that_it_is_for() -> None:
+    found = {one["metadata"]["name"]: environment(one) for one in of_kind(rendered(**FULL), "Deployment")}
+    assert found["trellis-host-manager"]["TRELLIS_WATCH_NAMESPACES"] == "shop,lab"
+    assert found["trellis-host-manager"]["TRELLIS_SOURCES_SECONDS"] == "30"
+    assert found["trellis-provisioner"]["TRELLIS_REQUIRE_CHECKSUM"] == "false"
+    assert found["trellis-provisioner"]["TRELLIS_INSTALLER_NAMESPACE"] == "trellis-installers"
+    assert found["trellis-secrets-backend"]["TRELLIS_SECRETS_USERS"] == "jane@example.com"
+    assert found["trellis-controller-host"]["TRELLIS_CONTROLLER_RESOURCES"] == "v1/ConfigMap,batch/v1/Job"
+    assert {one["TRELLIS_NATS_URL"] for one in found.values()} == {OWN_SERVER["url"]}
+
+
+def test_each_pod_runs_a_command_that_is_installed() -> None:
+    for one in of_kind(rendered(), "Deployment"):
+        [command] = container(one)["command"]
+        assert command in SCRIPTS
+    [bundle] = of_kind(rendered(mode="bundle"), "Deployment")
+    command = container(bundle)["command"]
+    assert command[:2] == ["trellis", "run"]
+    assert set(command[2:]) == set(RUNNABLES)
+
+
+@pytest.mark.parametrize("values", [{}, FULL, {"mode": "bundle"}], ids=["by default", "with all", "bundle"])
+def test_no_pod_of_the_chart_has_a_privilege(values: dict[str, Any]) -> None:
+    for one in of_kind(rendered(**values), "Deployment", "StatefulSet"):
+        pod, runs = one["spec"]["template"]["spec"], container(one)
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] > 0
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        assert runs["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"limits", "requests"} <= set(runs["resources"])
+        assert {"readinessProbe", "livenessProbe"} <= set(runs)
+        assert not any("hostPath" in volume for volume in pod["volumes"])
+        mounted = {mount["name"] for mount in runs["volumeMounts"]}
+        claims = {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", ())}
+        assert mounted == {volume["name"] for volume in pod["volumes"]} | claims
+
+
+def test_a_password_is_no_value_of_a_variable() -> None:
+    found = of(rendered())
+    secrets = [one["stringData"] for key, one in found.items() if key[0] == "Secret"]
+    passwords = {one["password"] for one in secrets if "password" in one}
+    assert len(passwords) == len(VALUES["services"]) + 1, "one each, and one for people"
+    others = yaml.safe_dump_all(one for key, one in found.items() if key[0] != "Secret")
+    assert not any(password in others for password in passwords)
+
+
+def test_each_service_connects_as_a_user_that_the_server_knows() -> None:
+    found = of(rendered())
+    server = found["Secret", "trellis-system", "trellis-nats-server"]["stringData"]
+    known = dict(re.findall(r'PASSWORD_(\w+): "(\w+)"', server["passwords.conf"]))
+    wanted = re.findall(r'user: "(\w+)"\n +password: \$PASSWORD_(\w+)', server["accounts.conf"])
+    assert {user.upper() for user, _ in wanted} == {variable for _, variable in wanted} == set(known)
+    for one in of_kind(list(found.values()), "Deployment"):
+        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+        [url] = [entry["valueFrom"]["secretKeyRef"] for entry in container(one)["env"] if "valueFrom" in entry]
+        secret = found["Secret", "trellis-system", url["name"]]["stringData"]
+        user = component.replace("-", "_")
+        assert user in SUBSCRIPTIONS
+        assert secret[url["key"]] == f"nats://{user}:{known[user.upper()]}@trellis-nats.trellis-system:4222"
+
+
+def test_a_pod_with_a_seed_of_its_own_sees_no_other() -> None:
+    for one in of_kind(rendered(**FULL), "Deployment"):
+        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+        [seeds] = [volume["secret"] for volume in one["spec"]["template"]["spec"]["volumes"] if "secret" in volume]
+        assert [item["key"] for item in seeds["items"]] == [f"{component.replace('-', '_')}.trellis.nk"]
+        file = environment(one)["TRELLIS_NATS_NKEY_FILE"].replace("{service}", component.replace("-", "_"))
+        assert file == f"/etc/trellis/nats/{seeds['items'][0]['path']}"
+
+
+def test_the_bundle_is_one_process_with_one_account_that_has_the_rights_of_all() -> None:
+    apart, together = of(rendered()), of(rendered(mode="bundle"))
+    accounts = [key for key in together if key[0] == "ServiceAccount"]
+    assert accounts == [("ServiceAccount", "trellis-system", "trellis-bundle")]
+    for key, one in together.items():
+        if key[0] in {"Role", "ClusterRole"}:
+            assert one == apart[key]
+        if key[0] in {"RoleBinding", "ClusterRoleBinding"}:
+            assert [subject["name"] for subject in one["subjects"]] == ["trellis-bundle"]
+    assert {key for key in apart if "Role" in key[0]} == {key for key in together if "Role" in key[0]}
+
+
+def test_every_definition_is_there_stays_and_is_small_enough_to_apply() -> None:
+    found = {one["metadata"]["name"]: one for one in of_kind(rendered(), "CustomResourceDefinition")}
+    assert set(found) == {kind.name for kinds in BY_DIRECTORY.values() for kind in kinds}
+    for one in found.values():
+        assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+        assert len(json.dumps(one)) < 200_000
+    assert not of_kind(rendered(crds={"install": False}), "CustomResourceDefinition")
+    without = of_kind(rendered(services=only("hostManager")), "CustomResourceDefinition")
+    assert {one["metadata"]["name"] for one in without} == {kind.name for kind in KINDS}
+
+
+def test_what_is_privileged_has_a_namespace_of_its_own() -> None:
+    [namespace] = of_kind(rendered(), "Namespace")
+    assert namespace["metadata"]["name"] == "trellis-installers"
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert not of_kind(rendered(services=only("hostManager")), "Namespace")
+
+
+def test_two_replicas_are_not_evicted_together_and_one_is_in_nobodys_way() -> None:
+    found = {one["metadata"]["name"] for one in of_kind(rendered(), "PodDisruptionBudget")}
+    two = {f"trellis-{kebab(name)}" for name, its in VALUES["services"].items() if its["replicas"] > 1}
+    assert found == two
+
+
+def test_all_that_runs_has_a_network_policy() -> None:
+    found = rendered()
+    chosen = [one["spec"]["podSelector"]["matchLabels"] for one in of_kind(found, "NetworkPolicy")]
+    for one in of_kind(found, "Deployment", "StatefulSet"):
+        assert one["spec"]["selector"]["matchLabels"] in chosen
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"mode": "both"}, "mode"),
+        ({"cluster": "My_Cluster"}, "cluster"),
+        ({"image": {"digest": "latest"}}, "image.digest"),
+        ({"services": {"provisioner": {"settings": {"TRELLIS_MAX": 1}}}}, "TRELLIS_MAX is not allowed"),
+        ({"services": {"provisioner": {"settings": {"TRELLIS_NATS_URL": "x"}}}}, "TRELLIS_NATS_URL is not allowed"),
+        ({"services": {"provisioner": {"replicas": "2"}}}, "services.provisioner.replicas"),
+        ({"nats": {"enabled": False}}, "nats.url: needs the address"),
+        ({"nats": {"url": "nats://x:4222"}}, "set nats.enabled to false"),
+        ({"nats": {"enabled": False, "url": "nats://user:password@x:4222"}}, "nats.url"),
+        ({"installers": {"namespace": "trellis-system"}}, "installers.namespace: is that of the installation"),
+        (
+            {"mode": "bundle", "services": {"hostManager": {"watchNamespaces": ["shop"]}}},
+            "services.hostManager.watchNamespaces: needs mode services",
+        ),
+        (
+            {"controllers": {"snapshots": {"existingClaim": "c"}}, "services": {"controllerHost": {"replicas": 2}}},
+            "existingClaim: needs one replica",
+        ),
+        (
+            {
+                "mode": "bundle",
+                "services": {
+                    "hostManager": {"settings": {"TRELLIS_SOURCES_SECONDS": 30}},
+                    "secretsBackend": {"settings": {"TRELLIS_SOURCES_SECONDS": 60}},
+                },
+            },
+            "TRELLIS_SOURCES_SECONDS has two values",
+        ),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+        rendered(**values)

@@ -1,0 +1,111 @@
+"""A real nats-server with the chart's own configuration lets the services in, each with its own facts only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from support.chart import Manifest, of, rendered
+from support.fleet import eventually
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = pytest.mark.nats
+
+HOME = "trellis-system"
+
+
+class ChartBus:
+    """A server that runs with the rendered configuration, on another port and store."""
+
+    def __init__(self, server: NatsServer, objects: dict[tuple[str, str, str], Manifest]) -> None:
+        self._server = server
+        self._objects = objects
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a user."""
+        return self._server.url
+
+    async def connected(self, component: str, heard: list[str]) -> Client:
+        """Connect as a pod would, with the URL of its Secret; what the server refuses is heard."""
+        url = self._objects["Secret", HOME, f"trellis-nats-{component}"]["stringData"]["url"]
+        url = url.replace("trellis-nats.trellis-system:4222", self._server.url.removeprefix("nats://"))
+
+        async def hear(error: Exception) -> None:
+            heard.append(str(error))
+
+        return await nats.connect(url, allow_reconnect=False, error_cb=hear)
+
+
+def served(values: dict[str, Any], directory: Path) -> Iterator[ChartBus]:
+    objects = of(rendered(**values))
+    files = objects["Secret", HOME, "trellis-nats-server"]["stringData"]
+    config = directory / "config"
+    config.mkdir()
+    for name, text in files.items():
+        (config / name).write_text(text)
+    # The test's server has a port, a store and JetStream by its command line.
+    own = re.sub(r"(?s)port: 4222.*?\n}\n", "", (config / "nats.conf").read_text())
+    assert own.split() == ["include", '"accounts.conf"']
+    (config / "nats.conf").write_text(own)
+    with NatsServer(directory / "store", config=config / "nats.conf") as server:
+        yield ChartBus(server, objects)
+
+
+@pytest.fixture(params=["services", "bundle"])
+def bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ChartBus]]:
+    for made in served({"mode": request.param, "cluster": "lab-1"}, tmp_path):
+        yield request.param, made
+
+
+async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: tuple[str, ChartBus]) -> None:
+    mode, server = bus
+    heard: list[str] = []
+    client = await server.connected("node-watcher" if mode == "services" else "bundle", heard)
+    await client.publish("trellis.evt.lab-1.node.ready.n", b"{}")
+    await client.publish("trellis.evt.lab-1.provision.started.n", b"{}")
+    await client.publish("trellis.evt.other.node.ready.n", b"{}")
+    await client.flush()
+    wanted = {"trellis.evt.other.node.ready.n"}
+    if mode == "services":
+        wanted.add("trellis.evt.lab-1.provision.started.n")
+    await eventually(lambda: {one for line in heard for one in wanted if one in line.lower()} == wanted, heard)
+    assert not any("lab-1.node.ready" in line for line in heard)
+    await client.close()
+
+
+async def test_people_hear_what_is_said(bus: tuple[str, ChartBus]) -> None:
+    mode, server = bus
+    heard: list[str] = []
+    people, service = (
+        await server.connected("people", heard),
+        await server.connected("node-watcher" if mode == "services" else "bundle", heard),
+    )
+    listening = await people.subscribe("trellis.evt.>")
+    await people.flush()
+    await service.publish("trellis.evt.lab-1.node.ready.n", b"{}")
+    message = await listening.next_msg(10)
+    assert message.subject == "trellis.evt.lab-1.node.ready.n"
+    assert heard == []
+    await people.close()
+    await service.close()
+
+
+async def test_without_a_password_nobody_is_let_in(bus: tuple[str, ChartBus]) -> None:
+    _, server = bus
+    host, _, port = server.url.removeprefix("nats://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    greeting = await reader.readline()
+    assert json.loads(greeting.removeprefix(b"INFO "))["auth_required"] is True
+    writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+    assert b"Authorization Violation" in await reader.readline()
+    writer.close()
+    await writer.wait_closed()

@@ -1,0 +1,142 @@
+"""node_watcher and provisioner, each with exactly the rights of the chart: none is missing, none given in vain."""
+
+from __future__ import annotations
+
+import http
+from pathlib import Path
+
+import pytest
+
+import node_watcher.app
+import node_watcher.settings
+import provisioner.app
+import provisioner.settings
+from support.chart import Manifest, only, rendered
+from support.fleet import Fleet, eventually
+from support.grants import SYSTEM, Right, elsewhere, given, granted, refused, used
+from support.in_process import serving
+from support.kubelets import kubelets
+from support.shims import CLASSES, SHIMS, Shim
+from trellis import names
+from trellis.kube.breaker import HELD
+from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, LEASES, NAMESPACES
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+OF_REPEATED_EVENTS = {("get", "events"), ("patch", "events")}
+OF_AN_ELEVENTH_VERSION = {("delete", "controllerrevisions.apps")}
+OF_REAL_KUBELETS = {("get", "pods/log"), ("list", "events")}
+"""An installer that leaves no last words, a canary whose sandbox cannot be made: simulated ones always say why."""
+WATCHER, PROVISIONER = "trellis-node-watcher", "trellis-provisioner"
+
+
+def applied(fleet: Fleet, service: str) -> list[Manifest]:
+    """Return the account and the roles of a service, where the fleet's installers are."""
+    found = rendered(
+        services=only(service),
+        installers={"namespace": fleet.installers},
+        crds={"install": False},
+    )
+    return [one for one in found if one["kind"] == "ServiceAccount" or "Role" in one["kind"]]
+
+
+def placed(found: set[Right], wanted: set[Right]) -> set[Right]:
+    """Return rights with the namespace by which they are given, "" for all of them."""
+    return {one if one in wanted else (one[0], one[1], "") for one in found}
+
+
+def forget_former(api: Api) -> None:
+    """Delete what installations of other tests left: leases, the ledger, breakers, versions of Shims."""
+    for res in (LEASES, CONFIGMAPS, CONTROLLER_REVISIONS):
+        for one in api.call("GET", res.path(SYSTEM))[1]["items"]:
+            if one["metadata"]["name"] != "kube-root-ca.crt":
+                api.call("DELETE", res.path(SYSTEM, one["metadata"]["name"]))
+
+
+async def a_version_fails_and_gives_way(shim: Shim, well: str, sick: str) -> None:
+    """The first version comes, the second is found out by its canary on one node; then the first comes back."""
+    fleet = shim.fleet
+    shim.apply(max_update=2, verify={"canary": False})
+    await eventually(lambda: shim.has(well) and shim.has(sick), "both have the first version", seconds=60)
+    shim.apply(sha256="cd" * 32, max_update=2, verify={"canary": True})
+    await eventually(lambda: names.ANNOTATION_FAILURE in fleet.annotations(sick), "it failed", seconds=90)
+    shim.apply(max_update=2, verify={"canary": False})
+    await eventually(lambda: shim.condition("Available") == ("True", "AllNodesReady"), "available", seconds=90)
+
+
+async def what_is_made_is_kept(shim: Shim) -> None:
+    """Somebody changes the RuntimeClass: it is as it was."""
+    path, key = f"{CLASSES}/{shim.name}", shim.name
+    patch = {"scheduling": {"nodeSelector": {key: "elsewhere"}}}
+    assert shim.fleet.api.call("PATCH", path, patch)[0] == http.HTTPStatus.OK
+    shim.apply(max_update=1, verify={"canary": False})
+
+    def again() -> bool:
+        return bool((shim.runtime_class() or {})["scheduling"]["nodeSelector"] == {key: names.SHIM_PROVISIONED})
+
+    await eventually(again, "the RuntimeClass is as it was", seconds=60)
+
+
+async def it_is_drained_and_goes(shim: Shim, node: str) -> None:
+    fleet = shim.fleet
+    spec = {"nodeName": node, "runtimeClassName": shim.name, "containers": [{"name": "wasm", "image": "example.com/x"}]}
+    pod = {"metadata": {"name": "wasm", "namespace": fleet.system}, "spec": spec}
+    assert fleet.api.call("POST", f"/api/v1/namespaces/{fleet.system}/pods", pod)[0] == http.HTTPStatus.CREATED
+    shim.delete()
+    await eventually(lambda: "RuntimeInUse" in fleet.events(node), "an Event on the node", seconds=60)
+    fleet.api.call("PATCH", f"{SHIMS}/{shim.name}", {"spec": {"removalPolicy": "Drain"}})
+    await eventually(lambda: shim.found() is None, "drained and gone", seconds=90)
+
+
+async def a_mass_is_held(fleet: Fleet, nodes: list[str]) -> None:
+    """All opt out at once; some of them are held by the breaker."""
+    await fleet.all_provisioned(nodes, seconds=90)
+    await fleet.quiet()
+    for name in nodes:
+        fleet.annotate(name, None)
+    await eventually(lambda: any(HELD in fleet.events(name) for name in nodes), "the breaker is open", seconds=60)
+
+
+@pytest.mark.timeout(420)  # all that can happen to a Shim, one thing after the other
+async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, tmp_path: Path) -> None:
+    api = fleet.api
+    for name in (SYSTEM, fleet.system, fleet.installers):
+        api.call("POST", NAMESPACES.path(), {"metadata": {"name": name}})
+    forget_former(api)
+    rights = {WATCHER: applied(fleet, "nodeWatcher"), PROVISIONER: applied(fleet, "provisioner")}
+    [well, sick, bad] = sorted(shim.add_nodes(1, "sick") + fleet.add("bad"), reverse=True)
+    sick, well = (sick, well) if sick.startswith("sick") else (well, sick)
+    mark = fleet.mark()
+    with (
+        granted(fleet.info, api, WATCHER, tmp_path) as watcher,
+        granted(fleet.info, api, PROVISIONER, tmp_path) as installer,
+    ):
+        watcher.apply(rights[WATCHER])
+        installer.apply(rights[PROVISIONER])
+        settings = fleet.settings(namespace=SYSTEM)
+        watching = serving(
+            node_watcher.app.create_app, node_watcher.settings.Settings, settings | {"kubeconfig": watcher.kubeconfig}
+        )
+        installing = serving(
+            provisioner.app.create_app, provisioner.settings.Settings, settings | {"kubeconfig": installer.kubeconfig}
+        )
+        async with watching as one, installing as other, kubelets(fleet):
+            await eventually(lambda: "failed" in str(fleet.annotations(bad)), "an installer fails", seconds=60)
+            await a_version_fails_and_gives_way(shim, well, sick)
+            assert one.health.readiness().reasons == other.health.readiness().reasons == ()
+            await what_is_made_is_kept(shim)
+            await it_is_drained_and_goes(shim, well)
+            fleet.delete(bad)
+            await a_mass_is_held(fleet, fleet.add(*["node"] * 8))
+    forget_former(api)
+    records = fleet.writes(mark)
+    for account in (watcher, installer):
+        assert refused(records, account.user) == []
+        assert elsewhere(records, account.user) == {"/readyz"}
+    for account, name in ((watcher, WATCHER), (installer, PROVISIONER)):
+        wanted = given(rights[name])
+        found = placed(used(records, account.user), wanted)
+        assert found - wanted == set(), f"{name}: used, but given by other rules than these"
+        unused = {one[:2] for one in wanted - found}
+        assert unused <= OF_REPEATED_EVENTS | OF_AN_ELEVENTH_VERSION | OF_REAL_KUBELETS, f"{name}: given, but not used"
