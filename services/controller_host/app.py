@@ -148,8 +148,8 @@ def compose(settings: Settings, base: Base) -> Work:
     kube, telemetry, disk = base.kube, base.telemetry, open_disk(settings)
     tenants = kube.apart(TENANTS_CONNECTIONS, NAMESPACE_CONNECTIONS)
     parts = Parts(disk.guests, disk.progress, telemetry)
-    discovery, reviews, web = Discovery(kube), Reviews(kube), Web(settings.controller_source_networks)
-    sources = Sources(tenants.acting_as, web, settings.controller_modules_dir)
+    discovery, reviews = Discovery(kube), Reviews(kube)
+    sources = Sources(tenants.acting_as, Web(settings.controller_source_networks), settings.controller_modules_dir)
     calling = Calling(tenants.acting_as, Discovery(tenants), telemetry, reviews.forget)
     informer: Informer[ControllerView] = Informer(
         kube, WASM_CONTROLLERS, view_controller, lambda change: wake(change.key, anew=True), optional=True
@@ -203,7 +203,8 @@ def compose(settings: Settings, base: Base) -> Work:
             watches.run,
             Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values, lambda: parts.room.refuses).run,
             partial(trying, parts.room, disk.guests.try_disk, hosting.recovered),
-            holding(disk, hosting.end, web.close, tenants.close),
+            hosting.fetching.run,
+            holding(disk, hosting.end, sources.close, tenants.close),
             giving_back,
         ],
         closing=[close],

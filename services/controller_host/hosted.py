@@ -57,6 +57,8 @@ class Hosted:
     """Memory is short: it is to go to disk."""
     no_room: int = 0
     """The bytes of memory that it needs, if it was given up because it could be in neither memory nor disk."""
+    fetching: float | None = None
+    """Since when what is to run is being fetched."""
     not_before: float = 0.0
     look_at: float | None = None
     """When to look again at what the spec refers to."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controller_host.calling import Account, Calling, Calls
+from controller_host.fetching import TOLD_SECONDS, Fetching, Question
 from controller_host.hosted import Hosted, Trouble
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
@@ -29,7 +30,7 @@ from controller_host.residents import Residents
 from controller_host.room import DISK_FAILED, DISK_FULL
 from controller_host.starting import Parts
 from controller_host.turns import Bucket
-from controller_host.views import ControllerView, read_spec
+from controller_host.views import INVALID_SPEC, ControllerView, read_spec
 from trellis import names
 from trellis.telemetry import TraceContext, get_logger
 
@@ -53,6 +54,9 @@ class Hosting:
     wake: Callable[[str], None] = field(default=lambda _: None)
     hosted: dict[str, Hosted] = field(default_factory=dict)
     closing: bool = False
+
+    def __post_init__(self) -> None:
+        self.fetching = Fetching(self.preparing, lambda key: self.wake(key))  # noqa: PLW0108 - of later
 
     def on_change(self, controller: str, key: ObjectKey) -> None:
         """Take word that an object changed, appeared or is gone; what a guest has seen already wakes nobody."""
@@ -94,7 +98,9 @@ class Hosting:
             one.busy = False
             if not self.closing:
                 self._account_for(one)
-                self.outcomes.told.changed(one)
+                # What is fetched in a moment costs no write of its own.
+                if one.fetching is None or time.monotonic() - one.fetching >= TOLD_SECONDS:
+                    self.outcomes.told.changed(one)
 
     def recovered(self) -> None:
         """Take word that the disk takes again what is written: those that wait for it need not any longer."""
@@ -107,6 +113,7 @@ class Hosting:
         """Put all that is in memory to disk, within so many seconds; what is in a call then is ended."""
         until = time.monotonic() + seconds
         self.closing = self.outcomes.closing = True
+        self.fetching.close()
         while any(one.busy for one in self.hosted.values()) and time.monotonic() < until - seconds / 2:  # noqa: ASYNC110 - of many
             await asyncio.sleep(0.02)
         self.calling.stop()
@@ -124,6 +131,7 @@ class Hosting:
     def end(self) -> None:
         """Have nothing go on, now that the term is over: calls that are under way are ended, and ask nothing more."""
         self.closing = self.outcomes.closing = True
+        self.fetching.close()
         self.calling.stop()
         for one in self.hosted.values():
             one.life.interrupt()
@@ -138,6 +146,7 @@ class Hosting:
         return Hosted(view, account, life)
 
     async def _forget(self, one: Hosted) -> None:
+        self.fetching.drop(one.key)
         self.news.watches.drop(one.key)
         self.residents.gone(one.key)
         self.hosted.pop(one.key, None)
@@ -159,7 +168,8 @@ class Hosting:
         if one.no_room and self.parts.room.refuses and not self.residents.fits(one.no_room):
             return self.outcomes.wait(one)
         try:
-            await self._prepare(one, now)
+            if not await self._prepare(one, now):
+                return self._fetched_later(one, now)
             return await self._serve(one)
         except NotAccepted as refused:
             one.refused = Trouble(refused.reason, refused.message)
@@ -170,13 +180,14 @@ class Hosting:
 
     def _read(self, one: Hosted, view: ControllerView, now: float) -> bool:
         """Take a spec that is new, and forget what was held against the former; returns whether it can be read."""
-        one.failures, one.not_before, one.ready = 0, 0.0, False
+        self.fetching.drop(one.key)
+        one.failures, one.not_before, one.ready, one.fetching = 0, 0.0, False, None
         one.agenda.forgive(now)
         one.view = view
         try:
             one.wanted = read_spec(view)
         except ValueError as error:
-            one.wanted, one.refused = None, Trouble("InvalidSpec", str(error))
+            one.wanted, one.refused = None, Trouble(INVALID_SPEC, str(error))
             self.news.watches.drop(one.key)
             return False
         begun = self._begin(view)
@@ -189,13 +200,21 @@ class Hosting:
         one.listed = False
         return True
 
-    async def _prepare(self, one: Hosted, now: float) -> None:
-        """See to it that what is to run is known, as the objects that the spec refers to say it by now."""
+    async def _prepare(self, one: Hosted, now: float) -> bool:
+        """See to it that what is to run is known, as the objects that the spec refers to say it by now.
+
+        Returns whether it is; if not, the controller is woken when that has changed.
+        """
         wanted = one.wanted
         assert wanted is not None
         due = one.look_at is not None and now >= one.look_at
         if not one.ready or due:
-            prepared, one.module = await self.preparing.prepare(one.view, wanted, one.account.user, anew=one.fetch)
+            since, one.fetching = one.fetching, None
+            found = self.fetching.take(one.key, Question(one.view, one.account.user, one.fetch, wanted))
+            if found is None:
+                one.fetching = now if since is None else since
+                return one.ready
+            prepared, one.module = found
             one.fetch = False
             if await self._in_pool(one.life.adopt, prepared):
                 one.listed = False
@@ -203,7 +222,12 @@ class Hosting:
             if one.module.sha256 != one.unfit:
                 one.refused = None
             one.look_at = now + self.sources_seconds if any(wanted.refs) or not wanted.is_fixed else None
-        self._list(one)
+        return True
+
+    def _fetched_later(self, one: Hosted, now: float) -> float | None:
+        """Return when people are to be told that it is being fetched, if they were not."""
+        left = (one.fetching or now) + TOLD_SECONDS - now
+        return left if left > 0 else None
 
     def _list(self, one: Hosted) -> None:
         if not one.listed and self.news.watches.whole(one.key):
@@ -213,6 +237,7 @@ class Hosting:
         """Call for what is due, start what has not started, suspend what has nothing to do."""
         now, life, wanted = time.monotonic(), one.life, one.wanted
         assert wanted is not None
+        self._list(one)
         starts = life.instance is None and not life.snapshot
         deliveries = await self.news.deliverable(one, now)
         if deliveries or starts:
@@ -278,7 +303,7 @@ class Hosting:
             waits.append(left if left > 0 else self.parts.room.again())
         elif one.life.marks.owed:
             waits.append(self.parts.room.again())
-        if one.look_at is not None:
+        if one.look_at is not None and one.fetching is None:
             waits.append(max(0.0, one.look_at - now))
         return min((one for one in waits if one is not None), default=None)
 

@@ -29,10 +29,16 @@ CREATE TABLE IF NOT EXISTS saved (
   uid TEXT PRIMARY KEY, sha256 TEXT NOT NULL, state BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS modules (
   source TEXT PRIMARY KEY, sha256 TEXT NOT NULL, abi INTEGER NOT NULL, bytes INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS claims (uid TEXT PRIMARY KEY, claim TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS claims_by_claim ON claims (claim);
 """
+_SHOWN: Final = (
+    "SELECT EXISTS (SELECT 1 FROM claims WHERE uid = ? AND claim = ?), EXISTS (SELECT 1 FROM claims WHERE claim = ?)"
+)
 NEVER: Final = "!"
 """A version that no object has: the key is not done."""
-_FORGET: Final = tuple(f"DELETE FROM {table} WHERE uid = ?" for table in ("controllers", "done", "saved"))  # noqa: S608
+_OF_CONTROLLERS: Final = ("controllers", "done", "saved", "claims")
+_FORGET: Final = tuple(f"DELETE FROM {table} WHERE uid = ?" for table in _OF_CONTROLLERS)  # noqa: S608
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -151,7 +157,7 @@ class Progress:
         with self._reading() as base:
             known = {
                 uid
-                for table in ("controllers", "done", "saved")
+                for table in _OF_CONTROLLERS
                 for (uid,) in base.execute(f"SELECT DISTINCT uid FROM {table}")  # noqa: S608
             }
         gone = known - set(keep)
@@ -194,6 +200,22 @@ class Progress:
         with self._reading() as base:
             row = base.execute("SELECT sha256, abi, bytes FROM modules WHERE source = ?", (source,)).fetchone()
             return KnownModule(row[0], row[1] or None, row[2]) if row else None
+
+    def show(self, uid: str, claim: str) -> None:
+        """Note that a controller was let have a source; ``claim``: digest of the source and of the user who asked."""
+        with self._writing() as base:
+            base.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (uid, claim))
+
+    def has_shown(self, uid: str, claim: str) -> bool:
+        """Return whether a controller was let have a source, or another that lives now and asks as the same user.
+
+        With the last of them the claim is forgotten: a namespace or an account may be made anew by somebody else.
+        """
+        with self._reading() as base:
+            own, anybody = base.execute(_SHOWN, (uid, claim, claim)).fetchone()
+        if anybody and not own:
+            self.show(uid, claim)
+        return bool(anybody)
 
     def digests(self) -> set[str]:
         """Return the SHA-256 of all modules that are known of."""

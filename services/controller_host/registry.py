@@ -21,21 +21,31 @@ from controller_host import references
 from controller_host.layers import module_in
 from controller_host.references import INDEXES, MANIFESTS, WASM_LAYERS, Blob, Reference
 from controller_host.source_errors import MOST_BYTES, SourceError, SourceReason, too_large
-from controller_host.web import Answer, Web
+from controller_host.transfers import Transfer
+from controller_host.web import Answer
 
 _DOCUMENT_BYTES: Final = 4 * 2**20
 _LAYERS: Final = 64
+_ACCEPTED: Final = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
 _CHALLENGE: Final = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Registry:
     """A conversation with one registry about one repository; ``credentials`` are ``user:password``."""
 
-    def __init__(self, web: Web, reference: Reference, credentials: str | None) -> None:
-        self._web = web
+    def __init__(self, transfer: Transfer, reference: Reference, credentials: str | None) -> None:
+        self._transfer = transfer
         self._reference = reference
         self._credentials = credentials
         self._authorization = ""
+
+    async def confirm(self) -> None:
+        """See to it that the registry lets these credentials have the manifest, without fetching anything.
+
+        Raises:
+            SourceError: it does not.
+        """
+        await self._get(f"manifests/{self._reference.wanted}", _ACCEPTED, method="HEAD")
 
     async def module(self) -> bytes:
         """Return the module.
@@ -55,6 +65,7 @@ class Registry:
             raise self._no_module(f"has {len(wasm) or len(layers)} layers: it has to be one module")
         if sum(layer.size for layer in layers) > MOST_BYTES:
             raise too_large(str(self._reference))
+        await self._transfer.grow()  # whatever is packed in them
         blobs, left = [], MOST_BYTES
         for layer in layers:
             blobs.append(await self._blob(layer, left))
@@ -75,8 +86,7 @@ class Registry:
         return (await self._document(digest))[1]
 
     async def _document(self, wanted: str) -> tuple[str, Mapping[str, Any]]:
-        accept = {"Accept": ", ".join((*INDEXES, *MANIFESTS))}
-        answer = await self._get(f"manifests/{wanted}", accept, _DOCUMENT_BYTES)
+        answer = await self._get(f"manifests/{wanted}", _ACCEPTED, _DOCUMENT_BYTES)
         if wanted.startswith("sha256:"):
             self._check(wanted, answer.body, "manifest")
         try:
@@ -100,12 +110,14 @@ class Registry:
             message = f"{self._reference}: the {what} should have {digest} and has {found}"
             raise SourceError(SourceReason.CHECKSUM_MISMATCH, message)
 
-    async def _get(self, path: str, headers: Mapping[str, str], most: int) -> Answer:
+    async def _get(
+        self, path: str, headers: Mapping[str, str], most: int = MOST_BYTES, *, method: str = "GET"
+    ) -> Answer:
         url = self._reference.url(path)
-        answer = await self._web.get(url, self._with_authorization(headers), most=most)
+        answer = await self._transfer.ask(method, url, self._with_authorization(headers), most=most)
         if answer.status == 401 and not self._authorization:
             self._authorization = await self._authorize(answer.headers.get("WWW-Authenticate", ""))
-            answer = await self._web.get(url, self._with_authorization(headers), most=most)
+            answer = await self._transfer.ask(method, url, self._with_authorization(headers), most=most)
         if answer.status == 200:
             return answer
         if answer.status in {401, 403}:
@@ -130,7 +142,7 @@ class Registry:
         scope = values.get("scope") or f"repository:{self._reference.repository}:pull"
         query = urlencode({"service": values.get("service", ""), "scope": scope})
         url = f"{values['realm']}{'&' if '?' in values['realm'] else '?'}{query}"
-        answer = await self._web.get(url, {"Authorization": login} if login else {}, most=_DOCUMENT_BYTES)
+        answer = await self._transfer.ask("GET", url, {"Authorization": login} if login else {}, most=_DOCUMENT_BYTES)
         if answer.status in {401, 403}:
             raise self._refused(answer)
         try:

@@ -218,6 +218,7 @@ def seen_of(one: Hosted, not_watched: Trouble | None) -> Seen:
         stopped=one.stopped,
         not_watched=not_watched,
         paused=paused,
+        fetching=one.fetching is not None,
         module=one.module,
         fault=one.fault,
         failing=one.agenda.failing,

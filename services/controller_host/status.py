@@ -17,6 +17,8 @@ FIGURES: Final = ("residentBytes", "snapshotBytes", "wakes", "wakeP99", "calls",
 """Fields that change with each call."""
 _LONGEST: Final = 4096
 _GRANTED: Final = Trouble("Granted", "everything that it watches may be watched, as far as is known")
+FETCHING: Final = Trouble("Fetching", "its module is being fetched and checked")
+PENDING: Final = Trouble("Pending", "it has not been looked at")
 
 Status = dict[str, Any]
 
@@ -35,6 +37,7 @@ class Seen:
     stopped: Trouble | None = None
     not_watched: Trouble | None = None
     paused: bool = False
+    fetching: bool = False
     module: KnownModule | None = None
     fault: Fault | None = None
     failing: int = 0
@@ -103,7 +106,7 @@ def _accepted(seen: Seen) -> tuple[str, Trouble]:
     if seen.module is None and seen.paused:
         return "Unknown", Trouble("Paused", "the module is not looked at while spec.paused is true")
     if seen.module is None:
-        return "Unknown", Trouble("Pending", "the module is being fetched and checked")
+        return "Unknown", FETCHING if seen.fetching else PENDING
     abi = seen.module.abi
     version = "says when it starts which ABI it is of," if abi is None else f"is one of ABI {abi}"
     return "True", Trouble("Accepted", f"the module {version} and can be run")
@@ -119,7 +122,7 @@ def _ready(seen: Seen) -> tuple[str, Trouble]:
     if seen.not_watched is not None:
         return "False", seen.not_watched
     if not seen.ready:
-        return "Unknown", Trouble("Pending", "it is being prepared")
+        return "Unknown", FETCHING if seen.fetching else Trouble(PENDING.reason, "it is being prepared")
     failing = f"; objects that it fails on at present: {seen.failing}" if seen.failing else ""
     return "True", Trouble("Running", f"it is called when what it watches changes{failing}")
 

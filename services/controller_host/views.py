@@ -25,6 +25,8 @@ CPU_SECONDS: Final = 1.0
 WALL_SECONDS: Final = 30.0
 CALLS_PER_SECOND: Final = 50
 HOST_CALLS_PER_SECOND: Final = 100
+INVALID_SPEC: Final = "InvalidSpec"
+"""Reason where a spec cannot be read."""
 SUSPEND_AFTER_SECONDS: Final = 30.0
 _UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _QUANTITY = re.compile(r"(?P<amount>[0-9]+(?:\.[0-9]+)?)(?P<unit>Ki|Mi|Gi|k|M|G|)")

@@ -1,8 +1,9 @@
 """Fetches over https what tenants name: bounded in bytes, time, redirects, and in whom it connects to.
 
-In: an address. Out: status, headers, body. Called by ``sources`` and ``registry``. Invariants: every connection is to
-an address that ``addresses`` allows, also if a name leads elsewhere a moment later; credentials go to the host that
-they were meant for alone; nothing of a body or of credentials is in a message.
+In: an address. Out: status, headers, body. Called by ``transfers``, which bounds the time of all requests of a fetch.
+Invariants: every connection is to an address that ``addresses`` allows, also if a name leads elsewhere a moment later;
+credentials go to the host that they were meant for alone; nothing of a body or of credentials is in a message; a server
+of names that does not answer holds up nothing else.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -23,10 +25,25 @@ from controller_host.source_errors import MOST_BYTES, SourceError, SourceReason,
 from trellis.telemetry.metrics import trellis_version
 
 _REDIRECTS: Final = 5
-_SECONDS: Final = aiohttp.ClientTimeout(total=120.0, sock_connect=10.0, sock_read=30.0)
+_SECONDS: Final = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
+_RESOLVING: Final = 32
+"""Threads for names: one that nobody answers keeps its thread for longer than the fetch that asked for it."""
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _AUTHORIZATION: Final = "Authorization"
 _SETTING: Final = "TRELLIS_CONTROLLER_SOURCE_NETWORKS"
+
+
+Arrived: TypeAlias = Callable[[int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request, of which redirects make another; ``most``: bytes of the answer."""
+
+    method: str
+    place: URL
+    headers: Mapping[str, str] = field(repr=False)
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +64,34 @@ class _Resolver(AbstractResolver):
 
     def __init__(self, allowed: Sequence[Network]) -> None:
         self._allowed = allowed
-        self._inner = aiohttp.ThreadedResolver()
+        self._threads = ThreadPoolExecutor(_RESOLVING, thread_name_prefix="resolve")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         """Return the addresses of a name; raises if one of them is not allowed."""
-        found = await self._inner.resolve(host, port, family)
+        # The loop's own threads are those of everything else here that waits for a disk.
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, _addresses, host, port, family)
         for one in found:
             if why := forbidden(one["host"], self._allowed):
                 raise _NotAllowedError(f"{host} leads to {why}")
         return found
 
     async def close(self) -> None:
-        """Close nothing."""
-        await self._inner.close()
+        """Begin no more look-ups; those under way end by themselves."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _addresses(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
+    """Return the addresses of a name, as a resolver of the library does."""
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    return [
+        ResolveResult(hostname=host, host=str(place[0]), port=int(place[1]), family=kind, proto=protocol, flags=flags)
+        for kind, _, protocol, _, place in socket.getaddrinfo(
+            host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+        )
+    ]
 
 
 class Web:
@@ -72,15 +102,25 @@ class Web:
         self._tls = tls or ssl.create_default_context()
         self._session: aiohttp.ClientSession | None = None
 
-    async def get(self, url: str, headers: Mapping[str, str] | None = None, *, most: int = MOST_BYTES) -> Answer:
+    async def get(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        most: int = MOST_BYTES,
+        method: str = "GET",
+        arrived: Arrived | None = None,
+    ) -> Answer:
         """Return what is at an address, redirects followed; at most ``most`` bytes.
+
+        ``arrived`` is told of each part of the body, and may take its time before the next is read.
 
         Raises:
             SourceError: it is not https, leads where it must not, is too large, or nobody answers.
         """
         place, sent = self._checked(url), dict(headers or {})
         for _ in range(_REDIRECTS + 1):
-            answer, target = await self._once(place, sent, most)
+            answer, target = await self._once(_Request(method, place, sent, most), arrived or _nothing)
             if target is None:
                 return answer
             self._check(target)
@@ -111,13 +151,14 @@ class Web:
         if is_address(place.host) and (why := forbidden(place.host, self._allowed)):
             raise _not_allowed(place, why)
 
-    async def _once(self, place: URL, headers: Mapping[str, str], most: int) -> tuple[Answer, URL | None]:
+    async def _once(self, request: _Request, arrived: Arrived) -> tuple[Answer, URL | None]:
+        place, asked = request.place, (request.method, request.place)
         try:
-            async with self._opened().get(place, headers=headers, allow_redirects=False) as response:
+            async with self._opened().request(*asked, headers=request.headers, allow_redirects=False) as response:
                 location = response.headers.get("Location", "")
                 if response.status in _MOVED and location:
                     return Answer(response.status, response.headers, b""), place.join(URL(location))
-                body = await _read(response, most, _shown(place))
+                body = b"" if request.method == "HEAD" else await _read(response, request, arrived)
                 return Answer(response.status, response.headers, body), None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if isinstance(refused := _cause(error), _NotAllowedError):
@@ -127,7 +168,7 @@ class Web:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                resolver=_Resolver(self._allowed), ssl=self._tls, limit=8, use_dns_cache=False, force_close=True
+                resolver=_Resolver(self._allowed), ssl=self._tls, limit=0, use_dns_cache=False, force_close=True
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -140,15 +181,20 @@ class Web:
         return self._session
 
 
-async def _read(response: aiohttp.ClientResponse, most: int, what: str) -> bytes:
-    if (response.content_length or 0) > most:
-        raise too_large(what)
+async def _read(response: aiohttp.ClientResponse, request: _Request, arrived: Arrived) -> bytes:
+    if (response.content_length or 0) > request.most:
+        raise too_large(_shown(request.place))
     body = bytearray()
     async for block in response.content.iter_any():
         body += block
-        if len(body) > most:
-            raise too_large(what)
+        if len(body) > request.most:
+            raise too_large(_shown(request.place))
+        await arrived(len(block))
     return bytes(body)
+
+
+async def _nothing(_count: int) -> None:
+    """Take word of bytes that arrived."""
 
 
 def _not_allowed(place: URL, why: str) -> SourceError:

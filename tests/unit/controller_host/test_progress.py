@@ -131,3 +131,17 @@ def test_a_kill_in_the_middle_leaves_one_moment_or_none(tmp_path: Path) -> None:
         assert past.marks["a"] == past.marks["b"]
         assert past.token == past.marks["a"].version
         progress.close()
+
+
+def test_a_right_that_was_shown_is_known_as_long_as_somebody_has_it(progress: Progress, tmp_path: Path) -> None:
+    assert not progress.has_shown("a", "claim")
+    progress.show("a", "claim")
+    assert progress.has_shown("a", "claim")
+    assert not progress.has_shown("a", "another")
+    assert progress.has_shown("b", "claim"), "who asks as the same user for the same"
+    progress.forget("a")
+    later = again(progress, tmp_path)
+    assert later.has_shown("b", "claim")
+    later.sweep([])
+    assert not later.has_shown("b", "claim")
+    later.close()

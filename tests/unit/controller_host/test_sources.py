@@ -12,6 +12,8 @@ import json
 import os
 import ssl
 import tarfile
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from controller_host import layers, source_errors, sources, web
+from controller_host import layers, source_errors, transfers, web
 from controller_host.source_errors import SourceError, SourceReason
-from controller_host.sources import Sources
+from controller_host.sources import Asked, Sources
 from controller_host.web import Web
 from support.kube_world import configmap
 from trellis.crds.wasm_controllers import Module
@@ -51,7 +53,12 @@ class World:
         self.sources = Sources(self.kube.acting_as, self.web, self.folder)
 
     async def fetch(self, **module: Any) -> bytes:
-        return await self.sources.fetch("team", Module.model_validate(module), USER)
+        async with self.sources.turn(Asked("team", Module.model_validate(module), USER)) as fetch:
+            return await fetch.module()
+
+    async def confirm(self, user: str = USER, **module: Any) -> bool:
+        async with self.sources.turn(Asked("team", Module.model_validate(module), user)) as fetch:
+            return await fetch.confirm()
 
     async def refusal(self, **module: Any) -> SourceError:
         with pytest.raises(SourceError) as caught:
@@ -80,6 +87,7 @@ async def world(
         try:
             yield found
         finally:
+            await found.sources.close()
             await found.web.close()
 
 
@@ -178,7 +186,8 @@ async def test_redirects_are_followed_and_come_to_an_end(tls: Path, tmp_path: Pa
 async def test_too_much_is_not_read_whether_it_is_announced_or_not(
     tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web.Web.get, "__kwdefaults__", {"most": len(WASM) - 1})
+    ask = transfers.Transfer.ask
+    monkeypatch.setattr(ask, "__kwdefaults__", {"most": len(WASM) - 1})
     async with world(tls, tmp_path, files(x=WASM)) as here:
         assert (await here.refusal(url=here.url(), sha256=SHA)).reason is SourceReason.TOO_LARGE
 
@@ -412,22 +421,145 @@ async def test_files_and_volumes_are_below_the_directory(tls: Path, tmp_path: Pa
         assert "TRELLIS_CONTROLLER_MODULES_DIR" in (await here.refusal(path="x", sha256=SHA)).message
 
 
-async def test_few_modules_are_fetched_at_a_time(tls: Path, tmp_path: Path) -> None:
-    busy, most = 0, 0
+class Busy(Web):
+    """Counts requests that are under way; what ends with ``held`` waits until it is let."""
 
-    class Slow(Web):
-        async def get(self, *_: Any, **__: Any) -> web.Answer:
-            nonlocal busy, most
-            busy += 1
-            most = max(most, busy)
-            await asyncio.sleep(0.01)
-            busy -= 1
-            return web.Answer(200, {}, WASM)
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.let = asyncio.Event()
 
-    async with world(tls, tmp_path, files()) as here:
-        here.sources = Sources(here.kube.acting_as, Slow(), None)
-        await asyncio.gather(*(here.fetch(url="https://example.com/x", sha256=SHA) for _ in range(20)))
-    assert most == sources.AT_ONCE
+    async def get(self, url: str, *_: Any, **__: Any) -> web.Answer:
+        whose = url.rpartition("/")[2]
+        for one in (whose, ""):
+            self.busy[one] += 1
+            self.most[one] = max(self.most[one], self.busy[one])
+        try:
+            await (self.let.wait() if whose.endswith("held") else asyncio.sleep(0.005))
+        finally:
+            self.busy.subtract((whose, ""))
+        return web.Answer(200, {}, WASM)
+
+
+async def test_a_namespace_fetches_no_more_at_a_time_than_its_share_and_all_no_more_than_there_is() -> None:
+    web_ = Busy()
+    here = Sources(FakeKube().acting_as, web_, None)
+
+    async def fetch(namespace: str) -> bytes:
+        module = Module.model_validate({"url": f"https://example.com/{namespace}", "sha256": SHA})
+        async with here.turn(Asked(namespace, module, USER)) as one:
+            return await one.module()
+
+    held = [asyncio.create_task(fetch("held")) for _ in range(20)]
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(fetch(f"team-{number % 8}") for number in range(80)))
+    assert web_.most["held"] == web_.busy["held"] == transfers.EACH
+    assert web_.most["team-1"] <= transfers.EACH
+    assert web_.most[""] == transfers.AT_ONCE
+    web_.let.set()
+    assert await asyncio.gather(*held) == [WASM] * 20
+    await here.close()
+
+
+async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() -> None:
+    web_ = Busy()
+    here = Sources(FakeKube().acting_as, web_, None)
+
+    async def fetch(name: str) -> bytes:
+        module = Module.model_validate({"url": f"https://example.com/{name}", "sha256": SHA})
+        async with here.turn(Asked("team", module, USER)) as one:
+            return await one.module()
+
+    held = [asyncio.create_task(fetch("held")) for _ in range(2 * transfers.EACH)]
+    await asyncio.sleep(0.01)
+    for task in held:
+        task.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+    async with asyncio.timeout(5):
+        assert await fetch("good") == WASM
+    await here.close()
+
+
+@pytest.mark.parametrize(
+    "tarpit",
+    [
+        lambda held: held.wait() and Answer(404),
+        lambda held: Answer(body=WASM, cut=10, held=held),
+        lambda held: held.wait(0.15) or Answer(302, headers={"Location": "/next"}),
+    ],
+    ids=["says nothing", "begins and goes on very slowly", "sends from one slow address to the next"],
+)
+async def test_a_fetch_ends_in_time_whatever_the_server_does(
+    tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tarpit: Callable[[threading.Event], Answer]
+) -> None:
+    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.4)
+    held = threading.Event()
+    async with world(tls, tmp_path, lambda _: tarpit(held)) as here:
+        try:
+            async with asyncio.timeout(10):
+                refusal = await here.refusal(url=here.url(), sha256=SHA)
+            assert refusal.reason is SourceReason.UNAVAILABLE
+            assert "too slow" in refusal.message
+            assert here.url() in refusal.message
+        finally:
+            held.set()
+
+
+async def test_what_comes_fast_enough_has_more_time(tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(transfers, "LEAST_SPEED", 10)
+    held = threading.Event()
+    asyncio.get_running_loop().call_later(0.5, held.set)
+    async with world(tls, tmp_path, lambda _: Answer(body=WASM, cut=100, held=held)) as here:
+        assert await here.fetch(url=here.url(), sha256=SHA) == WASM
+
+
+async def test_few_have_much_in_memory_and_who_waits_for_that_loses_no_time(
+    tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "LARGE_BYTES", len(WASM) - 1)
+    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.3)
+    async with world(tls, tmp_path, files(x=WASM)) as here:
+        asked = Asked("team", Module.model_validate({"url": here.url(), "sha256": SHA}), USER)
+        async with here.sources.turn(asked) as first:
+            assert await first.module() == WASM
+            second = asyncio.create_task(here.fetch(url=here.url(), sha256=SHA))
+            await asyncio.sleep(0.6)
+            assert not second.done(), "another of its namespace has much in memory"
+            other = Asked("other", asked.module, USER)
+            async with here.sources.turn(other) as third:
+                assert await third.module() == WASM
+        assert await second == WASM
+
+
+async def test_a_registry_is_asked_whether_it_lets_who_asks_and_nothing_is_fetched(tls: Path, tmp_path: Path) -> None:
+    registry = Registry(login=LOGIN)
+    digest = registry.manifest(None, registry.blob(WASM, "application/wasm"))
+    async with world(tls, tmp_path, registry.respond) as here:
+        registry.url = here.server.url
+        auth = base64.b64encode(LOGIN.encode()).decode()
+        for name, entry in (("pull", {"auth": auth}), ("wrong", {"username": "me", "password": "guess"})):
+            config = json.dumps({"auths": {here.server.host: entry}}).encode()
+            data = {".dockerconfigjson": base64.b64encode(config).decode()}
+            here.kube.put(SECRETS, {"metadata": {"namespace": "team", "name": name}, "data": data})
+        image = here.image(digest)
+        assert await here.confirm(oci={"image": image, "pullSecret": {"name": "pull"}})
+        assert {one.method for one in here.server.requests if "/manifests/" in one.path} == {"HEAD"}
+        assert not [one for one in here.server.requests if "/blobs/" in one.path]
+        for pull_secret in ({}, {"pullSecret": {"name": "wrong"}}):
+            with pytest.raises(SourceError) as caught:
+                await here.confirm(oci={"image": image, **pull_secret})
+            assert caught.value.reason is SourceReason.FORBIDDEN
+
+
+async def test_what_only_fetching_can_tell_is_fetched(tls: Path, tmp_path: Path) -> None:
+    async with world(tls, tmp_path, files(x=WASM)) as here:
+        assert not await here.confirm(configMap={"name": "m", "key": "k"}, sha256=SHA)
+        assert not await here.confirm(pvc={"claimName": "c", "path": "p"}, sha256=SHA)
+        assert await here.confirm(url=here.url(), sha256=SHA)
+        assert await here.confirm(path="x.wasm", sha256=SHA)
+        assert not here.server.requests
 
 
 async def test_a_pipe_on_a_volume_holds_up_nobody(tls: Path, tmp_path: Path) -> None:

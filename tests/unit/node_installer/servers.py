@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,18 @@ class Request:
     path: str
     headers: dict[str, str]
     body: bytes = b""
+    method: str = "GET"
 
 
 @dataclass
 class Answer:
-    """What a server says. ``cut``: so many bytes of the body, then the connection is closed."""
+    """What a server says. ``cut``: so many bytes of the body, then the connection is closed, or ``held`` is awaited."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     cut: int | None = None
+    held: threading.Event | None = None
 
 
 Respond = Callable[[Request], Answer]
@@ -63,6 +65,7 @@ def serving(respond: Respond, tls: Path | None = None, address: str = "127.0.0.1
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = Request(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+            request.method = self.command
             requests.append(request)
             answer = respond(request)
             self.send_response(answer.status)
@@ -71,9 +74,17 @@ def serving(respond: Respond, tls: Path | None = None, address: str = "127.0.0.1
             self.send_header("Content-Length", str(len(answer.body)))
             self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(answer.body if answer.cut is None else answer.body[: answer.cut])
+            if self.command == "HEAD":
+                return
+            with suppress(ConnectionError, ssl.SSLError):  # who asked may be gone by then
+                self.wfile.write(answer.body if answer.cut is None else answer.body[: answer.cut])
+                if answer.held is not None:
+                    self.wfile.flush()
+                    answer.held.wait()
+                    self.wfile.write(answer.body[answer.cut :])
 
         do_POST = do_GET  # noqa: N815 (http.server looks for this name)
+        do_HEAD = do_GET  # noqa: N815 (as above)
 
         def do_CONNECT(self) -> None:
             requests.append(Request(f"CONNECT {self.path}", {k.lower(): v for k, v in self.headers.items()}))

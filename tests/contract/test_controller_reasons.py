@@ -1,0 +1,44 @@
+"""What docs/controllers.md says of reasons: each that there is, and none that there is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from controller_host.guest import refusals
+from controller_host.preparing import ReferenceReason
+from controller_host.source_errors import SourceReason
+from controller_host.status import FETCHING, PENDING
+from controller_host.views import INVALID_SPEC
+from controller_host.watch_specs import RefusalReason
+
+PAGE = (Path(__file__).parents[2] / "docs" / "controllers.md").read_text()
+ACCEPTED = {*SourceReason, *refusals.RefusalReason, *ReferenceReason, INVALID_SPEC, PENDING.reason, FETCHING.reason}
+
+
+def table(head: str) -> dict[str, list[str]]:
+    """Return the rows of a table, by what is in code in their first column; the other columns as they are."""
+    found = re.search(rf"^\| `{head}` \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    assert found is not None, f"there is no table of {head}"
+    rows: dict[str, list[str]] = {}
+    for line in found[1].splitlines():
+        first, *rest = (cell.strip() for cell in line.strip("|").split("|"))
+        for name in re.findall(r"`([^`]+)`", first):
+            assert name not in rows, f"{name} stands there twice"
+            rows[name] = rest
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("head", "reasons"),
+    [
+        ("Accepted", ACCEPTED),
+        ("WatchesGranted", {*RefusalReason}),
+    ],
+)
+def test_every_reason_stands_on_the_page_and_no_other(head: str, reasons: set[str]) -> None:
+    rows = table(head)
+    assert sorted(rows) == sorted(map(str, reasons))
+    assert all(cell for cells in rows.values() for cell in cells)

@@ -1,0 +1,206 @@
+"""Modules on their way: nobody waits for anybody else's, and nobody runs what its source would not let him have."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from controller_host import hosting
+from controller_host.reporting import seen_of
+from controller_host.status import status_of
+from trellis.kube.resources import SECRETS
+from unit.controller_host.test_hosting import KEY, Recorder, World
+
+SHA = "0" * 64
+USER = "system:serviceaccount:team-a:"
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def world(tmp_path: Path, recorder: Recorder) -> World:
+    found = World(tmp_path, {b"recorder": recorder, b"other": recorder, b"slow": recorder})
+    found.sources.held = {"slow"}
+    return found
+
+
+def pinned(name: str = "recorder") -> dict[str, object]:
+    return {"configMap": {"name": name, "key": "module.wasm"}, "sha256": SHA}
+
+
+async def test_however_many_wait_for_their_modules_the_next_one_is_served(world: World, recorder: Recorder) -> None:
+    for number in range(world.threads * 3):
+        world.add("slow", f"slow-{number}")
+    async with world.running():
+        await world.until(lambda: len(world.hosting.fetching) == world.threads * 3, "all wait")
+        world.add("recorder")
+        world.watches.put("a")
+        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.at_rest()
+        world.sources.let.set()
+        await world.until(lambda: len(recorder.told) == 1 + world.threads * 3, "all are told, when theirs are there")
+        await world.until(lambda: not len(world.hosting.fetching), "none is left")
+
+
+async def test_one_fetch_is_for_all_who_ask_as_one_user_for_one_source(world: World, recorder: Recorder) -> None:
+    for number in range(20):
+        world.add("slow", f"slow-{number}", module=pinned("slow"))
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: len(world.hosting.fetching) == 20, "all wait")
+        world.sources.let.set()
+        await world.until(lambda: len(recorder.told) == 20, "all are told")
+    assert world.sources.fetched == 1
+
+
+async def test_a_new_spec_ends_the_fetch_for_the_former(world: World, recorder: Recorder) -> None:
+    world.add("slow")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: len(world.hosting.fetching) == 1, "it waits")
+        world.add("recorder", generation=2)
+        await world.until(lambda: len(recorder.told) == 1, "told")
+        assert world.sources.cancelled == 1
+        assert not len(world.hosting.fetching)
+
+
+@pytest.mark.parametrize("how", ["deleted", "paused"])
+async def test_the_fetch_of_who_does_not_want_it_any_more_ends(world: World, how: str) -> None:
+    world.add("slow")
+    async with world.running():
+        await world.until(lambda: len(world.hosting.fetching) == 1, "it waits")
+        if how == "deleted":
+            del world.views[KEY]
+            world.queue.add(KEY)
+        else:
+            world.add("slow", generation=2, paused=True)
+        await world.until(lambda: world.sources.cancelled == 1, "ended")
+        assert not len(world.hosting.fetching)
+
+
+async def test_a_host_that_stops_waits_for_no_module_and_the_next_one_fetches_it(
+    world: World, recorder: Recorder
+) -> None:
+    world.add("slow")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: len(world.hosting.fetching) == 1, "it waits")
+    assert world.sources.cancelled == 1
+    world.sources.let.set()
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 1, "told")
+
+
+async def test_what_is_refused_is_told_and_tried_again(world: World, recorder: Recorder) -> None:
+    del world.sources.modules["recorder"]
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: world.sources.fetched >= 3, "tried again")
+        refused = world.one().refused
+        assert refused is not None
+        assert refused.reason == "ModuleNotFound"
+        world.sources.modules["recorder"] = b"recorder"
+        await world.until(lambda: len(recorder.told) == 1, "told")
+        assert world.one().refused is None
+
+
+async def test_that_it_is_being_fetched_is_told_if_it_takes_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.add("slow", "waits")
+    world.add("recorder", "runs")
+    async with world.running():
+        await world.at_rest("team-a/runs")
+        await world.until(lambda: len(world.hosting.fetching) == 1, "it waits")
+        assert "team-a/waits" not in world.changed
+        monkeypatch.setattr(hosting, "TOLD_SECONDS", 0.0)
+        world.queue.add("team-a/waits")
+        await world.until(lambda: "team-a/waits" in world.changed, "told")
+        status = status_of(seen_of(world.one("team-a/waits"), None), {}, "2026-11-22T10:00:00Z")
+        found = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
+        assert (found["Accepted"], found["Ready"]) == (("Unknown", "Fetching"),) * 2
+
+
+async def test_who_runs_goes_on_while_what_it_refers_to_is_looked_at(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    async with world.running():
+        await world.at_rest()
+        world.sources.held.add("recorder")
+        await world.until(lambda: len(world.hosting.fetching) == 1, "it is looked at")
+        world.watches.put("a")
+        await world.until(lambda: len(recorder.told) == 1, "told meanwhile")
+        assert len(world.hosting.fetching) == 1
+
+
+async def test_who_shows_no_right_does_not_get_what_another_fetched(world: World, recorder: Recorder) -> None:
+    world.sources.confirms = True
+    world.sources.denied = {f"{USER}thief"}
+    world.add("recorder", "owner", module=pinned())
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest("team-a/owner")
+        world.add("recorder", "thief", module=pinned(), serviceAccountName="thief")
+        await world.until(lambda: world.sources.confirmed >= 2, "its source is asked, again and again")
+        refused = world.one("team-a/thief").refused
+        assert refused is not None
+        assert refused.reason == "ModuleForbidden"
+        assert len(recorder.told) == 1
+        world.sources.denied.clear()
+        await world.until(lambda: len(recorder.told) == 2, "what is there is run, once its source allows it")
+    assert world.sources.fetched == 1
+
+
+async def test_a_right_that_was_shown_is_not_asked_for_again(world: World, recorder: Recorder) -> None:
+    for number in range(5):
+        world.add("recorder", f"c{number}", module=pinned())
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 5, "told")
+        world.add("recorder", "later", module=pinned())
+        await world.until(lambda: len(recorder.told) == 6, "told")
+    async with world.running():
+        for number in range(5):
+            await world.at_rest(f"team-a/c{number}")
+        await world.at_rest("team-a/later")
+    assert (world.sources.fetched, world.sources.confirmed) == (1, 0)
+
+
+async def test_with_the_last_who_showed_a_right_it_is_forgotten(world: World, recorder: Recorder) -> None:
+    world.sources.confirms = True
+    world.add("recorder", "first", module=pinned())
+    async with world.running():
+        await world.at_rest("team-a/first")
+        del world.views["team-a/first"]
+        world.queue.add("team-a/first")
+        await world.until(lambda: "team-a/first" not in world.hosting.hosted, "gone")
+        world.add("recorder", "second", module=pinned())
+        await world.at_rest("team-a/second")
+    assert (world.sources.fetched, world.sources.confirmed) == (1, 1)
+    assert len(recorder.inits) == 2
+
+
+async def test_one_with_references_reads_them_outside_of_its_turn(
+    world: World, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kube.put(SECRETS, {"metadata": {"namespace": "team-a", "name": "key"}, "data": {"x": "eA=="}})
+    get, let = world.kube.get, asyncio.Event()
+
+    async def slow(*arguments: object, **more: object) -> object:
+        await let.wait()
+        return await get(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world.kube, "get", slow)
+    for number in range(world.threads * 2):
+        world.add("recorder", f"refers-{number}", module=pinned(), secretRefs=[{"name": "key"}])
+    async with world.running():
+        await world.until(lambda: len(world.hosting.fetching) == world.threads * 2, "all wait")
+        world.add("recorder")
+        world.watches.put("a")
+        await world.until(lambda: len(recorder.told) == 1, "told")
+        let.set()
+        await world.until(lambda: len(recorder.told) == 1 + world.threads * 2, "all are told")
+        assert recorder.inits[-1]["secrets"] == {"key": {"x": "eA=="}}
