@@ -161,11 +161,14 @@ class Tenant:
         binary = {"module.wasm": base64.b64encode(wasm).decode()}
         self.make({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": binary})
 
-    def controller(self, name: str, module: str = "", **spec: Any) -> None:
-        """Create a controller that watches those ConfigMaps of its namespace that ``config_map`` makes."""
+    def controller(self, name: str, module: str = "", source: Manifest | None = None, **spec: Any) -> None:
+        """Create a controller that watches those ConfigMaps of its namespace that ``config_map`` makes.
+
+        ``module``: the ConfigMap that its module is in; ``source``: where it is else.
+        """
         selector = {"matchLabels": {"watched": "true"}}
         body = {
-            "module": {"configMap": {"name": module or name, "key": "module.wasm"}},
+            "module": source or {"configMap": {"name": module or name, "key": "module.wasm"}},
             "serviceAccountName": name,
             "watches": [{"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": selector}],
             "idle": {"suspendAfter": "0s"},
