@@ -214,7 +214,8 @@ class Hosting:
             if found is None:
                 one.fetching = now if since is None else since
                 return one.ready
-            prepared, one.module = found
+            prepared, module = found
+            one.module = module.as_found(one.module)
             one.fetch = False
             if await self._in_pool(one.life.adopt, prepared):
                 one.listed = False

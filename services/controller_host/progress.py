@@ -89,11 +89,15 @@ class KnownModule:
     """None: only the module itself can tell, when it starts."""
     bytes: int
 
+    def as_found(self, former: KnownModule | None) -> KnownModule:
+        """Return it with the version that was found out before, if it is the same module."""
+        return self if former is None or self.abi is not None or former.sha256 != self.sha256 else former
+
 
 class Progress:
     """One file in the directory of the host's data; every method may be called from any thread.
 
-    Whatever writes raises NotWritten where the disk does not take it.
+    Whatever writes raises NotWritten where the disk does not take it, but for what is known of sources.
     No commit waits for the disk: after a power failure the newest ones may be lost together, never some of them; the
     token tells that, as the snapshot beside it may be a newer one, or an older.
     """
@@ -184,16 +188,11 @@ class Progress:
     def learn(self, source: str, module: KnownModule) -> None:
         """Keep what a source that cannot change was found to have, so that a restart need not fetch it."""
         row = (source, module.sha256, module.abi or 0, module.bytes)
-        try:
-            with self._writing() as base:
-                base.execute("INSERT OR REPLACE INTO modules VALUES (?, ?, ?, ?)", row)
-        except NotWritten as error:
-            _log.warning("what a source has is not kept: after a restart it is fetched again", error=str(error))
+        self._keep("INSERT OR REPLACE INTO modules VALUES (?, ?, ?, ?)", row)
 
     def learn_version(self, sha256: str, abi: int) -> None:
         """Keep the version of the ABI that a module says it is made for."""
-        with self._writing() as base:
-            base.execute("UPDATE modules SET abi = ? WHERE sha256 = ?", (abi, sha256))
+        self._keep("UPDATE modules SET abi = ? WHERE sha256 = ?", (abi, sha256))
 
     def known(self, source: str) -> KnownModule | None:
         """Return what a source was found to have, None if that is not known."""
@@ -203,8 +202,7 @@ class Progress:
 
     def show(self, uid: str, claim: str) -> None:
         """Note that a controller was let have a source; ``claim``: digest of the source and of the user who asked."""
-        with self._writing() as base:
-            base.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (uid, claim))
+        self._keep("INSERT OR REPLACE INTO claims VALUES (?, ?)", (uid, claim))
 
     def has_shown(self, uid: str, claim: str) -> bool:
         """Return whether a controller was let have a source, or another that lives now and asks as the same user.
@@ -277,6 +275,14 @@ class Progress:
             except BaseException:
                 self._roll_back()
                 raise
+
+    def _keep(self, statement: str, row: tuple[object, ...]) -> None:
+        """Write what is asked for again where it is not known: a disk that does not take it is no reason to fail."""
+        try:
+            with self._writing() as base:
+                base.execute(statement, row)
+        except NotWritten as error:
+            _log.warning("what a source has is not kept: it is asked again after a restart", error=str(error))
 
     def _roll_back(self) -> None:
         """End the transaction, if the failure has not ended it already; the failure is what counts."""

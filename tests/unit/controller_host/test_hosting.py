@@ -836,6 +836,9 @@ async def test_a_module_that_says_another_version_as_it_starts_is_refused_until_
         await world.until(lambda: len(recorder.told) == 1, "told of a")
         await world.at_rest()
         assert (one.refused, one.module.abi) == (None, 1)
+        looked = world.sources.fetched
+        await world.until(lambda: world.sources.fetched >= looked + 3, "it is looked at again")
+        assert one.module.abi == 1
 
 
 async def test_a_version_that_a_module_said_is_known_after_a_restart(world: World, recorder: Recorder) -> None:

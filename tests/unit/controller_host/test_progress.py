@@ -145,3 +145,16 @@ def test_a_right_that_was_shown_is_known_as_long_as_somebody_has_it(progress: Pr
     later.sweep([])
     assert not later.has_shown("b", "claim")
     later.close()
+
+
+def test_a_disk_that_takes_nothing_costs_asking_again_and_no_more(progress: Progress) -> None:
+    progress.learn("source", KnownModule("sha", None, 1))
+    progress.show("a", "claim")
+    progress._base.execute("PRAGMA query_only = ON")
+    progress.learn("another", KnownModule("sha", 1, 1))
+    progress.learn_version("sha", 1)
+    progress.show("b", "another")
+    assert progress.has_shown("b", "claim"), "what is known is known, although it cannot be noted for b"
+    assert progress.known("another") is None
+    assert not progress.has_shown("b", "another")
+    assert progress.known("source") == KnownModule("sha", None, 1)
