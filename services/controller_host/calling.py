@@ -24,7 +24,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode
 
 from controller_host import calls
-from controller_host.calls import MOST_BYTES, CallRefused, Happening, Verb
+from controller_host.call_fields import CallRefused, failure
+from controller_host.calls import MOST_BYTES, Happening, Verb
 from controller_host.turns import Bucket
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, AnswerTooLarge, Call, Forbidden, KubeError, NotFound, NotLeading
@@ -165,7 +166,7 @@ class Calls:
             _log.error(
                 "a request of a controller failed", controller=self._account.controller, error=type(error).__name__
             )
-            return calls.failure(0, "Unavailable", "the host could not do this")
+            return failure(0, "Unavailable", "the host could not do this")
         finally:
             self._left -= time.monotonic() - began
 
@@ -211,7 +212,7 @@ def _stopping() -> CallRefused:
 
 def _failed(error: KubeError) -> bytes:
     """Return the API server's own words; of a call that was not answered those of our side."""
-    return calls.failure(error.status, error.reason, error.message)
+    return failure(error.status, error.reason, error.message)
 
 
 def _mark(span: Span, error: KubeError) -> None:

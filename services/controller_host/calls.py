@@ -11,11 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import orjson
 
-Fields: TypeAlias = Mapping[str, Any]
+from controller_host.call_fields import (
+    CallRefused,
+    Fields,
+    invalid,
+    name_of,
+    namespace_of,
+    object_of,
+    subresource_of,
+    text_of,
+    type_of,
+)
 
 MOST_BYTES: Final = 4 * 2**20
 """Of a request, and of an answer."""
@@ -26,25 +36,7 @@ _PATCHES: Final = {"merge": "application/merge-patch+json", "json": "application
 _PROPAGATION: Final = ("Background", "Foreground", "Orphan")
 _EVENT_TYPES: Final = ("Normal", "Warning")
 _LONGEST_MESSAGE: Final = 1024
-_LONGEST_NAME: Final = 253
-_API_VERSION = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?v[a-z0-9]{1,62}")
-_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
-_SUBRESOURCE = re.compile(r"[a-z]{1,63}")
-_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9]{0,127}")
-
-
-class CallRefused(Exception):  # noqa: N818 - says what happened, in the reasons of the ABI
-    """A request that reaches no server. ``reason``: ``InvalidRequest``, ``TooManyCalls``, ``TooLarge``, ``Timeout``…"""
-
-    def __init__(self, reason: str, message: str) -> None:
-        self.reason = reason
-        self.message = message
-        super().__init__(f"{reason}: {message}")
-
-    def answer(self) -> bytes:
-        """Return what the guest gets."""
-        return failure(0, self.reason, self.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +80,13 @@ def read(request: bytes, manager: str) -> Verb | Happening:
     try:
         fields = orjson.loads(request)
     except orjson.JSONDecodeError as error:
-        raise _invalid("the request", f"is no JSON in UTF-8 ({str(error)[:100]})") from None
+        raise invalid("the request", f"is no JSON in UTF-8 ({str(error)[:100]})") from None
     if not isinstance(fields, dict):
-        raise _invalid("the request", 'needs to be an object: {"op": "get", …}')
+        raise invalid("the request", 'needs to be an object: {"op": "get", …}')
     reader = _READERS.get(fields["op"]) if isinstance(fields.get("op"), str) else None
     if reader is None:
-        raise _invalid("op", f"needs one of {', '.join(_READERS)}")
+        raise invalid("op", f"needs one of {', '.join(_READERS)}")
     return reader(fields, manager)
-
-
-def failure(code: int, reason: str, message: str) -> bytes:
-    """Return an answer that tells what went wrong; code 0: no server was asked, or none answered."""
-    return orjson.dumps({"error": {"code": code, "reason": reason, "message": message}})
 
 
 def answer(verb: Verb, body: bytes) -> bytes:
@@ -138,23 +125,25 @@ def _get(fields: Fields, _manager: str) -> Verb:
 def _list(fields: Fields, _manager: str) -> Verb:
     limit = fields.get("limit", _ITEMS)
     if type(limit) is not int or not 1 <= limit <= MOST_ITEMS:
-        raise _invalid("limit", f"needs a whole number from 1 to {MOST_ITEMS}")
+        raise invalid("limit", f"needs a whole number from 1 to {MOST_ITEMS}")
     query = {"limit": str(limit)}
     for name in ("labelSelector", "fieldSelector", "continue"):
-        if value := _text(fields, name, optional=True):
+        if value := text_of(fields, name, optional=True):
             query[name] = value
-    api_version, kind = _type_of(fields)
-    namespace = _namespace(fields, "namespace")
+    api_version, kind = type_of(fields)
+    namespace = namespace_of(fields, "namespace")
     return Verb("list", "GET", api_version, kind, namespace, query=query, collection=True)
 
 
 def _create(fields: Fields, manager: str) -> Verb:
-    found = _object(fields)
+    found = object_of(fields)
     metadata = found["metadata"]
-    name = "" if metadata.get("generateName") and not metadata.get("name") else _name(metadata, "object.metadata.name")
-    namespace = _namespace(metadata, "object.metadata.namespace")
+    name = (
+        "" if metadata.get("generateName") and not metadata.get("name") else name_of(metadata, "object.metadata.name")
+    )
+    namespace = namespace_of(metadata, "object.metadata.namespace")
     query = {"fieldManager": manager}
-    api_version, kind = _type_of(found, "object.")
+    api_version, kind = type_of(found, "object.")
     body = orjson.dumps(found)
     return Verb("create", "POST", api_version, kind, namespace, name, query=query, body=body, collection=True)
 
@@ -162,25 +151,25 @@ def _create(fields: Fields, manager: str) -> Verb:
 def _apply(fields: Fields, manager: str) -> Verb:
     force = fields.get("force", False)
     if not isinstance(force, bool):
-        raise _invalid("force", "needs true or false")
+        raise invalid("force", "needs true or false")
     query = {"fieldManager": manager, "force": "true" if force else "false"}
     return _whole("apply", "PATCH", fields, query, "application/apply-patch+yaml")
 
 
 def _update(fields: Fields, manager: str) -> Verb:
-    found = _object(fields)
+    found = object_of(fields)
     if not found["metadata"].get("resourceVersion"):
-        raise _invalid("object.metadata.resourceVersion", "needs the version that was read")
+        raise invalid("object.metadata.resourceVersion", "needs the version that was read")
     return _whole("update", "PUT", fields, {"fieldManager": manager}, _JSON)
 
 
 def _patch(fields: Fields, manager: str) -> Verb:
     kind = fields.get("type")
     if kind not in ("merge", "json"):
-        raise _invalid("type", "needs merge or json")
+        raise invalid("type", "needs merge or json")
     patch = fields.get("patch")
     if not isinstance(patch, dict if kind == "merge" else list):
-        raise _invalid("patch", "needs an object" if kind == "merge" else "needs a list of operations")
+        raise invalid("patch", "needs an object" if kind == "merge" else "needs a list of operations")
     found = _on_object("patch", "PATCH", fields)
     return Verb(
         "patch",
@@ -189,7 +178,7 @@ def _patch(fields: Fields, manager: str) -> Verb:
         found.kind,
         found.namespace,
         found.name,
-        _subresource(fields),
+        subresource_of(fields),
         {"fieldManager": manager},
         _PATCHES[kind],
         orjson.dumps(patch),
@@ -199,9 +188,9 @@ def _patch(fields: Fields, manager: str) -> Verb:
 def _delete(fields: Fields, _manager: str) -> Verb:
     propagation = fields.get("propagationPolicy", "Background")
     if propagation not in _PROPAGATION:
-        raise _invalid("propagationPolicy", f"needs one of {', '.join(_PROPAGATION)}")
+        raise invalid("propagationPolicy", f"needs one of {', '.join(_PROPAGATION)}")
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
-    conditions = {name: _text(fields, name, optional=True) for name in ("uid", "resourceVersion")}
+    conditions = {name: text_of(fields, name, optional=True) for name in ("uid", "resourceVersion")}
     if given := {name: value for name, value in conditions.items() if value}:
         options["preconditions"] = given
     found = _on_object("delete", "DELETE", fields)
@@ -212,19 +201,19 @@ def _delete(fields: Fields, _manager: str) -> Verb:
 def _event(fields: Fields, _manager: str) -> Happening:
     regarding = fields.get("regarding")
     if not isinstance(regarding, dict):
-        raise _invalid("regarding", "needs a reference: apiVersion, kind, namespace, name, uid")
-    api_version, kind = _type_of(regarding, "regarding.")
-    reference = {"apiVersion": api_version, "kind": kind, "name": _name(regarding, "regarding.name")}
-    if namespace := _namespace(regarding, "regarding.namespace"):
+        raise invalid("regarding", "needs a reference: apiVersion, kind, namespace, name, uid")
+    api_version, kind = type_of(regarding, "regarding.")
+    reference = {"apiVersion": api_version, "kind": kind, "name": name_of(regarding, "regarding.name")}
+    if namespace := namespace_of(regarding, "regarding.namespace"):
         reference["namespace"] = namespace
-    if uid := _text(regarding, "uid", optional=True):
+    if uid := text_of(regarding, "uid", optional=True):
         reference["uid"] = uid
     if fields.get("type", "Normal") not in _EVENT_TYPES:
-        raise _invalid("type", "needs Normal or Warning")
-    reason = _text(fields, "reason")
+        raise invalid("type", "needs Normal or Warning")
+    reason = text_of(fields, "reason")
     if not _REASON.fullmatch(reason):
-        raise _invalid("reason", "needs at most 128 letters and digits: JobDeleted")
-    message = _text(fields, "message", optional=True)[:_LONGEST_MESSAGE]
+        raise invalid("reason", "needs at most 128 letters and digits: JobDeleted")
+    message = text_of(fields, "message", optional=True)[:_LONGEST_MESSAGE]
     return Happening(reference, fields.get("type", "Normal"), reason, message)
 
 
@@ -240,78 +229,15 @@ _READERS: Final[Mapping[str, Callable[[Fields, str], Verb | Happening]]] = {
 }
 
 
-def _invalid(name: str, what: str) -> CallRefused:
-    return CallRefused("InvalidRequest", f"{name}: {what}")
-
-
 def _on_object(op: str, method: str, fields: Fields) -> Verb:
-    api_version, kind = _type_of(fields)
-    return Verb(op, method, api_version, kind, _namespace(fields, "namespace"), _name(fields, "name"))
+    api_version, kind = type_of(fields)
+    return Verb(op, method, api_version, kind, namespace_of(fields, "namespace"), name_of(fields, "name"))
 
 
 def _whole(op: str, method: str, fields: Fields, query: Mapping[str, str], content_type: str) -> Verb:
-    found = _object(fields)
-    api_version, kind = _type_of(found, "object.")
-    namespace = _namespace(found["metadata"], "object.metadata.namespace")
-    name = _name(found["metadata"], "object.metadata.name")
+    found = object_of(fields)
+    api_version, kind = type_of(found, "object.")
+    namespace = namespace_of(found["metadata"], "object.metadata.namespace")
+    name = name_of(found["metadata"], "object.metadata.name")
     body = orjson.dumps(found)
-    return Verb(op, method, api_version, kind, namespace, name, _subresource(fields), query, content_type, body)
-
-
-def _object(fields: Fields) -> dict[str, Any]:
-    found = fields.get("object")
-    if not isinstance(found, dict):
-        raise _invalid("object", "needs an object of Kubernetes")
-    if not isinstance(found.get("metadata"), dict):
-        raise _invalid("object.metadata", "needs an object with name and namespace")
-    return found
-
-
-def _type_of(fields: Fields, before: str = "") -> tuple[str, str]:
-    api_version = _text(fields, "apiVersion", before=before)
-    if not _API_VERSION.fullmatch(api_version):
-        raise _invalid(f"{before}apiVersion", "needs v1 or <group>/<version>")
-    kind = _text(fields, "kind", before=before)
-    if not _KIND.fullmatch(kind):
-        raise _invalid(f"{before}kind", "needs the name of a kind: ConfigMap")
-    return api_version, kind
-
-
-def _name(fields: Fields, field_name: str) -> str:
-    name = fields.get("name")
-    # As the API server checks what becomes part of a path; each kind has its own rules beyond.
-    if (
-        not isinstance(name, str)
-        or not name
-        or len(name) > _LONGEST_NAME
-        or name in {".", ".."}
-        or not name.isprintable()
-        or any(char in "/%?#\\" for char in name)
-    ):
-        raise _invalid(field_name, "needs the name of an object")
-    return name
-
-
-def _namespace(fields: Fields, field_name: str) -> str:
-    namespace = fields.get("namespace")
-    if namespace is None or namespace == "":
-        return ""
-    if not isinstance(namespace, str) or not _NAMESPACE.fullmatch(namespace):
-        raise _invalid(field_name, "needs the name of a namespace")
-    return namespace
-
-
-def _subresource(fields: Fields) -> str:
-    subresource = _text(fields, "subresource", optional=True)
-    if subresource and not _SUBRESOURCE.fullmatch(subresource):
-        raise _invalid("subresource", "needs one word: status")
-    return subresource
-
-
-def _text(fields: Fields, name: str, *, optional: bool = False, before: str = "") -> str:
-    value = fields.get(name)
-    if value is None and optional:
-        return ""
-    if not isinstance(value, str) or (not value and not optional):
-        raise _invalid(f"{before}{name}", "needs text")
-    return value
+    return Verb(op, method, api_version, kind, namespace, name, subresource_of(fields), query, content_type, body)

@@ -19,11 +19,10 @@ from trellis_bundle.apps_model import AppRow, condition, row_of
 from trellis_bundle.crds import look_at
 from trellis_bundle.explain_application import MANAGER
 from trellis_bundle.mirrors import read_leader
-from trellis_bundle.part import Part
+from trellis_bundle.part import Led, Part, Unwell, led_part
 
 NAME: Final = "applications"
 UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}
-_NAMED: Final = 5
 _UNDEFINED: Final = "the kind is not defined"
 _NEVER: Final = "NotLookedAt"
 
@@ -57,13 +56,7 @@ def applications_part(rows: Sequence[AppRow], stalled: set[str], leader: str) ->
     """Return the row; what does not go on by itself is a problem, as is that nobody keeps both sides equal."""
     phases = dict(sorted(Counter(row.phase or _NEVER for row in rows).items()))
     bad = sorted(row.key for row in rows if row.key in stalled or row.phase in {"Failed", "Unhealthy"})
-    problems = []
-    if rows and not leader:
-        problems.append(f"nobody leads {MANAGER}, so both sides drift apart: start it with `trellis run {MANAGER}`")
-    if bad:
-        more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-        problems.append(f"not well: {', '.join(bad[:_NAMED])}{more}: see `trellis explain application/NAME`")
-    text = ", ".join(f"{count} {phase}" for phase, count in phases.items()) or "none"
-    text += f"; {MANAGER} led by {leader}" if leader else ""
-    facts = {"count": len(rows), "phases": phases, "not_well": bad, "holder": leader or None}
-    return Part(NAME, text, "; ".join(problems), facts)
+    text = ", ".join(f"{count} {phase}" for phase, count in phases.items())
+    led = Led(MANAGER, leader, "both sides drift apart")
+    facts = {"count": len(rows), "phases": phases, "not_well": bad}
+    return led_part(NAME, text, led, Unwell("not well", bad, "trellis explain application/NAME"), facts)

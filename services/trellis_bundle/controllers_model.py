@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trellis_bundle.part import Part
+from trellis_bundle.part import Led, Part, Unwell, led_part
 
 PART: Final = "controllers"
 UNKNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
 HOST: Final = "controller-host"
-NOT_KNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
 _NEVER: Final = "NotLookedAt"
-_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +75,7 @@ def controllers_part(rows: Sequence[ControllerRow], leader: str) -> Part:
     """Return the row of ``trellis status``; one that is not ready is a problem, and that nobody hosts them."""
     states = dict(sorted(Counter(row.state or _NEVER for row in rows).items()))
     bad = sorted(row.key for row in rows if not row.ready and row.state != "Paused")
-    problems = []
-    if rows and not leader:
-        problems.append(f"nobody leads {HOST}, so none of them is called: start it with `trellis run {HOST}`")
-    if bad:
-        more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
-        problems.append(f"not ready: {', '.join(bad[:_NAMED])}{more}: see `trellis controllers`")
-    text = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
-    text += f"; {HOST} led by {leader}" if leader else ""
-    facts = {"count": len(rows), "states": states, "not_ready": bad, "holder": leader or None}
-    return Part(PART, text, "; ".join(problems), facts)
+    text = ", ".join(f"{count} {state}" for state, count in states.items())
+    led = Led(HOST, leader, "none of them is called")
+    facts = {"count": len(rows), "states": states, "not_ready": bad}
+    return led_part(PART, text, led, Unwell("not ready", bad, "trellis controllers"), facts)

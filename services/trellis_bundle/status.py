@@ -31,14 +31,13 @@ from trellis_bundle.gather import Leadership, Rollout, connected, read_leadershi
 from trellis_bundle.mirrors import REFLECTOR, Mirrors, read_mirrors
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
-from trellis_bundle.part import Part
+from trellis_bundle.part import Led, Part, Unwell, led_part
 from trellis_bundle.read_model import NodeState, summary, tally
 from trellis_bundle.settings import ClientSettings, client_settings
 
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
 AWAY: Final = "not known while the API server does not answer"
 _MIB: Final = 1024 * 1024
-_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +230,10 @@ async def _controllers(kube: Kube, namespace: str) -> Part:
 def mirrors_part(found: Mirrors) -> Part:
     """Return the row of applications' Services; one that leads nowhere is a problem, as is one that nobody follows."""
     without = found.without_endpoints
-    problems = []
-    if found.services and not found.leader:
-        problems.append(
-            f"nobody leads {REFLECTOR}, so endpoints do not follow: start it with `trellis run {REFLECTOR}`"
-        )
-    if without:
-        more = f" and {len(without) - _NAMED} more" if len(without) > _NAMED else ""
-        problems.append(f"no endpoint: {', '.join(without[:_NAMED])}{more}: see `trellis explain service/NAME`")
-    text = f"{found.services} Services, {len(without)} without endpoints" if found.services else "no Services"
-    text += f"; {REFLECTOR} led by {found.leader}" if found.leader else ""
-    facts = {"services": found.services, "without_endpoints": without, "holder": found.leader or None}
-    return Part("mirrors", text, "; ".join(problems), facts)
+    text = f"{found.services} Services, {len(without)} without endpoints" if found.services else ""
+    led = Led(REFLECTOR, found.leader, "endpoints do not follow")
+    facts = {"services": found.services, "without_endpoints": without}
+    return led_part("mirrors", text, led, Unwell("no endpoint", without, "trellis explain service/NAME"), facts)
 
 
 async def _bus(settings: ClientSettings) -> Part:

@@ -15,16 +15,18 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Generic, TypeVar
 
 from trellis.kube.backoff import Backoff
+from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, Gone, KubeError, NotFound
 from trellis.kube.reader import Selection, WatchEvent
 from trellis.kube.resources import Manifest, Resource, key_of
 from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import get_logger
+
+__all__ = ["Change", "ChangeKind", "Informer"]
 
 log = get_logger(__name__)
 T = TypeVar("T")
@@ -33,27 +35,6 @@ _PAGE = 200
 """Objects per page: listing 1,000 Nodes of 6.7 kB costs 9 MiB at its peak, with pages of 500 it is 19 MiB."""
 _SAME_VERSION_AGAIN = {0, 401, 429}
 """Status of a refused watch that says nothing about its resource version; 0 is no answer."""
-
-
-class ChangeKind(StrEnum):
-    """What happened to an object."""
-
-    ADDED = "Added"
-    MODIFIED = "Modified"
-    DELETED = "Deleted"
-
-
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
-    """One difference between what was known and what is.
-
-    An object deleted and made again unobserved is MODIFIED; its uid, if projected, tells.
-    """
-
-    kind: ChangeKind
-    key: str
-    old: T | None
-    new: T | None
 
 
 @dataclass(eq=False)

@@ -17,7 +17,6 @@ from typing import Final
 
 import nats.errors
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
 from trellis.bus import cancellation
@@ -26,6 +25,7 @@ from trellis.bus.connection import REFUSED, describe
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.client import StrangerClient
 from trellis.lattice.errors import LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError, require_room
+from trellis.lattice.hearing import TROUBLE, Heard, Hearing
 from trellis.lattice.outage import Outage
 from trellis.lattice.questions import Asked, Counter
 from trellis.lattice.tls import NOT_LET_IN, CertificateError, advised, client_context
@@ -33,9 +33,6 @@ from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
 
 __all__ = ["INBOX", "Heard", "Link", "LinkAwayError", "NobodyAnswersError", "SilenceError", "TooLargeError"]
-
-Heard = Callable[[str, bytes], None]
-"""What is done with a message: subject, payload. It is called in the event loop and must not raise or wait."""
 
 INBOX: Final = "_INBOX_trellis"
 _ATTEMPTS: Final = Backoff(first=0.5, cap=30.0)
@@ -45,11 +42,9 @@ _GOODBYE_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 10
 _UNANSWERED_PINGS: Final = 2
 _LOOK_SECONDS: Final = 5.0
-_PENDING_BYTES: Final = 16 * 2**20
 _STATUS: Final = "Status"
 _DEAF: Final = "permissions violation for subscription"
 _UNUSABLE: Final = "its address cannot be read: see natsAddress"
-_TROUBLE: Final = (nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
 
@@ -62,8 +57,7 @@ class Link:
         self._name = name
         self._changed = changed
         self._client: StrangerClient | None = None
-        self._listeners: dict[str, list[Heard]] = {}
-        self._subscriptions: dict[str, Subscription] = {}
+        self._hearing = Hearing()
         self._counters: dict[str, Counter] = {}
         self._outage = Outage("not connected yet")
         self._warned = False
@@ -111,23 +105,11 @@ class Link:
 
     async def listen(self, subject: str, heard: Heard) -> None:
         """Hear a subject from now on, also after every outage."""
-        self._listeners.setdefault(subject, []).append(heard)
-        if self._client is not None and subject not in self._subscriptions:
-            with contextlib.suppress(*_TROUBLE):  # it is heard from the next connection on
-                await self._subscribe(self._client, subject)
+        await self._hearing.add(subject, heard, self._client)
 
     async def ignore(self, subject: str, heard: Heard) -> None:
         """Do not hear a subject any more."""
-        listeners = self._listeners.get(subject, [])
-        if heard in listeners:
-            listeners.remove(heard)
-        if listeners:
-            return
-        self._listeners.pop(subject, None)
-        subscription = self._subscriptions.pop(subject, None)
-        if subscription is not None:
-            with contextlib.suppress(*_TROUBLE):
-                await subscription.unsubscribe()
+        await self._hearing.drop(subject, heard)
 
     async def say(self, subject: str, payload: bytes) -> None:
         """Publish a message; nobody may hear it.
@@ -137,7 +119,7 @@ class Link:
         """
         try:
             await self._there().publish(subject, payload)
-        except _TROUBLE as error:
+        except TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
 
     async def ask(
@@ -158,7 +140,7 @@ class Link:
             raise NobodyAnswersError(f"nobody answers on {subject}") from None
         except TimeoutError as error:
             raise SilenceError(f"{subject}: {describe(error)}") from None
-        except _TROUBLE as error:
+        except TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
         return answer.data
 
@@ -181,7 +163,7 @@ class Link:
             await client.publish(subject, reply=inbox)
             await asyncio.sleep(seconds)  # how many there are is not known: the protocol gathers for a time
             await subscription.unsubscribe()
-        except _TROUBLE as error:
+        except TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
         return answers
 
@@ -205,7 +187,7 @@ class Link:
                 connected_at = time.monotonic()
                 try:
                     await self._one_connection(failures)
-                except _TROUBLE as error:
+                except TROUBLE as error:
                     self._lost(advised(describe(self._complaints[-1] if self._complaints else error)))
                 except CertificateError as error:
                     self._lost(str(error))
@@ -230,8 +212,7 @@ class Link:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await self._connect(client, attempt, closed)
-                for subject in list(self._listeners):
-                    await self._subscribe(client, subject)
+                await self._hearing.open(client)
                 for counter in list(self._counters.values()):
                     await counter.open(client)
                 await client.flush(_CONNECT_SECONDS)
@@ -244,7 +225,7 @@ class Link:
             self._lost(advised(describe(self._complaints[-1])) if self._complaints else "connection lost")
         finally:
             self._client = None
-            self._subscriptions.clear()
+            self._hearing.closed()
             await client.say_goodbye(_GOODBYE_SECONDS)
 
     async def _connect(self, client: StrangerClient, attempt: int, closed: asyncio.Event) -> None:
@@ -277,13 +258,6 @@ class Link:
         )
         connected = True
         self._client = client
-
-    async def _subscribe(self, client: StrangerClient, subject: str) -> None:
-        async def take(message: Msg) -> None:
-            for heard in tuple(self._listeners.get(subject, ())):
-                heard(message.subject, message.data)
-
-        self._subscriptions[subject] = await client.subscribe(subject, cb=take, pending_bytes_limit=_PENDING_BYTES)
 
     def _there(self) -> StrangerClient:
         if self._client is None or self.since is None:

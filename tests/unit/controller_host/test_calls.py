@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.calls import MOST_BYTES, CallRefused, Happening, Verb, answer, failure, read
+from controller_host.call_fields import CallRefused, failure
+from controller_host.calls import MOST_BYTES, Happening, Verb, answer, read
 
 MANAGER = "trellis.dev/controller/team-a/mirror"
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "team-a", "name": "settings"}
