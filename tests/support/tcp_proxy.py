@@ -93,6 +93,10 @@ class TcpProxy:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
         self._writers.add(writer)
+        # In a task of ours: who leaves while a connection is made must not leave that behind.
+        self._spawn(self._join(reader, writer))
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._target)
         except OSError:
