@@ -3,8 +3,8 @@
 ``python bench/controllers/neighbours.py [--changes N] [KIND…]``
 
 In: nothing; it starts a control plane of its own. Out: how long a change takes until the controller `mirror`, woken
-for each, has made its copy of it: alone, and beside four controllers that do one bad thing and are provoked to it up to
-ten times a second; on stdout, with the machine. Exit status 1 if p99 beside any of them is above the target.
+for each, has made its copy of it: alone, and then beside four controllers that do one bad thing and are provoked to it
+up to ten times a second; on stdout, with the machine. Exit status 1 if p99 beside any of them is above the target.
 """
 
 from __future__ import annotations
@@ -27,48 +27,57 @@ from support.neighbours import BAD, EACH, Neighbourhood
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 
-ALONE: Final = "nobody"
 TARGET_P99: Final = 1.0
 _PACE_SECONDS: Final = 0.02
 _BEGUN_SECONDS: Final = 2.0
+_OVER_SECONDS: Final = 3.0
+"""After which calls that went on when their controllers were removed are over."""
 
 
 def measure(info: ClusterInfo, host: Host, kinds: list[str], changes: int) -> bool:
-    """Measure beside each kind, and alone before and after; returns whether the target is met."""
+    """Measure beside each kind, and alone just before; returns whether the target is met."""
     api = Api.of_kubeconfig(Path(info.kubeconfig))
     try:
         neighbourhood = Neighbourhood(info, tenant_of(api), tenant_of(api))
         neighbourhood.settle()
         good = True
-        for kind in (ALONE, *kinds, ALONE):
-            if kind == ALONE:
-                good = report(neighbourhood, host, kind, changes) and good
-                continue
+        for kind in kinds:
+            time.sleep(_OVER_SECONDS)
+            alone = times(neighbourhood, changes)
             with neighbourhood.beside(kind):
                 time.sleep(_BEGUN_SECONDS)
-                good = report(neighbourhood, host, kind, changes) and good
+                faults, began = host.metric("trellis_controller_faults_total"), time.monotonic()
+                beside = times(neighbourhood, changes)
+                ended = host.metric("trellis_controller_faults_total") - faults
+                seconds = time.monotonic() - began
+            print(
+                f"{kind} ({EACH} controllers, each {BAD[kind]}): {shown(beside)}; alone just before: {shown(alone)} "
+                f"({changes} changes each; a guest ended {ended / seconds:.1f} times a second)",
+                flush=True,
+            )
+            good = good and p99(beside) <= TARGET_P99
         return good
     finally:
         api.close()
 
 
-def report(neighbourhood: Neighbourhood, host: Host, kind: str, changes: int) -> bool:
-    """Measure one kind and say it."""
-    faults, began = host.metric("trellis_controller_faults_total"), time.monotonic()
+def times(neighbourhood: Neighbourhood, changes: int) -> list[float]:
+    """Return how long each of some changes took."""
     took = []
     for _ in range(changes):
         took.append(neighbourhood.served())
         time.sleep(_PACE_SECONDS)
-    seconds = time.monotonic() - began
-    ended = host.metric("trellis_controller_faults_total") - faults
-    p50, p99 = statistics.median(took), sorted(took)[int(len(took) * 0.99)]
-    what = kind if kind == ALONE else f"{kind} ({EACH} controllers, each {BAD[kind]})"
-    print(
-        f"beside {what}: p50 {p50 * 1000:.1f} ms, p99 {p99 * 1000:.1f} ms, most {max(took) * 1000:.1f} ms "
-        f"({changes} changes; the others ended {ended / seconds:.1f} times a second)",
-        flush=True,
-    )
-    return p99 <= TARGET_P99
+    return took
+
+
+def p99(took: list[float]) -> float:
+    """Return what all but one in a hundred took no longer than."""
+    return sorted(took)[int(len(took) * 0.99)]
+
+
+def shown(took: list[float]) -> str:
+    """Return the figures of some changes."""
+    return f"p50 {statistics.median(took) * 1000:.1f} ms, p99 {p99(took) * 1000:.1f} ms"
 
 
 async def run(info: ClusterInfo, folder: Path, options: argparse.Namespace) -> bool:
