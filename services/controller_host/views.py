@@ -28,6 +28,9 @@ HOST_CALLS_PER_SECOND: Final = 100
 INVALID_SPEC: Final = "InvalidSpec"
 """Reason where a spec cannot be read."""
 SUSPEND_AFTER_SECONDS: Final = 30.0
+_UNREADABLE: Final = b'{"nested":"too deep"}'
+"""In place of a spec that cannot be kept: a WasmController has no such field."""
+_NESTED: Final = "spec.config: is nested too deep, at most 200 levels can be read: make it flatter"
 _UNITS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _QUANTITY = re.compile(r"(?P<amount>[0-9]+(?:\.[0-9]+)?)(?P<unit>Ki|Mi|Gi|k|M|G|)")
 
@@ -106,10 +109,17 @@ def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
         uid=metadata["uid"],
         generation=int(metadata.get("generation") or 0),
         deleting=bool(metadata.get("deletionTimestamp")),
-        spec=compact(manifest.get("spec") or {}),
+        spec=_kept(manifest.get("spec") or {}),
         status=compact(manifest.get("status") or {}),
         resource_version=str(metadata.get("resourceVersion") or ""),
     )
+
+
+def _kept(spec: Mapping[str, Any]) -> bytes:
+    try:
+        return compact(spec)
+    except TypeError:  # the API server takes more levels than are written here
+        return _UNREADABLE
 
 
 def read_spec(view: ControllerView) -> Wanted:
@@ -118,10 +128,14 @@ def read_spec(view: ControllerView) -> Wanted:
     Raises:
         ValueError: it cannot be read; the message names the field.
     """
+    if view.spec == _UNREADABLE:
+        raise ValueError(_NESTED)
     try:
         spec = WasmControllerSpec.model_validate_json(view.spec)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
+        if first["type"] == "json_invalid":  # it was written here, so that is all that it can be
+            raise ValueError(_NESTED) from None
         raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     idle = spec.idle
     pinned = idle is not None and idle.policy is IdlePolicy.PINNED

@@ -24,6 +24,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from trellis.kube.backoff import Backoff
 from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, error_from, too_large, unavailable
+from trellis.kube.nesting import parse
 from trellis.kube.shared_transport import IMPERSONATE
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream, Transport
 from trellis.telemetry import Telemetry
@@ -87,7 +88,7 @@ class Caller:
         """
         reply = await self.reply(call, request, timeout=timeout)
         try:
-            return orjson.loads(reply.body)
+            return await parse(reply.body)
         except orjson.JSONDecodeError:
             raise unavailable(call, f"the answer of {self.transport.server} is no JSON") from None
 

@@ -18,6 +18,7 @@ import orjson
 from trellis.health import Health
 from trellis.kube.calls import Caller
 from trellis.kube.errors import Call, Gone, KubeError, error_from_event, unavailable
+from trellis.kube.nesting import parse
 from trellis.kube.resources import PODS, Manifest, Resource
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry
@@ -201,7 +202,7 @@ class Reader:
 async def _events(call: Call, lines: AsyncIterator[bytes]) -> AsyncIterator[WatchEvent]:
     async for line in lines:
         try:
-            event: Mapping[str, Any] = orjson.loads(line)
+            event: Mapping[str, Any] = await parse(line)
         except orjson.JSONDecodeError:
             # A connection that is cut in the middle of a line.
             raise unavailable(call, "the watch was cut in the middle of an event") from None

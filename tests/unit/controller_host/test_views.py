@@ -92,3 +92,17 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 
 def test_parts_of_a_digest_are_kept_apart() -> None:
     assert digest(b"ab", b"c") != digest(b"a", b"bc")
+
+
+@pytest.mark.parametrize("levels", [201, 300, 5000])
+def test_a_configuration_that_is_nested_too_deep_is_refused(levels: int) -> None:
+    with pytest.raises(ValueError, match=r"spec\.config: is nested too deep, at most 200 levels"):
+        read_spec(a_view({"config": nested(levels)}))
+    assert read_spec(a_view({"config": nested(200)}))
+
+
+def nested(levels: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        found = {"a": found}
+    return found

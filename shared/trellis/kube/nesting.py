@@ -1,0 +1,52 @@
+"""Reads the API server's JSON, however deep one object in it is nested: that costs nobody the others.
+
+In: the body of an answer, or a line of a watch. Out: what it says. Called by ``calls`` and ``reader``. Invariant: of
+what is nested deeper than it is read the metadata can be read, and the rest, which is cut, is still too deep to be
+written (``orjson`` writes 254 levels): whoever keeps it as JSON finds that out, and nobody takes it for the whole.
+Source: the API server takes objects of 10,000 levels where the schema preserves unknown fields, ``orjson`` reads 1,024.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+import orjson
+
+MOST_LEVELS: Final = 500
+"""Of an answer that has too many: deeper ones are cut. Less than Python's own functions stand (1,000)."""
+_TOO_DEEP: Final = "depth limit"
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_OPENING, _CLOSING = b"[{", b"]}"
+
+
+async def parse(body: bytes) -> Any:  # noqa: ANN401 - JSON
+    """Return what JSON says; levels beyond ``MOST_LEVELS`` are null where there are too many of them.
+
+    Raises:
+        orjson.JSONDecodeError: it is none.
+    """
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if _TOO_DEEP not in error.msg:
+            raise
+    return orjson.loads(await asyncio.to_thread(cut, body))
+
+
+def cut(body: bytes) -> bytes:
+    """Return JSON with null in place of each object and array that is nested deeper than ``MOST_LEVELS``."""
+    parts, level, begin, kept = [], 0, 0, 0
+    for token in _TOKENS.finditer(body):
+        first = body[token.start()]
+        if first in _OPENING:
+            level += 1
+            if level == MOST_LEVELS + 1:
+                begin = token.start()
+        elif first in _CLOSING:
+            if level == MOST_LEVELS + 1:
+                parts += [body[kept:begin], b"null"]
+                kept = token.end()
+            level -= 1
+    return b"".join([*parts, body[kept:]])
