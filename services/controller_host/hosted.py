@@ -60,6 +60,8 @@ class Hosted:
     fetching: float | None = None
     """Since when what is to run is being fetched."""
     not_before: float = 0.0
+    held_until: float = 0.0
+    """When to ask again whether it may be told of what waits."""
     look_at: float | None = None
     """When to look again at what the spec refers to."""
     used_at: float = 0.0

@@ -280,8 +280,7 @@ class Hosting:
             await self._in_pool(one.life.give_up)
         finally:
             one.evict = False  # until then its memory counts as free
-        what = "it is in neither memory nor disk, and begins cold when there is room"
-        self.outcomes.without_disk(one, self.parts.room, what)
+        self.outcomes.without_disk(one, self.parts.room, "it is neither in memory nor on disk, and begins cold later")
         self.wake(one.key)
 
     def _until_next(self, one: Hosted) -> float | None:
@@ -295,7 +294,7 @@ class Hosting:
             # Word comes when its watches are whole: to ask each second would be all that ten thousand leave time for.
             return 0.0 if self.news.watches.whole(one.key) else None
         wait = one.agenda.wait(now)
-        return wait if wait is None else max(wait, one.bucket.wait(now))
+        return wait if wait is None else max(wait, one.bucket.wait(now), one.held_until - now)
 
     def _next(self, one: Hosted, wait: float | None) -> float | None:
         now, waits = time.monotonic(), [wait]

@@ -2,7 +2,7 @@
 
 In: the shared caches, reviews, what a guest has seen. Out: turns in its agenda, deliveries. Called by ``hosting``, in
 the event loop. Invariants: what a guest has seen wakes nobody; nothing is called gone while what is known is not whole;
-an object is delivered only where a review allows it.
+an object is delivered only where a review allows it; of a kind that is not watched any more nothing is told or asked.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from typing import Final, Protocol
 from controller_host.deliveries import Delivery
 from controller_host.hosted import Hosted
 from controller_host.keys import ObjectKey, key_text, parse_key
+from controller_host.progress import Mark
 from controller_host.results import version_of
 from trellis.crds.wasm_controllers import Watch
 
 MOST_TURNS: Final = 16
 """Keys that a controller is called for before others have the thread."""
 UNKNOWN_SECONDS: Final = 1.0
-"""After which a key is looked at again of which nobody knows yet whether it may be told."""
+"""After which is asked again where nobody knows yet whether objects may be told."""
 DENIED_SECONDS: Final = 60.0
-"""After which one is that may not: as long as a review counts."""
+"""After which is asked again where they may not: as long as a review counts."""
 
 
 class Watches(Protocol):
@@ -47,8 +48,11 @@ class Watches(Protocol):
     def concerns(self, controller: str, key: ObjectKey) -> bool:
         """Return whether an object concerns it now."""
 
+    def watched(self, controller: str, key: ObjectKey) -> bool:
+        """Return whether it watches any objects of a key's kind."""
+
     async def allowed(self, controller: str, user: str, key: ObjectKey) -> bool | None:
-        """Return whether an account may read what an object is one of; None: nobody knows yet."""
+        """Return whether a controller that acts as an account may be told of an object; None: nobody knows yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,11 @@ class News:
             seen.add(key_text(key))
             if self.is_news(one, key):
                 _due(one, key, now)
-        for text, mark in one.life.marks.items():
+        for text, mark in list(one.life.marks.items()):
             key = parse_key(text)
-            if text not in seen and mark.version:
+            if not self.watches.watched(one.key, key):
+                self._forget(one, key)
+            elif text not in seen and mark.version:
                 _due(one, key, now)
             elif mark.due is not None:
                 one.agenda.postpone(key, now, mark.due - wall)
@@ -86,8 +92,12 @@ class News:
             KubeError: it could not be asked whether; all that was due is still due.
         """
         found: list[Delivery] = []
+        one.held_until = 0.0
         turns = one.agenda.take(now, MOST_TURNS) if one.listed else []
         for at, turn in enumerate(turns):
+            if not self.watches.watched(one.key, turn.key):
+                self._forget(one, turn.key)
+                continue
             if one.bucket.wait(now):
                 one.agenda.put_back(turns[at:])
                 break
@@ -97,12 +107,19 @@ class News:
                 one.agenda.put_back([*(delivery.turn for delivery in found), *turns[at:]])
                 raise
             if not allowed:
-                one.agenda.postpone(turn.key, now, UNKNOWN_SECONDS if allowed is None else DENIED_SECONDS)
-                continue
+                # So it is for all of them. Whatever wakes the controller before has it asked again.
+                one.agenda.put_back(turns[at:])
+                one.held_until = now + (UNKNOWN_SECONDS if allowed is None else DENIED_SECONDS)
+                break
             one.bucket.take(now)
             there = self.watches.concerns(one.key, turn.key)
             found.append(Delivery(turn, self.watches.item(turn.key) if there else None))
         return found
+
+    def _forget(self, one: Hosted, key: ObjectKey) -> None:
+        """Forget a key of a kind that is not watched any more: nobody knows of it whether it is gone."""
+        one.agenda.drop(key)
+        one.life.marks.note(key_text(key), Mark(""))
 
     def look_again(self, one: Hosted, deliveries: Iterable[Delivery]) -> None:
         """Let what changed on its way to the guest have another turn.

@@ -3,7 +3,8 @@
 In: what each controller watches. Out: ``on_change`` for each controller that a change concerns, and objects as compact
 JSON, held once. Called by ``hosting``, and by ``app``, which runs it. Invariants: what the platform did not grant is
 not watched; a change by which an object leaves a selector is told as one more, and it concerns nobody by that selector
-from then on; nothing counts as gone before a list was complete; a kind that is not there is looked for again.
+from then on; nothing counts as gone before a list was complete; a kind that is not there is looked for again; who may
+not see one of the things that it watches is told of none.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from controller_host.watch_specs import Refusal, RefusalReason, WatchSpec, specs
 from trellis.crds.wasm_controllers import Watch
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
+from trellis.kube.resources import Resource
 
 SECRET: Final = ("v1", "Secret")
 """Never watched, whatever is granted."""
@@ -132,15 +134,27 @@ class SharedWatches:
                 found[spec] = refusal
         return found
 
+    def watched(self, controller: str, key: ObjectKey) -> bool:
+        """Return whether a controller watches any objects of a key's kind."""
+        return any(spec.type == (key.api_version, key.kind) for spec in self._wanted.get(controller, ()))
+
     async def allowed(self, controller: str, user: str, key: ObjectKey) -> bool | None:
-        """Return whether an account may see what an object is one of, in its namespace; None: nobody knows yet."""
-        kind = self._kinds.get((key.api_version, key.kind))
-        if kind is None or kind.resource is None:
+        """Return whether a controller may be told of an object of a kind that it watches; None: nobody knows yet.
+
+        It may if all its watches can be read and its account may see all that they show, whichever the object is one
+        of: a controller that does not see a part of what it watches would take that for gone.
+        """
+        if not self.watched(controller, key) or not self.whole(controller):
             return None
-        before = self._sight.reviews.last(user, kind.resource, key.namespace)
-        found = await self._sight.reviews.allowed(user, kind.resource, key.namespace)
-        if found is not None and found is not before and (before, found) != (None, True):
-            self.on_state(controller)
+        places = [place for spec in self._wanted[controller] for place in self._places(spec)]
+        found: bool | None = True
+        for resource, namespace in dict.fromkeys(places):
+            before = self._sight.reviews.last(user, resource, namespace)
+            answer = await self._sight.reviews.allowed(user, resource, namespace)
+            if answer is not None and answer is not before and (before, answer) != (None, True):
+                self.on_state(controller)
+            if answer is False or found is True:
+                found = answer
         return found
 
     async def run(self) -> None:
@@ -190,21 +204,29 @@ class SharedWatches:
         return None if kind is None else kind.trouble
 
     def _forbidden(self, spec: WatchSpec, user: str) -> Refusal | None:
-        kind = self._kinds.get(spec.type)
-        if kind is None or kind.resource is None:
+        places, reviews = self._places(spec), self._sight.reviews
+        if not places:
             return None
-        resource, reviews = kind.resource, self._sight.reviews
-        places = ("",) if spec.namespaces is None or not resource.namespaced else spec.namespaces
-        answers = {place: reviews.last(user, resource, place) for place in places}
+        resource = places[0][0]
+        answers = {place: reviews.last(user, resource, place) for _, place in places}
         denied = [place for place, allowed in answers.items() if allowed is False]
         if denied:
             named = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
             where = f"namespace {', '.join(denied)}" if any(denied) else "the whole cluster"
-            message = f"{user} may not list and watch {named} in {where}: give it a Role for that"
+            role = "Role" if any(denied) else "ClusterRole"
+            message = f"{user} may not list and watch {named} in {where}: give it a {role} for that"
             return Refusal(RefusalReason.ACCOUNT_FORBIDDEN, message)
         if reviews.failing and None in answers.values():
             return Refusal(RefusalReason.NOT_REVIEWED, f"nobody can say what {user} may see: {reviews.failing}")
         return None
+
+    def _places(self, spec: WatchSpec) -> list[tuple[Resource, str]]:
+        """Return what an account has to see for a watch, and in which namespaces ("": in all)."""
+        kind = self._kinds.get(spec.type)
+        if kind is None or kind.resource is None:
+            return []  # there is nothing of it to be seen
+        everywhere = spec.namespaces is None or not kind.resource.namespaced
+        return [(kind.resource, namespace) for namespace in (("",) if everywhere else spec.namespaces or ())]
 
     def _changed(self, controller: str, key: ObjectKey) -> None:
         self.on_change(controller, key)

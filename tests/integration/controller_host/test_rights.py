@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import http
+import itertools
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from trellis.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
 
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 FORBIDDEN = http.HTTPStatus.FORBIDDEN
 
 
@@ -68,3 +70,75 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(
     found = {(verb, resource) for verb, resource, _ in used(records, user)}
     assert found <= wanted
     assert wanted - found <= {("get", "events"), ("patch", "events")}, "an Event that is repeated needs them"
+
+
+async def test_a_right_that_is_taken_away_stops_a_controller_and_one_given_back_lets_it_go_on(
+    host: Host, tenant: Tenant, target: Tenant, cluster_api: Api
+) -> None:
+    jobs = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]}
+    watches = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"watched": "true"}}},
+        {"apiVersion": "batch/v1", "kind": "Job"},
+    ]
+    tenant.account("mirror", CONFIG_MAPS, jobs, namespaces=(tenant.name, target.name))
+    tenant.module("mirror", prebuilt("mirror"))
+    config = {"targetNamespace": target.name}
+    tenant.controller("mirror", watches=watches, config=config)
+    selector = {"matchLabels": {"wide": tenant.name}}
+    everywhere = {"apiVersion": "v1", "kind": "ConfigMap", "namespaces": ["*"], "labelSelector": selector}
+    tenant.controller("wide", module="mirror", serviceAccountName="mirror", watches=[everywhere], config=config)
+    role = f"{RBAC}/namespaces/{tenant.name}/roles/{tenant.name}-mirror"
+    granted_watches = ("True", "Granted")
+    async with host.serving():
+        tenant.config_map("one", x="1")
+        metadata = {"namespace": tenant.name, "name": "wide", "labels": selector["matchLabels"]}
+        tenant.make({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"y": "1"}})
+        await until(lambda: target.data("one") == {"x": "1"}, "it is called")
+        await until(
+            lambda: tenant.condition("wide", "WatchesGranted") == ("False", "AccountForbidden"), "it may not see all"
+        )
+        assert target.data("wide") is None
+        assert tenant.condition("mirror", "WatchesGranted") == granted_watches
+        assert cluster_api.call("PATCH", role, {"rules": [CONFIG_MAPS]})[0] == http.HTTPStatus.OK
+        await until(lambda: _refused_after_a_change(tenant), "one of its watches is refused", 120.0)
+        assert tenant.condition("mirror", "Ready") == ("False", "AccountForbidden")
+        before = target.data("one")
+        tenant.config_map("one", x="last")
+        calls = host.metric("trellis_controller_call_seconds_count")
+        assert cluster_api.call("PATCH", role, {"rules": [CONFIG_MAPS, jobs]})[0] == http.HTTPStatus.OK
+        assert (target.data("one"), host.metric("trellis_controller_call_seconds_count")) == (before, calls)
+        with everywhere_granted(cluster_api, tenant):
+            await until(lambda: (target.data("one") or {}).get("x") == "last", "it is called again", 120.0)
+            await until(lambda: tenant.condition("mirror", "WatchesGranted") == granted_watches, "and says so")
+            await until(lambda: target.data("wide") is not None, "the other one is called, too", 120.0)
+            await until(lambda: tenant.condition("wide", "WatchesGranted") == granted_watches, "and says so")
+
+
+_CHANGES = itertools.count()
+
+
+def _refused_after_a_change(tenant: Tenant) -> bool:
+    """Change an object, which has the account asked about when what is known is old; return whether it is refused."""
+    tenant.config_map("one", x=f"change-{next(_CHANGES)}")
+    return tenant.condition("mirror", "WatchesGranted") == ("False", "AccountForbidden")
+
+
+@contextlib.contextmanager
+def everywhere_granted(api: Api, tenant: Tenant) -> Iterator[None]:
+    """Let the account see ConfigMaps in all namespaces."""
+    metadata, rbac = {"name": f"{tenant.name}-wide"}, {"apiVersion": "rbac.authorization.k8s.io/v1"}
+    rules = [CONFIG_MAPS | {"verbs": ["list", "watch"]}]
+    subject = {"kind": "ServiceAccount", "namespace": tenant.name, "name": "mirror"}
+    made = {
+        "clusterroles": rbac | {"kind": "ClusterRole", "metadata": metadata, "rules": rules},
+        "clusterrolebindings": rbac
+        | {"kind": "ClusterRoleBinding", "metadata": metadata, "subjects": [subject]}
+        | {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": metadata["name"]}},
+    }
+    for plural, manifest in made.items():
+        assert api.call("POST", f"{RBAC}/{plural}", manifest)[0] == http.HTTPStatus.CREATED
+    try:
+        yield
+    finally:
+        for plural in made:
+            api.call("DELETE", f"{RBAC}/{plural}/{metadata['name']}")

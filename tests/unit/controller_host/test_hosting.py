@@ -52,6 +52,7 @@ class SomeWatches:
         self.is_whole = True
         self.denied: set[str] = set()
         self.unknown: set[str] = set()
+        self.unwatched: set[str] = set()
         self.on_change: Callable[[str, ObjectKey], None] = lambda _controller, _key: None
 
     def put(self, name: str, version: int = 1, **data: str) -> None:
@@ -87,6 +88,9 @@ class SomeWatches:
 
     def concerns(self, controller: str, key: ObjectKey) -> bool:
         return key in self.items and key.namespace == self.wanted.get(controller)
+
+    def watched(self, controller: str, key: ObjectKey) -> bool:
+        return controller in self.wanted and key.kind not in self.unwatched
 
     async def allowed(self, controller: str, user: str, key: ObjectKey) -> bool | None:
         assert controller
@@ -1021,3 +1025,42 @@ async def test_who_is_looked_at_is_not_who_was_called_last(world: World, recorde
         await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
         assert world.one("team-a/one").life.instance is None
         assert world.one("team-a/two").life.instance is not None
+
+
+async def test_keys_of_a_kind_that_is_not_watched_any_more_are_forgotten(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        world.watches.unknown.add("b")
+        world.watches.put("b")
+        await world.until(lambda: world.one().held_until > 0.0, "nobody knows whether it may be told of b")
+        world.watches.unwatched.add("ConfigMap")
+        await world.until(lambda: not len(world.one().agenda), "nobody asks any more")
+        world.add("recorder", generation=2, idle={"suspendAfter": "1s"})
+        await world.until(lambda: world.one().listed and world.one().view.generation == 2, "all is compared anew")
+        assert list(world.one().life.marks.items()) == []
+        assert names_in(recorder.told) == ["a"]
+
+
+async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder: Recorder) -> None:
+    asked = []
+    allowed = world.watches.allowed
+
+    async def counted(controller: str, user: str, key: ObjectKey) -> bool | None:
+        asked.append(key.name)
+        return await allowed(controller, user, key)
+
+    world.watches.allowed = counted  # type: ignore[method-assign]
+    world.watches.denied |= {f"c{number}" for number in range(40)}
+    world.add("recorder", module={"configMap": {"name": "recorder", "key": "module.wasm"}, "sha256": "0" * 64})
+    for number in range(40):
+        world.watches.put(f"c{number}")
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().held_until > 0.0, "denied")
+        await world.queue.wait_idle()
+        assert 1 <= len(asked) <= 3, "one answer is that for all"
+        assert len(world.one().agenda) == 40
+        world.watches.denied.clear()
+        world.queue.add(KEY)
+        await world.until(lambda: len(recorder.told) == 40, "told when it may be")

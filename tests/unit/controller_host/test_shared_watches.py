@@ -361,3 +361,71 @@ async def test_what_an_account_was_found_not_to_see_is_among_the_refusals() -> N
         assert f"{user} may not list and watch configmaps in namespace a" in refusal.message
         assert world.stated == ["a/own"]
         assert await world.watches.allowed("a/own", user, key("a", "x", "Pod")) is None
+
+
+def denying(world: World, *denied: str) -> None:
+    """Have reviews deny these resources, as ``<plural>`` or ``<plural> in <namespace>``; "" is all namespaces."""
+
+    def answer(request: HttpRequest) -> Reply | None:
+        if "subjectaccessreviews" not in request.path:
+            return None
+        asked = orjson.loads(request.body or b"")["spec"]["resourceAttributes"]
+        named = {asked["resource"], f"{asked['resource']} in {asked.get('namespace', '')}"}
+        return Reply(201, orjson.dumps({"status": {"allowed": not named & set(denied)}}), {})
+
+    world.kube.api.fault = answer
+
+
+async def test_who_watches_everywhere_needs_to_see_everywhere_and_is_told_so() -> None:
+    async with running(World()) as world:
+        world.want("a/all", MAPS | {"namespaces": ["*"]})
+        await world.whole("a/all")
+        user = "system:serviceaccount:a:all"
+        denying(world, "configmaps in ")
+        assert await world.watches.allowed("a/all", user, key("a", "x")) is False
+        (refusal,) = world.watches.refused("a/all", user).values()
+        assert refusal.reason is RefusalReason.ACCOUNT_FORBIDDEN
+        assert "configmaps in the whole cluster: give it a ClusterRole" in refusal.message
+        world.reviews.forget(user)
+        denying(world)
+        assert await world.watches.allowed("a/all", user, key("b", "y")) is True
+        assert world.watches.refused("a/all", user) == {}
+
+
+async def test_one_watch_that_the_account_may_not_see_stops_all_until_it_may() -> None:
+    async with running(World()) as world:
+        nodes = {"apiVersion": "v1", "kind": "Node"}
+        world.want("a/both", MAPS | {"namespaces": ["a", "b"]}, nodes)
+        await world.whole("a/both")
+        user = "system:serviceaccount:a:both"
+        for denied in ((), ("nodes",), (), ("configmaps in b",), ()):
+            denying(world, *denied)
+            world.reviews.forget(user)
+            for one in (key("a", "x"), key("b", "y"), key("", "n", "Node")):
+                assert await world.watches.allowed("a/both", user, one) is not bool(denied)
+            assert bool(world.watches.refused("a/both", user)) is bool(denied)
+
+
+async def test_a_watch_that_cannot_be_read_any_more_stops_all() -> None:
+    async with running(World()) as world:
+        world.want("a/both", MAPS, {"apiVersion": "v1", "kind": "Node"})
+        await world.whole("a/both")
+        user = "system:serviceaccount:a:both"
+        denying(world)
+        assert await world.watches.allowed("a/both", user, key("a", "x")) is True
+        world.kube.api.fault = lambda request: (
+            status_reply(403, "Forbidden", "not any more") if request.path == "/api/v1/nodes" else None
+        )
+        world.kube.compact()
+        await until(lambda: bool(world.watches.refused("a/both")))
+        assert await world.watches.allowed("a/both", user, key("a", "x")) is None
+
+
+async def test_of_a_kind_that_is_gone_it_may_be_told_that_its_objects_are() -> None:
+    async with running(World()) as world:
+        world.want("a/own", {"apiVersion": "example.com/v1", "kind": "Widget"})
+        await until(lambda: bool(world.watches.refused("a/own")))
+        gone = key("a", "w", "Widget", "example.com/v1")
+        assert await world.watches.allowed("a/own", "system:serviceaccount:a:own", gone) is True
+        assert world.watches.watched("a/own", gone)
+        assert not world.watches.watched("a/own", key("a", "x"))
