@@ -22,7 +22,7 @@ from controller_host.measures import Gauges
 from controller_host.news import News
 from controller_host.outcomes import Outcomes, Told
 from controller_host.preparing import Preparing
-from controller_host.progress import Progress
+from controller_host.progress import NotWritten, Progress
 from controller_host.reporting import Reporting
 from controller_host.residents import Residents
 from controller_host.reviews import Reviews
@@ -32,6 +32,7 @@ from controller_host.settings import Settings
 from controller_host.shared_watches import SharedWatches, Sight
 from controller_host.sources import Sources
 from controller_host.starting import Parts
+from controller_host.sweeping import Sweeping, living_of
 from controller_host.views import ControllerView, view_controller
 from controller_host.web import Web
 from trellis import heap, names
@@ -45,7 +46,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.runtime import Base, LedService, Work
 from trellis.settings import SettingsError
-from trellis.telemetry import setup
+from trellis.telemetry import get_logger, setup
 
 STACK_BYTES: Final = 4 * 2**20
 """Of a thread that runs guests: the engine lets a guest have half of one MiB, and the host's calls come on top."""
@@ -60,6 +61,8 @@ NAMESPACE_CONNECTIONS: Final = 16
 _GIVE_BACK_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 1.0
 """Between two looks whether the disk takes nothing."""
+
+_log = get_logger(__name__)
 
 
 def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
@@ -206,6 +209,7 @@ def compose(settings: Settings, base: Base) -> Work:
             hosting.fetching.run,
             holding(disk, hosting.end, sources.close, tenants.close),
             giving_back,
+            Sweeping(disk.guests, disk.progress, lambda: living_of(_uids(informer), hosting.hosted.values())).run,
         ],
         closing=[close],
     )
@@ -263,5 +267,8 @@ def _uids(informer: Informer[ControllerView]) -> set[str]:
 
 def _sweep(disk: Disk, keep: set[str]) -> None:
     """Remove what was left of controllers that are gone, and modules that nobody runs."""
-    disk.progress.sweep(keep)
-    disk.guests.sweep(keep, disk.progress.digests())
+    try:
+        disk.progress.sweep(keep)
+        disk.guests.sweep(keep, disk.progress.digests())
+    except (NotWritten, OSError) as error:
+        _log.warning("what was left of controllers that are gone stays on disk for now", error=str(error))

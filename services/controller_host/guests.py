@@ -130,10 +130,18 @@ class LocalGuests:
         """Remove a snapshot."""
         self._snapshots.forget(uid)
 
+    def uids(self) -> set[str]:
+        """Return the controllers that have a snapshot."""
+        return self._snapshots.uids()
+
     def sweep(self, keep: Iterable[str], modules: Iterable[str]) -> None:
         """Remove snapshots of all controllers but these, and all modules but those of these digests."""
         self._snapshots.sweep(keep)
         self._modules.sweep(modules)
+
+    def sweep_modules(self, keep: Iterable[str]) -> None:
+        """Remove compiled modules but those of these digests, and those in use."""
+        self._modules.sweep(keep)
 
     def try_disk(self) -> None:
         """Write something and remove it; raises OSError if the disk does not take it."""

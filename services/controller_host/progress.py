@@ -156,15 +156,18 @@ class Progress:
             for statement in _FORGET:
                 base.execute(statement, (uid,))
 
-    def sweep(self, keep: Collection[str]) -> int:
-        """Forget controllers that are not among these; returns how many."""
+    def uids(self) -> set[str]:
+        """Return the controllers that something is known of."""
         with self._reading() as base:
-            known = {
+            return {
                 uid
                 for table in _OF_CONTROLLERS
                 for (uid,) in base.execute(f"SELECT DISTINCT uid FROM {table}")  # noqa: S608
             }
-        gone = known - set(keep)
+
+    def sweep(self, keep: Collection[str]) -> int:
+        """Forget controllers that are not among these; returns how many."""
+        gone = self.uids() - set(keep)
         for uid in gone:
             self.forget(uid)
         return len(gone)

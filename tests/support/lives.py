@@ -131,9 +131,9 @@ class Host:
         self.parts = Parts(self.guests, self.progress, self.telemetry)
         loop = asyncio.new_event_loop()
         loop.close()
-        calling = Calling(lambda _: FakeKube(), _NoKinds(), self.telemetry, lambda _: None, loop=loop)
+        self.calling = Calling(lambda _: FakeKube(), _NoKinds(), self.telemetry, lambda _: None, loop=loop)
         account = Account("team-a/one", "system:serviceaccount:team-a:one", "manager")
-        self.life = Life(self.parts, "team-a/one", UID, Calls(calling, account, 0))
+        self.life = Life(self.parts, "team-a/one", UID, Calls(self.calling, account, 0))
 
     def prepared(self, wasm: bytes, config: str = "c", **limits: Any) -> Prepared:
         """Return what is to run; its module is compiled."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ from controller_host.guest.rewriting import Rewritten, rewrite
 _log: Final = structlog.get_logger(__name__)
 
 __all__ = ["Module", "ModuleRefused", "Modules", "RefusalReason"]
+
+
+YOUNG_SECONDS: Final = 60.0
+"""A module that was asked for is not swept before."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -61,6 +66,7 @@ class Modules:
         self._compiling: Final = threading.Lock()
         self._recent: Final[OrderedDict[str, Module]] = OrderedDict()
         self._used: Final[WeakValueDictionary[str, Module]] = WeakValueDictionary()
+        self._asked: Final[dict[str, float]] = {}
         self._intact: Final[dict[str, tuple[int, int, int]]] = {}
 
     def load(self, wasm: bytes) -> Module:
@@ -79,6 +85,7 @@ class Modules:
     def cached(self, sha256: str) -> Module | None:
         """Return a module that was compiled before, by this process or a former one; None if it has to be loaded."""
         with self._lock:
+            self._asked[sha256] = time.monotonic()
             found = self._used.get(sha256)
             if found is not None:
                 return self._keep(found)
@@ -88,13 +95,28 @@ class Modules:
         with self._lock:
             return self._keep(loaded)
 
-    def sweep(self, keep: Iterable[str]) -> None:
-        """Remove from disk all compiled modules but those of the digests to ``keep``, and those of other engines."""
-        wanted = {self._path(sha256, kind).name for sha256 in keep for kind in ("cwasm", "json")}
+    def sweep(self, keep: Iterable[str], young_seconds: float = YOUNG_SECONDS) -> None:
+        """Remove from disk all compiled modules but those of the digests to ``keep``, and those of other engines.
+
+        What runs stays, and what was asked for in the last ``young_seconds``: somebody may be about to run it.
+        """
         with self._compiling:  # whose files are on their way
+            kept = set(keep) | self._in_use(set(keep), time.monotonic() - young_seconds)
             for path in self._directory.iterdir():
-                if path.name not in wanted:
-                    path.unlink(missing_ok=True)
+                sha256 = path.name.partition(".")[0]
+                names = {self._path(sha256, kind).name for kind in ("cwasm", "json")}
+                with self._lock:  # who asks for it before this has it kept, who asks afterwards finds nothing
+                    if path.name not in names or (sha256 not in kept and sha256 not in self._asked):
+                        path.unlink(missing_ok=True)
+
+    def _in_use(self, keep: set[str], since: float) -> set[str]:
+        """Let go of what is in memory and not to be kept; return what has somebody else who holds it, or is young."""
+        with self._lock:
+            for sha256 in [one for one, at in self._asked.items() if at < since]:
+                del self._asked[sha256]
+            for sha256 in [one for one in self._recent if one not in keep and one not in self._asked]:
+                del self._recent[sha256]
+            return set(self._used) | set(self._asked)
 
     def in_memory(self) -> int:
         """Return how many modules are in memory."""

@@ -127,7 +127,7 @@ def test_a_module_runs_from_memory_where_the_disk_takes_nothing(
 def test_sweeping_keeps_what_is_wanted(tmp_path: Path) -> None:
     modules = Modules(tmp_path / "m")
     kept, gone = modules.load(distinct(1)).sha256, modules.load(distinct(2)).sha256
-    modules.sweep([kept])
+    modules.sweep([kept], young_seconds=0.0)
     again = Modules(tmp_path / "m")
     assert again.cached(gone) is None
     assert works(again, kept)
@@ -140,3 +140,47 @@ def test_a_directory_that_others_may_write_is_closed_and_a_link_refused(tmp_path
     (tmp_path / "link").symlink_to(tmp_path / "open")
     with pytest.raises(PermissionError, match="TRELLIS_CONTROLLER_DATA_DIR"):
         Modules(tmp_path / "link")
+
+
+def files(directory: Path) -> set[str]:
+    return {path.name.partition(".")[0] for path in directory.iterdir()}
+
+
+def test_sweeping_keeps_what_runs_and_what_somebody_has_just_asked_for(tmp_path: Path) -> None:
+    modules = Modules(tmp_path / "m")
+    runs = modules.load(distinct(1))
+    old, asked = (modules.load(distinct(number)).sha256 for number in (2, 3))
+    modules.sweep([])
+    assert files(tmp_path / "m") == {runs.sha256, old, asked}, "all were asked for a moment ago"
+    modules.sweep([], young_seconds=0.0)
+    assert files(tmp_path / "m") == {runs.sha256}
+    assert modules.in_memory() == 1
+    assert modules.cached(old) is None
+    runs_again = modules.load(distinct(3)).sha256
+    del runs
+    modules.sweep([runs_again], young_seconds=0.0)
+    assert files(tmp_path / "m") == {runs_again}
+
+
+def test_what_is_asked_for_while_others_sweep_is_there_or_compiled_again(tmp_path: Path) -> None:
+    modules = Modules(tmp_path / "m", most_in_memory=1)
+    wasm = [distinct(number) for number in range(6)]
+    over = threading.Event()
+
+    def sweep() -> None:
+        while not over.is_set():
+            modules.sweep([], young_seconds=0.0)
+
+    sweeper = threading.Thread(target=sweep)
+    sweeper.start()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for module in pool.map(modules.load, wasm * 5):
+                assert Instance.boot(module, Limits(), wat.RecordingHost()).call("reconcile", b"{}").answer == b"{}"
+    finally:
+        over.set()
+        sweeper.join()
+    del module
+    used = modules.load(wasm[0])
+    modules.sweep([], young_seconds=0.0)
+    assert files(tmp_path / "m") == {used.sha256}

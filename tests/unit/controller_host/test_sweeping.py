@@ -1,0 +1,126 @@
+"""What nobody needs leaves the disk, while others come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller_host.calling import Account, Calls
+from controller_host.guests import Owner
+from controller_host.hosted import Hosted
+from controller_host.lifecycle import Life
+from controller_host.progress import KnownModule, Mark, Past
+from controller_host.sweeping import Living, Sweeping, living_of
+from controller_host.views import read_spec, view_controller
+from support import wat
+from support.lives import COUNTING, UID, Host
+
+FIRST = wat.text(COUNTING)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    one = Host(tmp_path)
+    yield one
+    one.close()
+
+
+def hosted_by(host: Host, *names: str) -> list[Hosted]:
+    found = []
+    for name in names:
+        spec = {
+            "module": {"configMap": {"name": name, "key": "module.wasm"}, "sha256": "a" * 64},
+            "serviceAccountName": "one",
+            "watches": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+        }
+        view = view_controller({"metadata": {"namespace": "a", "name": name, "uid": f"uid-{name}"}, "spec": spec})
+        account = Account(view.key, "user", "manager")
+        life = host.life if view.uid == UID else Life(host.parts, view.key, view.uid, Calls(host.calling, account, 0))
+        found.append(Hosted(view, account, life, wanted=read_spec(view)))
+    return found
+
+
+def sweeping(host: Host, living: Living | None) -> Sweeping:
+    return Sweeping(host.guests, host.progress, lambda: living)
+
+
+async def test_what_is_left_of_those_that_are_gone_goes_and_what_lives_stays(host: Host) -> None:
+    host.life.adopt(host.prepared(FIRST))
+    host.call("x")
+    host.life.suspend()
+    (one,) = hosted_by(host, "one")
+    assert one.wanted is not None
+    host.progress.commit("uid-gone", Past("b" * 64, "c", "t", {"k": Mark("1")}))
+    host.progress.learn("gone", KnownModule("b" * 64, 1, 1))
+    host.progress.learn(one.wanted.source, KnownModule("a" * 64, 1, 1))
+    living = living_of({UID}, [one])
+    await sweeping(host, living).sweep()
+    assert host.progress.uids() == host.guests.uids() == {UID}
+    assert (host.progress.known("gone"), host.progress.known(one.wanted.source)) == (None, KnownModule("a" * 64, 1, 1))
+    assert host.life.prepared is not None
+    assert host.guests.note(host.life.prepared.owner(UID)) is not None
+    assert host.guests.module(host.life.prepared.sha256) is not None
+
+
+async def test_one_that_comes_while_it_is_swept_keeps_what_it_has(host: Host) -> None:
+    host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
+
+    def living() -> Living | None:
+        # Between the look at the disk and the removal: it is not among those that were seen to live.
+        host.life.adopt(host.prepared(FIRST))
+        host.call("x")
+        host.life.suspend()
+        return living_of(set(), [])
+
+    await Sweeping(host.guests, host.progress, living).sweep()
+    assert host.progress.uids() == host.guests.uids() == {UID}
+    host.kill()
+    host.life.adopt(host.prepared(FIRST))
+    assert host.done("x")
+
+
+async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_done_twice(host: Host) -> None:
+    host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
+    assert living_of({UID, "uid-other"}, hosted_by(host, "one")) is None
+    await sweeping(host, None).sweep()
+    assert host.progress.uids() == {"uid-gone"}
+    twice = sweeping(host, living_of({UID}, hosted_by(host, "one")))
+    await twice.sweep()
+    assert host.progress.uids() == set()
+    host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
+    await twice.sweep()
+    assert host.progress.uids() == {"uid-gone"}, "nobody came or went"
+
+
+async def test_a_module_that_nobody_runs_any_more_goes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(host.guests), "sweep_modules", lambda self, keep: self._modules.sweep(keep, 0.0))
+    gone = host.guests.load(wat.text(COUNTING[:-1] + "(func))")).sha256
+    host.life.adopt(host.prepared(FIRST))
+    await sweeping(host, living_of({UID}, hosted_by(host, "one"))).sweep()
+    assert host.guests.module(gone) is None
+    assert host.life.prepared is not None
+    assert host.guests.module(host.life.prepared.sha256) is not None
+    assert host.guests.note(Owner(UID, gone, "c")) is None
+
+
+async def test_it_goes_on_after_a_disk_that_takes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller_host.sweeping.SWEEP_SECONDS", 0.01)
+    host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
+    forget, failures = host.guests.forget, []
+
+    def failing(uid: str) -> None:
+        if len(failures) < 2:
+            failures.append(uid)
+            raise OSError(30, "Read-only file system")
+        forget(uid)
+
+    monkeypatch.setattr(host.guests, "forget", failing)
+    work = asyncio.create_task(sweeping(host, living_of({UID}, hosted_by(host, "one"))).run())
+    async with asyncio.timeout(10):
+        while host.progress.uids():  # noqa: ASYNC110 - of a thread
+            await asyncio.sleep(0.01)
+    work.cancel()
+    assert len(failures) == 2
