@@ -31,7 +31,7 @@ FULL = {
     "secrets": {"accounts": [{"namespace": "shop", "user": "jane@example.com"}]},
     "controllers": {"modulesClaim": "modules", "snapshots": {"existingClaim": "snapshots"}},
     "services": {
-        "hostManager": {"watchNamespaces": ["shop", "lab"], "settings": {"TRELLIS_SOURCES_SECONDS": 30}},
+        "hostManager": {"settings": {"TRELLIS_SOURCES_SECONDS": 30}},
         "provisioner": {"settings": {"TRELLIS_MAX_UNAVAILABLE": "20%", "TRELLIS_REQUIRE_CHECKSUM": False}},
     },
     "nats": OWN_SERVER,
@@ -81,13 +81,19 @@ def test_a_pod_has_only_settings_that_its_service_reads(values: dict[str, Any]) 
 
 def test_what_is_said_reaches_the_service_that_it_is_for() -> None:
     found = {one["metadata"]["name"]: environment(one) for one in of_kind(rendered(**FULL), "Deployment")}
-    assert found["trellis-host-manager"]["TRELLIS_WATCH_NAMESPACES"] == "shop,lab"
     assert found["trellis-host-manager"]["TRELLIS_SOURCES_SECONDS"] == "30"
     assert found["trellis-provisioner"]["TRELLIS_REQUIRE_CHECKSUM"] == "false"
     assert found["trellis-provisioner"]["TRELLIS_INSTALLER_NAMESPACE"] == "trellis-installers"
     assert found["trellis-secrets-backend"]["TRELLIS_SECRETS_USERS"] == "jane@example.com"
     assert found["trellis-controller-host"]["TRELLIS_CONTROLLER_RESOURCES"] == "v1/ConfigMap,batch/v1/Job"
     assert {one["TRELLIS_NATS_URL"] for one in found.values()} == {OWN_SERVER["url"]}
+
+
+def test_a_confined_host_manager_is_told_its_namespaces() -> None:
+    services = only("hostManager")
+    services["hostManager"]["watchNamespaces"] = ["shop", "lab"]
+    [deployment] = of_kind(rendered(services=services), "Deployment")
+    assert environment(deployment)["TRELLIS_WATCH_NAMESPACES"] == "shop,lab"
 
 
 def test_each_pod_runs_a_command_that_is_installed() -> None:
@@ -211,7 +217,11 @@ def test_all_that_runs_has_a_network_policy() -> None:
         ({"nats": {"enabled": False, "url": "nats://user:password@x:4222"}}, "nats.url"),
         ({"installers": {"namespace": "trellis-system"}}, "installers.namespace: is that of the installation"),
         (
-            {"mode": "bundle", "services": {"hostManager": {"watchNamespaces": ["shop"]}}},
+            {"services": {"hostManager": {"watchNamespaces": ["shop"]}}},
+            "services.hostManager.watchNamespaces: needs services.applicationManager.enabled=false",
+        ),
+        (
+            {"mode": "bundle", "services": only("hostManager") | {"hostManager": {"watchNamespaces": ["shop"]}}},
             "services.hostManager.watchNamespaces: needs mode services",
         ),
         (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from trellis.localcluster.nats import NatsServer
 
 Manifest = dict[str, Any]
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "trellis"
@@ -74,3 +77,18 @@ def of(found: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
     keys = [(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in found]
     assert len(keys) == len(set(keys)), "an object stands there twice"
     return dict(zip(keys, found, strict=True))
+
+
+def bus_server(files: Mapping[str, str], directory: Path) -> NatsServer:
+    """Return a server that runs with the chart's configuration, on another port and store.
+
+    ``files``: what is in the Secret of the server. Port, store and JetStream are by the command line here.
+    """
+    config = directory / "config"
+    config.mkdir()
+    for name, text in files.items():
+        (config / name).write_text(text, encoding="utf-8")
+    own = re.sub(r"(?s)port: 4222.*?\n}\n", "", files["nats.conf"])
+    assert own.split() == ["include", '"accounts.conf"'], "what the command line does not say is as it is"
+    (config / "nats.conf").write_text(own, encoding="utf-8")
+    return NatsServer(directory / "store", config=config / "nats.conf")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import nats
 import pytest
 from nats.aio.client import Client
 
-from support.chart import Manifest, of, rendered
+from support.chart import Manifest, bus_server, of, rendered
 from support.fleet import eventually
 from trellis.localcluster.nats import NatsServer
 
@@ -45,25 +43,11 @@ class ChartBus:
         return await nats.connect(url, allow_reconnect=False, error_cb=hear)
 
 
-def served(values: dict[str, Any], directory: Path) -> Iterator[ChartBus]:
-    objects = of(rendered(**values))
-    files = objects["Secret", HOME, "trellis-nats-server"]["stringData"]
-    config = directory / "config"
-    config.mkdir()
-    for name, text in files.items():
-        (config / name).write_text(text)
-    # The test's server has a port, a store and JetStream by its command line.
-    own = re.sub(r"(?s)port: 4222.*?\n}\n", "", (config / "nats.conf").read_text())
-    assert own.split() == ["include", '"accounts.conf"']
-    (config / "nats.conf").write_text(own)
-    with NatsServer(directory / "store", config=config / "nats.conf") as server:
-        yield ChartBus(server, objects)
-
-
 @pytest.fixture(params=["services", "bundle"])
 def bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ChartBus]]:
-    for made in served({"mode": request.param, "cluster": "lab-1"}, tmp_path):
-        yield request.param, made
+    objects = of(rendered(mode=request.param, cluster="lab-1"))
+    with bus_server(objects["Secret", HOME, "trellis-nats-server"]["stringData"], tmp_path) as server:
+        yield request.param, ChartBus(server, objects)
 
 
 async def test_a_service_says_its_own_facts_of_its_cluster_and_no_others(bus: tuple[str, ChartBus]) -> None:

@@ -4,8 +4,15 @@
 {{- if eq $v.installers.namespace .Release.Namespace -}}
 {{- fail "installers.namespace: is that of the installation; privileged Jobs need one of their own" -}}
 {{- end -}}
-{{- if and (eq $v.mode "bundle") $v.services.hostManager.enabled $v.services.hostManager.watchNamespaces -}}
-{{- fail "services.hostManager.watchNamespaces: needs mode services, as the other services look at the whole cluster" -}}
+{{- if and $v.services.hostManager.enabled $v.services.hostManager.watchNamespaces -}}
+{{- range $service, $its := $v.services -}}
+{{- if and $its.enabled (ne $service "hostManager") -}}
+{{- fail (printf "services.hostManager.watchNamespaces: needs services.%s.enabled=false: what is confined counts as a cluster of its own on the bus, and the other services look at the whole one" $service) -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $v.mode "bundle" -}}
+{{- fail "services.hostManager.watchNamespaces: needs mode services" -}}
+{{- end -}}
 {{- end -}}
 {{- $replicas := ternary $v.bundle.replicas $v.services.controllerHost.replicas (eq $v.mode "bundle") -}}
 {{- if and $v.services.controllerHost.enabled $v.controllers.snapshots.existingClaim (gt (int $replicas) 1) -}}
