@@ -15,7 +15,8 @@ from typing import Final
 from controller_host.compact import compact
 from controller_host.interests import Interests
 from controller_host.keys import ObjectKey
-from controller_host.watch_specs import Refusal, RefusalReason
+from controller_host.label_index import LabelIndex
+from controller_host.watch_specs import Refusal, RefusalReason, WatchSpec
 from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery, UnknownKind
@@ -76,6 +77,7 @@ class CachedKind:
     _live: Informer[Held] | None = None
     """The one whose objects show."""
     _complete: bool = False
+    _labels: LabelIndex = field(default_factory=LabelIndex)
 
     @property
     def whole(self) -> bool:
@@ -93,9 +95,21 @@ class CachedKind:
         everywhere = any(spec.namespaces is None for spec in specs) or "" in self._names
         named = dict.fromkeys(one for spec in specs for one in spec.namespaces or ())
         for namespace in list(self._names) if everywhere else named:
-            for name, held in list(self._names.get(namespace, {}).items()):
-                if any(spec.means(namespace, held.labels) for spec in specs):
+            names = self._names.get(namespace, {})
+            for name in list(self._candidates(namespace, specs)):
+                held = names.get(name)
+                if held is not None and any(spec.means(namespace, held.labels) for spec in specs):
                     yield ObjectKey(*self.type, namespace, name)
+
+    def _candidates(self, namespace: str, specs: list[WatchSpec]) -> dict[str, None]:
+        """Return the names in a namespace of all that may be meant: those with a label that is wanted, if one is."""
+        found: dict[str, None] = {}
+        for spec in specs:
+            wanted = next((term for term in spec.terms if term.values and not term.negated), None)
+            if wanted is None:
+                return dict.fromkeys(self._names.get(namespace, ()))
+            found.update(dict.fromkeys(self._labels.find(self._names, namespace, wanted)))
+        return found
 
     async def run(self) -> None:
         """Find the kind and keep its cache, for ever; it is found anew where it moves."""
@@ -167,6 +181,7 @@ class CachedKind:
         The first time there is nothing to differ from: nobody was whole, and who is now asks for all keys.
         """
         former, first, self._names = self._names, not self._complete, {}
+        self._labels.clear()
         for held_key, held in informer.objects.items():
             namespace, _, name = held_key.rpartition("/")
             self._names.setdefault(namespace, {})[name] = held
@@ -190,7 +205,9 @@ class CachedKind:
             names.pop(name, None)
             if not names:
                 del self._names[namespace]
-        self._tell(namespace, name, change.old, change.new)
+        old, new = change.old, change.new
+        self._labels.change(namespace, name, old.labels if old else None, new.labels if new else None)
+        self._tell(namespace, name, old, new)
 
     def _tell(self, namespace: str, name: str, old: Held | None, new: Held | None) -> None:
         """Tell those whom an object concerned before, or concerns now."""
