@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 
 from controller_host.hosted import Hosted, Trouble
-from controller_host.status import Seen, Status, is_urgent, patch_of, status_of
+from controller_host.status import Before, Seen, Status, before_of, is_urgent, patch_of, status_of
 from controller_host.turns import Bucket, Line
 from controller_host.views import ControllerView
 from trellis import names
@@ -53,6 +53,7 @@ class _Told:
 
     uid: str
     status: Status
+    before: Before
     at: float = 0.0
     due: bool = False
     wakes: int = 0
@@ -93,8 +94,7 @@ class Reporting:
     def changed(self, one: Hosted) -> None:
         """Take word that something happened: it is told now if it is news, else with the next figures."""
         told = self._told.get(one.key)
-        former = None if told is None or told.uid != one.view.uid else told.status
-        if told is None or former is None or is_urgent(patch_of(former, self._status(one, former))):
+        if told is None or told.uid != one.view.uid or is_urgent(patch_of(told.status, self._status(one, told))):
             self.add(one.key)
         elif not told.due:
             told.due = True
@@ -120,7 +120,8 @@ class Reporting:
             return None
         told = self._told.get(key)
         if told is None or told.uid != one.view.uid:
-            told = self._told[key] = _Told(one.view.uid, orjson.loads(one.view.status))
+            status = orjson.loads(one.view.status)
+            told = self._told[key] = _Told(one.view.uid, status, before_of(status))
         told.due = False
         await self._event(one, told)
         waits = [await self._write(one, told), await self._say(one, told)]
@@ -128,7 +129,7 @@ class Reporting:
 
     async def _write(self, one: Hosted, told: _Told) -> float | None:
         now = time.monotonic()
-        status = self._status(one, told.status)
+        status = self._status(one, told)
         patch = patch_of(told.status, status)
         if not patch:
             return None
@@ -202,13 +203,13 @@ class Reporting:
         )
         await self.bus.publish(fact, dedup=f"{one.view.uid}/{model.fact}/{number}/{int(time.time())}")
 
-    def _status(self, one: Hosted, former: Status) -> Status:
+    def _status(self, one: Hosted, told: _Told) -> Status:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return status_of(seen_of(one, self.not_watched(one)), former, now)
+        return status_of(seen_of(one, self.not_watched(one), told.before), told.status, now)
 
 
-def seen_of(one: Hosted, not_watched: Trouble | None) -> Seen:
-    """Return how a controller fares."""
+def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
+    """Return how a controller fares; ``before``: what counts from before this process."""
     figures, paused = one.life.figures, one.wanted is not None and one.wanted.paused
     return Seen(
         generation=one.view.generation,
@@ -223,11 +224,11 @@ def seen_of(one: Hosted, not_watched: Trouble | None) -> Seen:
         fault=one.fault,
         failing=one.agenda.failing,
         resident_bytes=figures.resident_bytes,
-        snapshot_bytes=figures.snapshot_bytes,
-        wakes=figures.wakes,
+        snapshot_bytes=figures.snapshot_bytes or (None if one.life.snapshot else 0),
+        wakes=before.wakes + figures.wakes,
         wake_p99=figures.wake_p99(),
-        calls=figures.calls,
-        traps=figures.traps,
+        calls=before.calls + figures.calls,
+        traps=before.traps + figures.traps,
     )
 
 

@@ -15,12 +15,22 @@ from controller_host.progress import KnownModule
 
 FIGURES: Final = ("residentBytes", "snapshotBytes", "wakes", "wakeP99", "calls", "traps", "lastFault", "state")
 """Fields that change with each call."""
+_KEPT: Final = ("wakeP99", "lastFault")
 _LONGEST: Final = 4096
 _GRANTED: Final = Trouble("Granted", "everything that it watches may be watched, as far as is known")
 FETCHING: Final = Trouble("Fetching", "its module is being fetched and checked")
 PENDING: Final = Trouble("Pending", "it has not been looked at")
 
 Status = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What had been counted when this process began: what it counts itself comes on top."""
+
+    wakes: int = 0
+    calls: int = 0
+    traps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,8 @@ class Seen:
     fault: Fault | None = None
     failing: int = 0
     resident_bytes: int = 0
-    snapshot_bytes: int = 0
+    snapshot_bytes: int | None = 0
+    """None: what a former process wrote, which is not known anew."""
     wakes: int = 0
     wake_p99: float | None = None
     calls: int = 0
@@ -51,14 +62,16 @@ class Seen:
 
 def status_of(seen: Seen, former: Status, now: str) -> Status:
     """Return the whole status; ``former``: the one that stands there, ``now``: in RFC 3339."""
-    status: Status = {
+    # Until there is something new to say, what a former process said stands: its start is no news about a controller.
+    status: Status = {name: former[name] for name in _KEPT if name in former}
+    status |= {
         "observedGeneration": seen.generation,
         "conditions": [
             _condition(kind, said, former, (seen.generation, now)) for kind, said in _conditions(seen).items()
         ],
         "state": seen.state,
         "residentBytes": seen.resident_bytes,
-        "snapshotBytes": seen.snapshot_bytes,
+        "snapshotBytes": former.get("snapshotBytes", 0) if seen.snapshot_bytes is None else seen.snapshot_bytes,
         "wakes": seen.wakes,
         "calls": seen.calls,
         "traps": seen.traps,
@@ -71,6 +84,12 @@ def status_of(seen: Seen, former: Status, now: str) -> Status:
     if (fault := seen.fault) is not None:
         status["lastFault"] = {"kind": fault.kind, "message": fault.message[:_LONGEST], "time": fault.time}
     return status
+
+
+def before_of(former: Status) -> Before:
+    """Return what a status that stands there has counted."""
+    counted = (former.get(name) for name in ("wakes", "calls", "traps"))
+    return Before(*(value if isinstance(value, int) else 0 for value in counted))
 
 
 def patch_of(former: Status, status: Status) -> Status:

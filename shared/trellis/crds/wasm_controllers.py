@@ -296,7 +296,7 @@ class ControllerState(StrEnum):
 
 
 class WasmControllerStatus(ApiModel):
-    """How the controller is. Figures are as old as a minute, and begin anew with the process that hosts it."""
+    """How the controller is. Figures are as old as a minute; those since then are lost if the host is killed."""
 
     conditions: Conditions | None = None
     """Accepted (the module can be had and fits), WatchesGranted, Ready; Reconciling and Stalled as kstatus has them."""

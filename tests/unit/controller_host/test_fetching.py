@@ -9,7 +9,7 @@ import pytest
 
 from controller_host import hosting
 from controller_host.reporting import seen_of
-from controller_host.status import status_of
+from controller_host.status import Before, status_of
 from trellis.kube.resources import SECRETS
 from unit.controller_host.test_hosting import KEY, Recorder, World
 
@@ -120,7 +120,7 @@ async def test_that_it_is_being_fetched_is_told_if_it_takes_long(world: World, m
         monkeypatch.setattr(hosting, "TOLD_SECONDS", 0.0)
         world.queue.add("team-a/waits")
         await world.until(lambda: "team-a/waits" in world.changed, "told")
-        status = status_of(seen_of(world.one("team-a/waits"), None), {}, "2026-11-22T10:00:00Z")
+        status = status_of(seen_of(world.one("team-a/waits"), None, Before()), {}, "2026-11-22T10:00:00Z")
         found = {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
         assert (found["Accepted"], found["Ready"]) == (("Unknown", "Fetching"),) * 2
 

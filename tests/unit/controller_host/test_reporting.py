@@ -46,16 +46,21 @@ class SomeBus:
         self.said.append(fact)
 
 
+def kube_with_a_controller() -> FakeKube:
+    kube = FakeKube(telemetry=setup("test", metrics=Metrics()))
+    kube.put(NAMESPACES, {"metadata": {"name": "team-a"}})
+    kube.put(WASM_CONTROLLERS, {"metadata": {"namespace": "team-a", "name": "mirror"}, "spec": SPEC})
+    return kube
+
+
 class World:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, kube: FakeKube | None = None) -> None:
         telemetry = setup("test", metrics=Metrics())
-        self.kube = FakeKube(telemetry=telemetry)
-        self.kube.put(NAMESPACES, {"metadata": {"name": "team-a"}})
+        self.kube = kube or kube_with_a_controller()
         self.bus = SomeBus()
         self.informer = Informer(self.kube, WASM_CONTROLLERS, view_controller, lambda _: None)
         self.not_watched: Trouble | None = None
-        found = self.kube.put(WASM_CONTROLLERS, {"metadata": {"namespace": "team-a", "name": "mirror"}, "spec": SPEC})
-        view = self.informer.objects[KEY] = view_controller(found)
+        view = self.informer.objects[KEY] = view_controller(self.kube.objects(WASM_CONTROLLERS)[0])
         self.progress = Progress(directory)
         calling = Calling(lambda _: self.kube, None, telemetry, lambda _: None)  # type: ignore[arg-type]
         account = Account(KEY, "user", "manager")
@@ -186,3 +191,25 @@ async def test_a_bus_that_is_away_delays_facts_and_no_status(world: World) -> No
     world.bus.away = False
     await world.reporting.run(KEY, None)
     assert [fact.fact for fact in world.bus.said] == ["trapped"]
+
+
+async def test_the_next_process_writes_nothing_until_something_happens_and_counts_on(
+    world: World, tmp_path: Path
+) -> None:
+    figures = world.one.life.figures
+    figures.calls, figures.wakes, figures.traps, figures.snapshot_bytes = 7, 5, 1, 4096
+    figures.woken(0.0004)
+    world.one.life._kept.snapshot = True
+    world.one.fault = Fault("Trapped", "x", "2026-11-22T10:00:00Z")
+    await world.reporting.run(KEY, None)
+    written = world.status
+    assert (written["calls"], written["wakes"], written["traps"]) == (7, 6, 1)
+    (tmp_path / "next").mkdir()
+    then = World(tmp_path / "next", world.kube)
+    then.one.life._kept.snapshot = True
+    await then.reporting.run(KEY, None)
+    assert (then.status, then.patches) == (written, 1)
+    then.one.life.figures.calls, then.one.life.figures.snapshot_bytes = 1, 8192
+    await then.reporting.run(KEY, None)
+    assert then.patches == 2
+    assert then.status == written | {"calls": 8, "snapshotBytes": 8192}

@@ -9,7 +9,7 @@ import pytest
 
 from controller_host.hosted import Fault, Trouble
 from controller_host.progress import KnownModule
-from controller_host.status import Seen, is_urgent, patch_of, status_of
+from controller_host.status import Before, Seen, before_of, is_urgent, patch_of, status_of
 from trellis.crds.wasm_controllers import WasmControllerStatus
 
 NOW = "2026-11-22T10:00:00Z"
@@ -78,8 +78,24 @@ def test_figures_alone_are_not_urgent_and_conditions_are() -> None:
 
 
 def test_what_is_not_so_any_more_is_taken_away() -> None:
-    first = status_of(replace(WELL, fault=Fault("Trapped", "x", NOW)), {}, NOW)
-    assert patch_of(first, status_of(WELL, first, LATER)) == {"lastFault": None}
+    first = status_of(WELL, {}, NOW)
+    assert "module" in first
+    assert patch_of(first, status_of(replace(WELL, module=None), first, LATER))["module"] is None
+
+
+def test_what_a_former_process_said_stands_until_there_is_something_new() -> None:
+    fault = Fault("Trapped", "x", NOW)
+    counted = replace(WELL, fault=fault, wake_p99=0.0004, snapshot_bytes=6, wakes=3, calls=5, traps=2)
+    first = status_of(counted, {}, NOW)
+    assert before_of(first) == Before(wakes=3, calls=5, traps=2)
+    anew = replace(WELL, snapshot_bytes=None, wakes=3, calls=5, traps=2)
+    assert patch_of(first, status_of(anew, first, LATER)) == {}
+    later = patch_of(first, status_of(replace(anew, wake_p99=0.001, snapshot_bytes=9), first, LATER))
+    assert later == {"wakeP99": "1.00ms", "snapshotBytes": 9}
+
+
+def test_a_status_that_somebody_else_wrote_counts_as_nothing() -> None:
+    assert before_of({"calls": "many", "wakes": None}) == Before()
 
 
 @pytest.mark.parametrize("seen", [WELL, REFUSED, STOPPED, NOT_WATCHED])
