@@ -96,7 +96,8 @@ class Ring:
 
 def post(api: Api, path: str, manifest: Manifest) -> None:
     status, answer = api.call("POST", path, manifest)
-    if status != http.HTTPStatus.CREATED:
+    # What is there already was made by a request whose answer got lost.
+    if status not in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}:
         raise SystemExit(f"{path}: {status} {answer}")
 
 

@@ -1,0 +1,197 @@
+"""What a start of the whole service costs: turns, calls and requests for each controller, counted, not timed.
+
+The service as ``app`` joins it, with real guests, over an API server in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from controller_host.app import compose
+from controller_host.settings import Settings
+from trellis.events.envelope import FactData
+from trellis.health import Health
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import CONFIGMAPS, NAMESPACES, WASM_CONTROLLERS
+from trellis.kube.transport import HttpRequest, Reply
+from trellis.service import Base, Work
+from trellis.telemetry import Telemetry, setup
+from trellis.telemetry.metrics import Metrics
+
+RING = Path(__file__).parents[3] / "deploy" / "examples" / "controllers" / "ring.wasm"
+SIZE = 12
+DEADLINE = 30.0
+
+
+class SilentBus:
+    async def publish(self, fact: FactData, *, dedup: str) -> None:
+        assert fact.fact
+        assert dedup
+
+
+@dataclass
+class Term:
+    """One process's time: its parts at work."""
+
+    work: Work
+    telemetry: Telemetry
+    kube: FakeKube
+
+    def metric(self, name: str, **labels: str) -> float:
+        found = self.telemetry.metrics.registry.get_sample_value(name, {"service": "controller_host"} | labels)
+        return found or 0.0
+
+    @property
+    def turns(self) -> float:
+        return self.metric("trellis_handler_seconds_count", queue="controllers")
+
+    @property
+    def calls(self) -> float:
+        return self.metric("trellis_controller_call_seconds_count")
+
+    @property
+    def statuses(self) -> Counter[str]:
+        """How often each controller's status was written."""
+        return Counter(
+            request.path.split("/")[-2]
+            for request in self.kube.api.requests
+            if request.method == "PATCH" and request.path.endswith("/status")
+        )
+
+    @property
+    def others(self) -> int:
+        """Requests that are no writes of a status."""
+        return len(self.kube.api.requests) - self.statuses.total()
+
+    async def until(self, state: str) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while (  # noqa: ASYNC110 - of many parts
+                self.metric("trellis_controllers", state=state) != SIZE
+                or self.turns < SIZE
+                or any(queue.depth for queue in self.work.queues)
+            ):
+                await asyncio.sleep(0.05)
+
+
+@dataclass
+class Cluster:
+    """What outlives a process: the API server, the disk."""
+
+    directory: Path
+    kube: FakeKube = field(default_factory=FakeKube)
+
+    def __post_init__(self) -> None:
+        modules = self.directory / "modules"
+        modules.mkdir()
+        shutil.copy(RING, modules)
+        self.kube.api.fault = allow
+        self.kube.put(NAMESPACES, {"metadata": {"name": "team-a"}})
+        module = {"path": RING.name, "sha256": hashlib.sha256(RING.read_bytes()).hexdigest()}
+        for number in range(SIZE):
+            metadata: dict[str, Any] = {"namespace": "team-a", "name": f"ring-{number}"}
+            self.kube.put(CONFIGMAPS, {"metadata": metadata | {"labels": {"ring": str(number)}}})
+            watch = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "labelSelector": {"matchLabels": {"ring": str(number)}},
+            }
+            spec = {
+                "module": module,
+                "serviceAccountName": "ring",
+                "watches": [watch],
+                "config": {"next": f"ring-{(number + 1) % SIZE}"},
+                "idle": {"suspendAfter": "0s"},
+            }
+            self.kube.put(WASM_CONTROLLERS, {"metadata": metadata | {"generation": 1}, "spec": spec})
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Term]:
+        """Run the service until it is to end, and end it as it ends itself."""
+        self.kube.api.requests.clear()
+        telemetry = setup("controller_host", metrics=Metrics())
+        settings = Settings(
+            nats_url="nats://127.0.0.1:1",
+            controller_data_dir=self.directory / "data",
+            controller_modules_dir=self.directory / "modules",
+            controller_resources=("v1/ConfigMap",),
+        )
+        work = compose(settings, Base(telemetry, Health("controller_host"), self.kube, SilentBus(), "test"))  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(informer.run()) for informer in work.informers]
+        tasks += [asyncio.create_task(run()) for run in work.background]
+        try:
+            await asyncio.gather(*(informer.synced.wait() for informer in work.informers))
+            assert work.prepare is not None
+            await work.prepare()
+            tasks += [asyncio.create_task(queue.work()) for queue in work.queues]
+            work.list_all()
+            yield Term(work, telemetry, self.kube)
+            await asyncio.gather(*(close(5.0) for close in work.closing))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def allow(request: HttpRequest) -> Reply | None:
+    """Answer reviews, which the API server in memory knows nothing of."""
+    if request.path.endswith("subjectaccessreviews"):
+        return Reply(201, orjson.dumps({"status": {"allowed": True}}), {})
+    return None
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+async def test_a_first_start_calls_each_once_and_the_next_one_costs_no_call_and_no_write(cluster: Cluster) -> None:
+    async with cluster.running() as first:
+        await first.until("Suspended")
+        assert first.calls == SIZE
+        assert first.turns <= 3 * SIZE  # to ask for the module, to start with it, and to be told what was listed later
+        assert set(first.statuses) == {f"ring-{number}" for number in range(SIZE)}
+        assert max(first.statuses.values()) <= 2
+        before = first.others
+        first.work.list_all()
+        await first.until("Suspended")
+        assert (first.calls, first.others) == (SIZE, before)
+    for request in list(cluster.kube.objects(WASM_CONTROLLERS)):
+        assert request["status"]["observedGeneration"] == 1
+    async with cluster.running() as second:
+        await second.until("Suspended")
+        assert second.turns <= 2 * SIZE
+        assert second.calls == 0
+        assert second.metric("trellis_controller_cold_starts_total") == 0
+        assert [request.path for request in second.kube.writes] == []
+        turns = second.turns
+        cluster.kube.cut_watches()
+        second.work.list_all()
+        await second.until("Suspended")
+        assert (second.turns, second.calls, second.kube.writes) == (turns + SIZE, 0, [])
+        assert all(queue.backing_off == 0 for queue in second.work.queues)
+
+
+async def test_what_the_service_writes_of_a_controller_brings_it_no_turn(cluster: Cluster) -> None:
+    async with cluster.running() as term:
+        await term.until("Suspended")
+        turns = term.turns
+        versions = {one["metadata"]["resourceVersion"] for one in cluster.kube.objects(WASM_CONTROLLERS)}
+        for one in list(cluster.kube.objects(WASM_CONTROLLERS)):
+            cluster.kube.put(WASM_CONTROLLERS, one | {"status": one["status"] | {"calls": 99}})
+        informer = term.work.informers[0]
+        async with asyncio.timeout(DEADLINE):
+            while {view.resource_version for view in informer.objects.values()} & versions:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
+        assert term.turns == turns
+        assert term.work.queues[0].depth == 0
