@@ -10,6 +10,7 @@ import io
 import ipaddress
 import json
 import os
+import socket
 import ssl
 import tarfile
 import threading
@@ -513,6 +514,45 @@ async def test_what_comes_fast_enough_has_more_time(tls: Path, tmp_path: Path, m
     asyncio.get_running_loop().call_later(0.5, held.set)
     async with world(tls, tmp_path, lambda _: Answer(body=WASM, cut=100, held=held)) as here:
         assert await here.fetch(url=here.url(), sha256=SHA) == WASM
+
+
+async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
+    tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 5.0)
+    resolve, let, asked = socket.getaddrinfo, threading.Event(), threading.Semaphore(0)
+
+    def slow(host: str, *arguments: Any, **more: Any) -> Any:
+        if host == "tarpit.example":
+            asked.release()
+            let.wait()
+        return resolve("127.0.0.1", *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    async with world(tls, tmp_path, files(x=WASM)) as here:
+        module = Module.model_validate({"url": "https://tarpit.example/x.wasm", "sha256": SHA})
+
+        async def fetch(namespace: str) -> None:
+            async with here.sources.turn(Asked(namespace, module, USER)) as one:
+                await one.module()
+
+        names = [f"team-{number}" for number in range(transfers.AT_ONCE // transfers.EACH - 1)]
+        held = [asyncio.create_task(fetch(name)) for name in names * transfers.EACH]
+        try:
+            async with asyncio.timeout(10):
+                for _ in held:
+                    while not asked.acquire(blocking=False):  # noqa: ASYNC110 - of a thread
+                        await asyncio.sleep(0.005)
+                port = here.server.host.rpartition(":")[2]
+                refusal = await here.refusal(url=f"https://good.example:{port}/x.wasm", sha256=SHA)
+                assert "not trusted" in refusal.message, "it got as far as the server, whose certificate is for another"
+                (here.folder / "x.wasm").write_bytes(WASM)
+                assert await here.fetch(path="x.wasm", sha256=SHA) == WASM
+        finally:
+            let.set()
+            for task in held:
+                task.cancel()
+            await asyncio.gather(*held, return_exceptions=True)
 
 
 async def test_few_have_much_in_memory_and_who_waits_for_that_loses_no_time(
