@@ -50,6 +50,22 @@ COUNTING = """(module
     (global.set $calls (i32.add (global.get $calls) (i32.const 1))) (i64.const 0)))"""
 """It counts its calls, saves {"calls":N}, N below 10, and takes that over."""
 
+LOOP = "(loop (br 0))"
+LOOPING = {
+    "start": COUNTING[:-1] + f"(func $begin {LOOP}) (start $begin))",
+    "_initialize": COUNTING[:-1] + f'(func (export "_initialize") {LOOP}))',
+    "init": COUNTING.replace('"migrate")', '"unused")').replace(
+        '"init") (param i32 i32) (result i64)', f'"init") (param i32 i32) (result i64) {LOOP}'
+    ),
+    "migrate": COUNTING.replace(
+        '"migrate") (param i32 i32) (result i64)', f'"migrate") (param i32 i32) (result i64) {LOOP}'
+    ),
+    "reconcile": COUNTING.replace(
+        '"reconcile") (param i32 i32) (result i64)', f'"reconcile") (param i32 i32) (result i64) {LOOP}'
+    ),
+}
+"""What loops, by where it does."""
+
 
 @dataclass
 class Disk:

@@ -15,7 +15,7 @@ from controller_host.guest.faults import FaultKind
 from controller_host.progress import Mark, NotWritten, Past, Progress
 from controller_host.room import DISK_FAILED, DISK_FULL, FIRST_SECONDS, MOST_SECONDS, Room
 from support import wat
-from support.lives import COUNTING, UID, Disk, Host, calls_of, delivery, text
+from support.lives import COUNTING, LOOP, LOOPING, UID, Disk, Host, calls_of, delivery, text
 
 WRITES = 12
 """More than suspending a guest takes here: pages, checksums, note, header, length, marks."""
@@ -202,20 +202,6 @@ def test_nothing_is_kept_of_a_version_that_says_it_has_nothing(host: Host) -> No
     assert calls_of(host.life) == 1
 
 
-_LOOP = "(loop (br 0))"
-LOOPING = {
-    "start": COUNTING[:-1] + f"(func $begin {_LOOP}) (start $begin))",
-    "_initialize": COUNTING[:-1] + f'(func (export "_initialize") {_LOOP}))',
-    "init": COUNTING.replace('"migrate")', '"unused")').replace(
-        '"init") (param i32 i32) (result i64)', f'"init") (param i32 i32) (result i64) {_LOOP}'
-    ),
-    "migrate": COUNTING.replace(
-        '"migrate") (param i32 i32) (result i64)', f'"migrate") (param i32 i32) (result i64) {_LOOP}'
-    ),
-    "reconcile": COUNTING.replace(
-        '"reconcile") (param i32 i32) (result i64)', f'"reconcile") (param i32 i32) (result i64) {_LOOP}'
-    ),
-}
 PATIENT = {"cpu_seconds": 60.0, "wall_seconds": 60.0}
 
 
@@ -251,7 +237,7 @@ def test_a_guest_that_loops_is_ended_wherever_it_does(host: Host, where: str, ru
 
 
 def test_a_former_version_that_loops_while_it_saves_is_asked_again_by_the_next_host(host: Host) -> None:
-    loops = COUNTING.replace('"save") (result i64)', f'"save") (result i64) (if (global.get $calls) (then {_LOOP}))')
+    loops = COUNTING.replace('"save") (result i64)', f'"save") (result i64) (if (global.get $calls) (then {LOOP}))')
     host.life.adopt(host.prepared(wat.text(loops), **PATIENT))
     host.call("a")
     host.life.suspend()
@@ -280,7 +266,7 @@ def test_a_call_that_the_host_ends_leaves_what_is_on_disk(host: Host) -> None:
     loops = COUNTING.replace(
         '"reconcile") (param i32 i32) (result i64)',
         f""""reconcile") (param i32 i32) (result i64)
-      (if (i32.ge_u (global.get $calls) (i32.const 2)) (then {_LOOP}))""",
+      (if (i32.ge_u (global.get $calls) (i32.const 2)) (then {LOOP}))""",
     )
     host.life.adopt(host.prepared(wat.text(loops), **PATIENT))
     host.call("a")
