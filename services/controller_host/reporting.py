@@ -211,6 +211,7 @@ class Reporting:
 def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
     """Return how a controller fares; ``before``: what counts from before this process."""
     figures, paused = one.life.figures, one.wanted is not None and one.wanted.paused
+    as_before = one.life.snapshot and not figures.suspends and before.snapshot_bytes
     return Seen(
         generation=one.view.generation,
         state=state_of(one).value,
@@ -224,7 +225,7 @@ def seen_of(one: Hosted, not_watched: Trouble | None, before: Before) -> Seen:
         fault=one.fault,
         failing=one.agenda.failing,
         resident_bytes=figures.resident_bytes,
-        snapshot_bytes=figures.snapshot_bytes or (None if one.life.snapshot else 0),
+        snapshot_bytes=before.snapshot_bytes if as_before else figures.snapshot_bytes,
         wakes=before.wakes + figures.wakes,
         wake_p99=figures.wake_p99(),
         calls=before.calls + figures.calls,

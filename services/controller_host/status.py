@@ -26,11 +26,16 @@ Status = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What had been counted when this process began: what it counts itself comes on top."""
+    """What had been counted when this process began: what it counts itself comes on top.
+
+    ``snapshot_bytes``: what was written of them; a filesystem tells some other size after a while, of which nobody
+    needs ten thousand writes.
+    """
 
     wakes: int = 0
     calls: int = 0
     traps: int = 0
+    snapshot_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,7 @@ class Seen:
     fault: Fault | None = None
     failing: int = 0
     resident_bytes: int = 0
-    snapshot_bytes: int | None = 0
-    """None: what a former process wrote, which is not known anew."""
+    snapshot_bytes: int = 0
     wakes: int = 0
     wake_p99: float | None = None
     calls: int = 0
@@ -71,7 +75,7 @@ def status_of(seen: Seen, former: Status, now: str) -> Status:
         ],
         "state": seen.state,
         "residentBytes": seen.resident_bytes,
-        "snapshotBytes": former.get("snapshotBytes", 0) if seen.snapshot_bytes is None else seen.snapshot_bytes,
+        "snapshotBytes": seen.snapshot_bytes,
         "wakes": seen.wakes,
         "calls": seen.calls,
         "traps": seen.traps,
@@ -88,7 +92,7 @@ def status_of(seen: Seen, former: Status, now: str) -> Status:
 
 def before_of(former: Status) -> Before:
     """Return what a status that stands there has counted."""
-    counted = (former.get(name) for name in ("wakes", "calls", "traps"))
+    counted = (former.get(name) for name in ("wakes", "calls", "traps", "snapshotBytes"))
     return Before(*(value if isinstance(value, int) else 0 for value in counted))
 
 
