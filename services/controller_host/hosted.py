@@ -13,10 +13,13 @@ from controller_host.calling import Account
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule
+from controller_host.room import FIRST_SECONDS, MOST_SECONDS
 from controller_host.turns import Agenda, Bucket
 from controller_host.views import ControllerView, Wanted
+from trellis.bus.backoff import Backoff
 
 NEW: Final = "Pending"
+_DISK: Final = Backoff(first=FIRST_SECONDS, cap=MOST_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class Hosted:
     """The bytes of memory that it needs, if it was given up because it could be in neither memory nor disk."""
     fetching: float | None = None
     """Since when what is to run is being fetched."""
+    not_to_disk_before: float = 0.0
+    """When to try again to put it there: the disk did not take it, and takes others perhaps."""
+    not_taken: int = 0
+    """How often in a row the disk did not take it."""
     not_before: float = 0.0
     held_until: float = 0.0
     """When to ask again whether it may be told of what waits."""
@@ -77,6 +84,11 @@ class Hosted:
     """Why it does not run, although it is accepted."""
     fault: Fault | None = None
     busy: bool = False
+
+    def brought_to_disk(self, now: float, *, taken: bool) -> None:
+        """Note whether the disk took it: who is too large for it would else write to the last byte each second."""
+        self.not_taken = 0 if taken else self.not_taken + 1
+        self.not_to_disk_before = 0.0 if taken else now + _DISK.bound(self.not_taken)
 
     @property
     def key(self) -> str:

@@ -162,7 +162,7 @@ class Hosting:
         assert wanted is not None  # it was read
         if wanted.paused or view.deleting:
             await self._suspend(one)
-            return None if one.life.instance is None else self.parts.room.again()
+            return None if one.life.instance is None else self.parts.room.again(one.not_to_disk_before)
         if now < one.not_before:
             return one.not_before - now
         if one.no_room and self.parts.room.refuses and not self.residents.fits(one.no_room):
@@ -262,10 +262,10 @@ class Hosting:
 
     async def _suspend(self, one: Hosted) -> None:
         """Put it to disk, and what it has seen; nobody tries before it is time who found that the disk is full."""
-        if self.parts.room.wait():
+        if self.parts.room.wait() or time.monotonic() < one.not_to_disk_before:
             return
         if one.life.instance is not None:
-            await self._in_pool(one.life.suspend)
+            one.brought_to_disk(time.monotonic(), taken=await self._in_pool(one.life.suspend))
         elif one.life.marks.owed:
             await self._in_pool(one.life.settle)
 
@@ -300,7 +300,7 @@ class Hosting:
         now, waits = time.monotonic(), [wait]
         if one.life.instance is not None and one.wanted is not None and one.wanted.suspend_after is not None:
             left = one.used_at + one.wanted.suspend_after - now
-            waits.append(left if left > 0 else self.parts.room.again())
+            waits.append(left if left > 0 else self.parts.room.again(one.not_to_disk_before))
         elif one.life.marks.owed:
             waits.append(self.parts.room.again())
         if one.look_at is not None and one.fetching is None:

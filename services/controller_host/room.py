@@ -49,9 +49,9 @@ class Room:
         """Return the seconds until it is worth a try; 0 if it is now."""
         return max(0.0, self._again_at - self._clock()) if self.reason else 0.0
 
-    def again(self) -> float:
-        """Return the seconds until somebody who could not be put to disk is to try again."""
-        return max(self.wait(), _LEAST_SECONDS)
+    def again(self, not_before: float = 0.0) -> float:
+        """Return the seconds until somebody who could not be put to disk is to try again, who waits for himself too."""
+        return max(self.wait(), not_before - self._clock(), _LEAST_SECONDS)
 
     def refused(self, error: SnapshotFailed | NotWritten | OSError) -> None:
         """Take word that something could not be written."""

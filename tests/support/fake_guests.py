@@ -77,6 +77,9 @@ class FakeGuests:
         self.booted = self.woken = self.suspended = 0
         self.bytes = 1000
         self.full = False
+        self.too_large: set[str] = set()
+        """Uids of those for whom there is too little room on disk."""
+        self.refused = 0
         self.abi: int | None = 1
         """What is found of a module's version as it is read; None: only the module can tell, and says this."""
         self.says_version = 1
@@ -111,7 +114,8 @@ class FakeGuests:
 
     def suspend(self, instance: Any, owner: Owner, note: str) -> int:
         assert not instance.closed
-        if self.full:
+        if self.full or owner.uid in self.too_large:
+            self.refused += 1
             self.snapshots.pop(owner.uid, None)
             raise SnapshotFailed("No space left on device", errno.ENOSPC)
         self.suspended += 1

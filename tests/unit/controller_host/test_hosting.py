@@ -878,6 +878,29 @@ async def test_a_full_disk_leaves_it_awake_and_it_goes_there_when_there_is_room(
         assert (one.life.snapshot, room.refuses, len(recorder.inits)) == (True, False, 1)
 
 
+async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_others_are_taken(world: World) -> None:
+    world.guests.too_large.add("uid-large")
+    world.watches.put("a")
+    large, small = world.add("recorder", "large"), world.add("recorder", "small")
+    async with world.running():
+        room, guests = world.hosting.parts.room, world.guests
+        for tries in range(1, 6):
+            await world.until(lambda tries=tries: guests.refused == tries and not world.one(large).busy, "it was tried")
+            wait = world.one(large).not_to_disk_before - time.monotonic()
+            assert 2 ** (tries - 1) - 0.5 < wait <= 2 ** (tries - 1)
+            room.took()
+            taken = guests.suspended
+            world.watches.put("a", tries + 1)
+            await world.until(lambda taken=taken: guests.suspended > taken, "another is called, and put to disk")
+            assert (guests.refused, world.one(small).life.instance) == (tries, None)
+            if tries == 5:
+                guests.too_large.clear()
+            world.one(large).not_to_disk_before = 0.0
+            world.queue.add(large)
+        await world.until(lambda: world.one(large).life.instance is None, "it goes there when there is room")
+        assert world.one(large).not_taken == 0
+
+
 async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_begin_when_there_is_room(
     tmp_path: Path, recorder: Recorder
 ) -> None:
