@@ -2,24 +2,22 @@
 
 In: versions of objects that a controller was called for. Out: the same after a restart, if they are what the snapshot's
 memory has seen. Called by ``hosting``, from threads of the pool. Invariants: what is noted as done was done before the
-snapshot was taken, never after; whatever is lost or damaged here costs calls that repeat, never one that is missing; a
-disk that takes nothing damages nothing, and is no reason to begin anew.
+snapshot was taken, never after; whatever is lost or damaged here costs calls that repeat, never one that is missing.
 Source: ADR 0057.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
-import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from controller_host.database import Damaged, Database, NotWritten
 from trellis.telemetry import get_logger
 
-_FILE: Final = "progress.sqlite"
+__all__ = ["NEVER", "Damaged", "KnownModule", "Mark", "NotWritten", "Past", "Progress", "Saved"]
+
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS controllers (
   uid TEXT PRIMARY KEY, sha256 TEXT NOT NULL, config TEXT NOT NULL, token TEXT NOT NULL) WITHOUT ROWID;
@@ -40,17 +38,7 @@ NEVER: Final = "!"
 _OF_CONTROLLERS: Final = ("controllers", "done", "saved", "claims")
 _FORGET: Final = tuple(f"DELETE FROM {table} WHERE uid = ?" for table in _OF_CONTROLLERS)  # noqa: S608
 
-_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
 _log = get_logger(__name__)
-
-
-class NotWritten(Exception):  # noqa: N818 - says what became of it
-    """The disk did not take it: all is as it was. ``full``: because there is no room."""
-
-    def __init__(self, error: sqlite3.Error) -> None:
-        super().__init__(f"{_FILE}: {error}")
-        self.full = _code(error) == sqlite3.SQLITE_FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +82,7 @@ class KnownModule:
         return self if former is None or self.abi is not None or former.sha256 != self.sha256 else former
 
 
-class Progress:
+class Progress(Database):
     """One file in the directory of the host's data; every method may be called from any thread.
 
     Whatever writes raises NotWritten where the disk does not take it, but for what is known of sources.
@@ -103,14 +91,7 @@ class Progress:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / _FILE
-        self._lock = threading.Lock()
-        self._base = self._open()
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._base.close()
+        super().__init__(directory, _TABLES)
 
     def recall(self, uid: str) -> Past | None:
         """Return what is known of a controller, None if nothing is."""
@@ -233,52 +214,6 @@ class Progress:
             known = [source for (source,) in base.execute("SELECT source FROM modules")]
             base.executemany("DELETE FROM modules WHERE source = ?", [(one,) for one in known if one not in sources])
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            return self._connect()
-        except sqlite3.DatabaseError as error:
-            if _code(error) not in _DAMAGED:
-                raise OSError(f"{self._path} cannot be opened: {error}") from error
-            _log.warning("what controllers have worked through cannot be read: all begin cold", error=str(error))
-        for name in (_FILE, f"{_FILE}-wal", f"{_FILE}-shm"):
-            self._path.with_name(name).unlink(missing_ok=True)
-        return self._connect()
-
-    def _connect(self) -> sqlite3.Connection:
-        base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=5.0)
-        try:
-            self._path.chmod(0o600)
-            # One process has the directory. So the log's index is in memory, and no file that a full disk does not
-            # take: a start writes nothing.
-            base.execute("PRAGMA locking_mode=EXCLUSIVE")
-            base.execute("PRAGMA journal_mode=WAL")
-            base.execute("PRAGMA synchronous=NORMAL")
-            _check(base)
-            base.executescript(_TABLES)
-        except BaseException:
-            base.close()
-            raise
-        return base
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            yield self._base
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            try:
-                self._base.execute("BEGIN IMMEDIATE")
-                yield self._base
-                self._base.execute("COMMIT")
-            except sqlite3.OperationalError as error:
-                self._roll_back()
-                raise NotWritten(error) from error
-            except BaseException:
-                self._roll_back()
-                raise
-
     def _keep(self, statement: str, row: tuple[object, ...]) -> None:
         """Write what is asked for again where it is not known: a disk that does not take it is no reason to fail."""
         try:
@@ -286,20 +221,3 @@ class Progress:
                 base.execute(statement, row)
         except NotWritten as error:
             _log.warning("what a source has is not kept: it is asked again after a restart", error=str(error))
-
-    def _roll_back(self) -> None:
-        """End the transaction, if the failure has not ended it already; the failure is what counts."""
-        if self._base.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
-                self._base.execute("ROLLBACK")
-
-
-def _code(error: sqlite3.Error) -> int:
-    """Return the primary result code of SQLite, that of a damaged file if it did not say any."""
-    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
-
-
-def _check(base: sqlite3.Connection) -> None:
-    (found,) = base.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise sqlite3.DatabaseError(str(found)[:200])

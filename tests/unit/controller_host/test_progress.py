@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.progress import NEVER, KnownModule, Mark, Past, Progress, Saved
+from controller_host.progress import NEVER, Damaged, KnownModule, Mark, NotWritten, Past, Progress, Saved
 
 
 @pytest.fixture
@@ -158,3 +159,53 @@ def test_a_disk_that_takes_nothing_costs_asking_again_and_no_more(progress: Prog
     assert progress.known("another") is None
     assert not progress.has_shown("b", "another")
     assert progress.known("source") == KnownModule("sha", None, 1)
+
+
+def damage(progress: Progress, directory: Path) -> None:
+    """Overwrite the file under a host that has it open."""
+    marks = {f"key-{number}": Mark(f"u/{number}") for number in range(5000)}
+    progress.commit("u", Past("sha", "config", "t", marks))
+    progress._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with (directory / "progress.sqlite").open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+    progress._base.execute("PRAGMA shrink_memory")
+
+
+def test_a_file_that_is_damaged_as_the_host_runs_is_begun_anew(progress: Progress, tmp_path: Path) -> None:
+    damage(progress, tmp_path)
+    with pytest.raises(NotWritten, match="malformed"):
+        progress.meet("other", [f"new-{number}" for number in range(3000)])
+    progress.meet("other", ["new"])
+    later = again(progress, tmp_path)
+    assert later.recall("other") == Past("", "", "", {"new": Mark(NEVER)})
+    assert later.recall("u") is None
+    later.close()
+
+
+def test_a_damaged_file_is_tried_to_be_replaced_until_it_can_be(
+    progress: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage(progress, tmp_path)
+
+    def refused(_: Progress) -> None:
+        raise OSError("Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "_connect", refused)
+        with pytest.raises(Damaged, match="malformed"):
+            progress.recall("u")
+        with pytest.raises(NotWritten, match="no new file can be made: Read-only"):
+            progress.meet("other", ["new"])
+    progress.meet("other", ["new"])
+    assert progress.recall("other") == Past("", "", "", {"new": Mark(NEVER)})
+
+
+def test_who_comes_after_the_end_damages_nothing(progress: Progress, tmp_path: Path) -> None:
+    progress.meet("u", ["a"])
+    later = again(progress, tmp_path)
+    with pytest.raises(sqlite3.ProgrammingError):
+        progress.meet("u", ["b"])
+    assert later.recall("u") == Past("", "", "", {"a": Mark(NEVER)})
+    later.close()
