@@ -2,13 +2,15 @@
 
 In: a user, a resource and a namespace. Out: yes, no, or None for "nobody knows yet". Called by ``shared_watches``,
 before each delivery. Invariants: an answer is believed for ``KEEP_SECONDS`` and no longer; an API server that does not
-answer has refused nothing; all who ask the same at once share one question; what is kept is bounded.
+answer has refused nothing; all who ask the same at once share one question; of those that are asked at a time no
+namespace has more than its share, however much its accounts watch or are refused; what is kept is bounded.
 Source: authorization.k8s.io/v1. A review knows of an account what it is told: its groups have to be said.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -22,13 +24,18 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError
 from trellis.kube.resources import Resource
 from trellis.kube.transport import HttpRequest
+from trellis.shares import Shares
 from trellis.telemetry import get_logger
 
 KEEP_SECONDS: Final = 60.0
 MOST_USERS: Final = 20_000
-MOST_PLACES: Final = 1_000
-"""Answers kept of one user: each is of a resource in a namespace."""
+MOST_PLACES: Final = 4_096
+"""Answers kept of one user: each is of a resource in a namespace. One controller may watch 1,024 of them."""
+LEAST_SECONDS: Final = 1.0
+"""Between two times that all answers about a user are forgotten: a guest may be refused something with each call."""
 _AT_ONCE: Final = 16
+_EACH: Final = 4
+"""Of these, about the accounts of one namespace."""
 _ASK_SECONDS: Final = 5.0
 _VERBS: Final = ("list", "watch")
 _ACCOUNT: Final = "system:serviceaccount:"
@@ -40,8 +47,13 @@ _Place = tuple[Resource, str]
 
 @dataclass(eq=False, slots=True)
 class _Answers:
-    """What is known of one user, and what is being asked about it."""
+    """What is known of one user, and what is being asked about it.
 
+    ``forgot_at``: when what was known before was forgotten; ``until``: when this is to be.
+    """
+
+    forgot_at: float = -math.inf
+    until: float = math.inf
     known: OrderedDict[_Place, tuple[bool, float]] = field(default_factory=OrderedDict)
     asking: dict[_Place, asyncio.Task[bool | None]] = field(default_factory=dict)
 
@@ -53,7 +65,7 @@ class Reviews:
         self._kube = kube
         self._clock = clock
         self._users: OrderedDict[str, _Answers] = OrderedDict()
-        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._at_once = Shares(_AT_ONCE, _EACH)
         self._backoff = Backoff(first=0.5, most=10.0)
         self._not_before = 0.0
         self.failing = ""
@@ -84,12 +96,25 @@ class Reviews:
         return None if found is None else found[0]
 
     def forget(self, user: str) -> None:
-        """Believe nothing of a user any more: it was refused something. What is being asked does not count either."""
-        self._users.pop(user, None)
+        """Believe nothing of a user any more: it was refused something. What is being asked does not count either.
+
+        Once a second at most, else each call of a guest could have everything asked anew: it is later then.
+        """
+        if (answers := self._users.get(user)) is None:
+            return
+        answers.until = answers.forgot_at + LEAST_SECONDS
+        self._expire(user, answers)
 
     def _found(self, user: str, place: _Place) -> tuple[bool, float] | None:
         answers = self._users.get(user)
-        return None if answers is None else answers.known.get(place)
+        return None if answers is None else self._expire(user, answers).known.get(place)
+
+    def _expire(self, user: str, answers: _Answers) -> _Answers:
+        """Return what counts of a user: nothing if it is time to forget that."""
+        now = self._clock()
+        if now >= answers.until:
+            answers = self._users[user] = _Answers(forgot_at=now)
+        return answers
 
     def _answers(self, user: str) -> _Answers:
         answers = self._users.get(user)
@@ -102,7 +127,7 @@ class Reviews:
 
     async def _find_out(self, user: str, answers: _Answers, place: _Place) -> bool | None:
         try:
-            async with self._at_once:
+            async with self._at_once.hold(_owner(user)):
                 allowed = await self._review(user, place)
         except KubeError as error:
             self._failed(self._kube.words(error))
@@ -156,6 +181,11 @@ def make_review(user: str, resource: Resource, namespace: str, verb: str) -> dic
         "resourceAttributes": attributes | ({"namespace": namespace} if namespace else {}),
     }
     return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+
+
+def _owner(user: str) -> str:
+    """Return whose share of the questions it is: a namespace's, or that of a user who is in none."""
+    return user.removeprefix(_ACCOUNT).partition(":")[0] if user.startswith(_ACCOUNT) else user
 
 
 def groups_of(user: str) -> list[str]:

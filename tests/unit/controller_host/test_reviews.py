@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from controller_host import reviews as module
-from controller_host.reviews import KEEP_SECONDS, Reviews
+from controller_host.reviews import KEEP_SECONDS, LEAST_SECONDS, Reviews
 from support.kube_world import until
+from trellis.kube.errors import Call
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import CONFIGMAPS, JOBS, NODES
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply
@@ -90,6 +91,20 @@ async def test_who_was_refused_something_is_asked_about_anew() -> None:
     assert await world.ask() is False
 
 
+async def test_who_is_refused_something_again_and_again_is_asked_about_once_a_second() -> None:
+    world = World()
+    for _ in range(10):
+        assert await world.ask() is True
+        world.reviews.forget(USER)
+    assert len(world.asked) == 2 * 2
+    world.granted.clear()
+    world.now = LEAST_SECONDS - 0.001
+    assert await world.ask() is True
+    world.now = LEAST_SECONDS
+    assert world.reviews.last(USER, JOBS, "shop") is None, "what was refused in between is not passed over"
+    assert await world.ask() is False
+
+
 async def test_an_answer_that_was_asked_for_before_a_refusal_is_not_kept() -> None:
     world = World()
     asking = asyncio.create_task(world.ask())
@@ -147,3 +162,22 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         await world.ask(f"n{number}")
     assert len(world.reviews._users) == 3
     assert len(world.reviews._users[USER].known) == 2
+
+
+async def test_a_namespace_that_asks_for_much_leaves_others_their_questions() -> None:
+    world, gate = World(), asyncio.Event()
+    ask = world.kube.ask
+
+    async def slow(call: Call, request: HttpRequest, *, timeout: float) -> bytes:  # noqa: ASYNC109 - as what it replaces
+        if b":greedy:" in (request.body or b""):
+            await gate.wait()
+        return await ask(call, request, timeout=timeout)
+
+    world.kube.ask = slow  # type: ignore[method-assign]
+    users = [f"system:serviceaccount:greedy:a{number}" for number in range(100)]
+    greedy = [asyncio.create_task(world.reviews.allowed(user, JOBS, "shop")) for user in users]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        assert await world.ask() is True
+    gate.set()
+    assert await asyncio.gather(*greedy) == [True] * 100

@@ -400,7 +400,7 @@ async def test_one_watch_that_the_account_may_not_see_stops_all_until_it_may() -
         user = "system:serviceaccount:a:both"
         for denied in ((), ("nodes",), (), ("configmaps in b",), ()):
             denying(world, *denied)
-            world.reviews.forget(user)
+            world.reviews._users.clear()
             for one in (key("a", "x"), key("b", "y"), key("", "n", "Node")):
                 assert await world.watches.allowed("a/both", user, one) is not bool(denied)
             assert bool(world.watches.refused("a/both", user)) is bool(denied)
@@ -429,3 +429,25 @@ async def test_of_a_kind_that_is_gone_it_may_be_told_that_its_objects_are() -> N
         assert await world.watches.allowed("a/own", "system:serviceaccount:a:own", gone) is True
         assert world.watches.watched("a/own", gone)
         assert not world.watches.watched("a/own", key("a", "x"))
+
+
+async def test_all_that_one_controller_may_watch_is_asked_about_once() -> None:
+    kinds = [f"Kind{number}" for number in range(16)]
+    world = World(*(f"example.com/v1/{kind}" for kind in kinds))
+    for kind in kinds:
+        world.kube.define(Resource("example.com", "v1", f"{kind.lower()}s", kind, namespaced=True))
+    denying(world)
+    namespaces = [f"namespace-{number}" for number in range(64)]
+    async with running(world):
+        world.want("a/own", *(_widgets(kind, namespaces) for kind in kinds))
+        await world.whole("a/own")
+        asked = []
+        for name in ("x", "y", "x"):
+            changed = key("namespace-1", name, kinds[0], "example.com/v1")
+            assert await world.watches.allowed("a/own", "system:serviceaccount:a:own", changed) is True
+            asked.append(world.asked(lambda request: "subjectaccessreviews" in request.path))
+        assert asked == [2 * 16 * 64] * 3
+
+
+def _widgets(kind: str, namespaces: list[str]) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": kind, "namespaces": namespaces}
