@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from controller_host.calling import Calling
+from controller_host.guest.modules import CompileBounds
 from controller_host.guests import LocalGuests
 from controller_host.hosted import Hosted, Trouble
 from controller_host.hosting import Hosting
@@ -50,7 +51,7 @@ from trellis.telemetry import get_logger, setup
 
 STACK_BYTES: Final = 4 * 2**20
 """Of a thread that runs guests: the engine lets a guest have half of one MiB, and the host's calls come on top."""
-_COMPILING_THREADS: Final = 1
+_COMPILING_THREADS: Final = 2
 _WAITING: Final = 64
 """Controllers that may be prepared beside those that are called: that waits for the API server, not for a thread."""
 _REPORTERS: Final = 8
@@ -130,7 +131,7 @@ def open_disk(settings: Settings) -> Disk:
     """
     directory = settings.controller_data_dir
     try:
-        guests = LocalGuests(directory)
+        guests = LocalGuests(directory, compile_bounds(settings))
         try:
             progress = Progress(directory)
         except OSError:
@@ -144,6 +145,11 @@ def open_disk(settings: Settings) -> Disk:
     pool = ThreadPoolExecutor(settings.controller_threads, thread_name_prefix="guest")
     compiling = ThreadPoolExecutor(_COMPILING_THREADS, thread_name_prefix="compile")
     return Disk(guests, progress, pool, compiling)
+
+
+def compile_bounds(settings: Settings) -> CompileBounds:
+    """Return what compiling a module may take."""
+    return CompileBounds(settings.controller_compile_memory, max(1, round(settings.controller_compile_cpu)))
 
 
 def compose(settings: Settings, base: Base) -> Work:

@@ -15,7 +15,7 @@ from controller_host.guest.directories import write_whole
 from controller_host.guest.guest import Host
 from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
-from controller_host.guest.modules import Module, Modules
+from controller_host.guest.modules import CompileBounds, Module, Modules
 from controller_host.guest.snapshots import Identity, Snapshots
 
 _TRIAL_BYTES: Final = 1 << 20
@@ -87,10 +87,10 @@ class LocalGuests:
         BlockingIOError: another process has it.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, bounds: CompileBounds = CompileBounds()) -> None:  # noqa: B008 - frozen
         self._directory = directory
         self._snapshots = Snapshots(directory / "snapshots")
-        self._modules = Modules(directory / "modules")
+        self._modules = Modules(directory / "modules", bounds=bounds)
 
     def load(self, wasm: bytes) -> Module:
         """Compile a module, once; raises ModuleRefused."""
@@ -152,7 +152,8 @@ class LocalGuests:
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Say that all ended well: snapshots are trusted by the next run."""
+        """Say that all ended well: snapshots are trusted by the next run. What is being compiled is given up."""
+        self._modules.close()
         self._snapshots.close()
 
     def _identity(self, owner: Owner) -> Identity:

@@ -88,6 +88,14 @@ class Settings(ServiceSettings):
         default=(),
         description="networks that modules may be fetched from although they are not of the internet: 10.0.0.0/8",
     )
+    controller_compile_memory: Annotated[Bytes, Field(ge=2**28)] = Field(
+        default=2 * 2**30,
+        description="memory that compiling one module may take, in a process of its own, two at most at a time; what "
+        "takes more is refused",
+    )
+    controller_compile_cpu: Annotated[Seconds, Field(ge=1)] = Field(
+        default=120.0, description="processor time that compiling one module may take; what takes more is refused"
+    )
     sources_seconds: Annotated[Seconds, Field(gt=0)] = Field(
         default=60.0,
         description="how often ConfigMaps and Secrets that a controller refers to, and modules without a checksum, are "

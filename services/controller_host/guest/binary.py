@@ -1,8 +1,10 @@
 """Reads a module's sections into a :class:`Binary`: all that has to be known before it may run.
 
 In: the bytes as they were built. Out: its types, imports, exports, globals and what state it has. Called by
-``rewriting``. Pure. Invariant: what is not understood is refused, never passed over; the engine's own validation comes
-after it. Source: WebAssembly core specification 2.0, "Binary Format".
+``rewriting``. Pure. Invariants: what is not understood is refused, never passed over; a vector's length is compared
+with its bound before anything of it is kept; the engine's own validation comes after it. Source: WebAssembly core
+specification 2.0, "Binary Format"; bounds: its JavaScript interface, "Implementation-defined Limits", or lower ones
+where no module that is built comes near them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller_host.guest.instructions import constant, i32_constant, table_change
-from controller_host.guest.reading import Malformed, Reader
+from controller_host.guest.reading import Malformed, Reader, TooMany
 
 MAGIC: Final = b"\0asm\1\0\0\0"
 COMPONENT: Final = b"\0asm\x0d\0\1\0"
@@ -29,6 +31,20 @@ VALUE_TYPES: Final = {
 }
 KINDS: Final = ("function", "table", "memory", "global", "tag")
 CUSTOM, EXPORT, START = 0, 7, 8
+
+MOST_SECTIONS: Final = 1_000  # custom ones among them
+MOST_TYPES: Final = 10_000
+MOST_PARAMETERS: Final = 1_000
+MOST_IMPORTS: Final = 1_000  # the ABI has not a hundred
+MOST_FUNCTIONS: Final = 1_000_000
+MOST_TABLES: Final = 16
+MOST_TABLE_ELEMENTS: Final = 200_000
+MOST_MEMORIES: Final = 100
+MOST_GLOBALS: Final = 10_000
+MOST_EXPORTS: Final = 100_000
+MOST_SEGMENTS: Final = 100_000
+MOST_LOCALS: Final = 50_000
+MOST_BODY_BYTES: Final = 7_654_321
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +98,7 @@ class Binary:
     # From where to where in memory, in bytes, there is initial data; before the first instruction all else is zero.
     data_span: tuple[int, int] | None = None
     table_change: str | None = None
-    constants: dict[int, int] = field(default_factory=dict)  # function index → the i32 that is all its body gives
+    version: int | None = None  # the i32 that is all that the body of `abi_version` gives
 
 
 def read(data: bytes) -> Binary:
@@ -98,6 +114,8 @@ def read(data: bytes) -> Binary:
     binary = Binary(data)
     reader = Reader(data, len(MAGIC))
     while not reader.done():
+        if len(binary.sections) >= MOST_SECTIONS:
+            raise TooMany("sections", len(binary.sections) + 1, MOST_SECTIONS)
         start = reader.at
         section_id, length = reader.byte(), reader.u32()
         body = reader.skip(length)
@@ -110,8 +128,14 @@ def read(data: bytes) -> Binary:
     return binary
 
 
-def _vector(reader: Reader) -> range:
-    return range(reader.u32())
+def _vector(reader: Reader, what: str, most: int) -> range:
+    """Return the indices of what follows: no more than are run here, nor than there are bytes for."""
+    count = reader.u32()
+    if count > most:
+        raise TooMany(what, count, most)
+    if count > reader.end - reader.at:
+        raise Malformed("it ends in the middle of a section")
+    return range(count)
 
 
 def _value_type(reader: Reader) -> str:
@@ -122,11 +146,14 @@ def _value_type(reader: Reader) -> str:
 
 
 def _types(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader):
+    for _ in _vector(reader, "types", MOST_TYPES):
         if reader.byte() != 0x60:
             raise Malformed("it has types of the garbage collection proposal, which is not run here")
-        parameters = tuple(_value_type(reader) for _ in _vector(reader))
-        binary.types.append(FunctionType(parameters, tuple(_value_type(reader) for _ in _vector(reader))))
+        parameters, results = (
+            tuple(_value_type(reader) for _ in _vector(reader, f"{what} of a type", MOST_PARAMETERS))
+            for what in ("parameters", "results")
+        )
+        binary.types.append(FunctionType(parameters, results))
 
 
 def _type_at(binary: Binary, index: int) -> FunctionType:
@@ -144,7 +171,7 @@ def _limits(reader: Reader) -> tuple[int, int]:
 
 
 def _imports(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader):
+    for _ in _vector(reader, "imports", MOST_IMPORTS):
         module, name, kind = reader.name(), reader.name(), reader.byte()
         function: FunctionType | None = None
         if kind == 0:
@@ -165,11 +192,11 @@ def _imports(binary: Binary, reader: Reader) -> None:
 
 
 def _functions(binary: Binary, reader: Reader) -> None:
-    binary.functions.extend(_type_at(binary, reader.u32()) for _ in _vector(reader))
+    binary.functions.extend(_type_at(binary, reader.u32()) for _ in _vector(reader, "functions", MOST_FUNCTIONS))
 
 
 def _tables(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader):
+    for _ in _vector(reader, "tables", MOST_TABLES):
         first = reader.byte()
         if first not in VALUE_TYPES:
             raise Malformed("it has a table that is not understood here")
@@ -177,18 +204,18 @@ def _tables(binary: Binary, reader: Reader) -> None:
 
 
 def _memories(binary: Binary, reader: Reader) -> None:
-    binary.memories.extend(_limits(reader) for _ in _vector(reader))
+    binary.memories.extend(_limits(reader) for _ in _vector(reader, "memories", MOST_MEMORIES))
 
 
 def _globals(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader):
+    for _ in _vector(reader, "globals", MOST_GLOBALS):
         value_type = _value_type(reader)
         binary.globals.append((value_type, bool(reader.byte())))
         constant(reader)
 
 
 def _exports(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader):
+    for _ in _vector(reader, "exports", MOST_EXPORTS):
         name, kind, index = reader.name(), reader.byte(), reader.u32()
         if kind >= len(KINDS):
             raise Malformed(f"it exports {name} of the kind {kind}, which is not run here")
@@ -200,7 +227,7 @@ def _start(binary: Binary, reader: Reader) -> None:
 
 
 def _elements(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader):
+    for _ in _vector(reader, "element segments", MOST_SEGMENTS):
         flags = reader.u32()
         if flags > 7:
             raise Malformed("it has an element segment that is not understood here")
@@ -212,7 +239,7 @@ def _elements(binary: Binary, reader: Reader) -> None:
             binary.passive = "element"
         if flags & 3:
             reader.byte()  # the kind, or the type, of its elements
-        for _ in _vector(reader):
+        for _ in _vector(reader, "elements in a segment", MOST_TABLE_ELEMENTS):
             if flags & 4:
                 constant(reader)
             else:
@@ -220,21 +247,22 @@ def _elements(binary: Binary, reader: Reader) -> None:
 
 
 def _code(binary: Binary, reader: Reader) -> None:
-    for index in _vector(reader):
+    kind, version = binary.exports.get("abi_version", ("", -1))
+    for index in _vector(reader, "functions", MOST_FUNCTIONS):
         length = reader.u32()
+        if length > MOST_BODY_BYTES:
+            raise TooMany("bytes in a function", length, MOST_BODY_BYTES)
         body = Reader(reader.data, reader.skip(length), reader.at)
-        for _ in _vector(body):
+        for _ in _vector(body, "groups of locals in a function", MOST_LOCALS):
             body.u32()
             _value_type(body)
-        if length < 16:  # small enough for `i32.const` alone
-            value = i32_constant(body.data[body.at : body.end - 1])
-            if value is not None:
-                binary.constants[binary.imported_functions + index] = value
+        if kind == "function" and binary.imported_functions + index == version:
+            binary.version = i32_constant(body.data[body.at : body.end - 1])
         binary.table_change = binary.table_change or table_change(body)
 
 
 def _data(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader):
+    for _ in _vector(reader, "data segments", MOST_SEGMENTS):
         flags = reader.u32()
         if flags == 1:
             binary.passive = "data"

@@ -43,16 +43,21 @@ class Engine:
     """What all modules and instances share. Never closed: it lives as long as the process."""
 
     def __init__(self) -> None:
-        config = wasmtime.Config()
-        config.epoch_interruption = True
-        config.max_wasm_stack = WASM_STACK_BYTES
-        for proposal in _OFF:
-            setattr(config, proposal, False)
-        self.native: Final = wasmtime.Engine(config)
+        self.native: Final = wasmtime.Engine(make_config())
         self.linker: Final = wasmtime.Linker(self.native)
         imports.define_all(self.linker)
         self.ticker: Final = Ticker(self.native.increment_epoch)
         self.key: Final = _key()
+
+
+def make_config() -> wasmtime.Config:
+    """Return the settings of an engine, which whoever compiles for it has to have too."""
+    config = wasmtime.Config()
+    config.epoch_interruption = True
+    config.max_wasm_stack = WASM_STACK_BYTES
+    for proposal in _OFF:
+        setattr(config, proposal, False)
+    return config
 
 
 def _key() -> str:

@@ -23,15 +23,17 @@ import structlog
 import wasmtime
 import xxhash
 
+from controller_host.guest.compiler import CompileBounds, Compiler, CompilerFailed
 from controller_host.guest.directories import private_directory, write_whole
 from controller_host.guest.engine import Engine
 from controller_host.guest.native import Prepared
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
-from controller_host.guest.rewriting import Rewritten, rewrite
 
 _log: Final = structlog.get_logger(__name__)
 
-__all__ = ["Module", "ModuleRefused", "Modules", "RefusalReason"]
+__all__ = ["CompileBounds", "CompilerFailed", "Module", "ModuleRefused", "Modules", "RefusalReason"]
+
+_BOUNDS: Final = CompileBounds()
 
 
 YOUNG_SECONDS: Final = 60.0
@@ -58,29 +60,42 @@ class Module:
 class Modules:
     """The modules of one engine; ``most_in_memory`` bounds those that are kept although no instance uses them."""
 
-    def __init__(self, cache_dir: Path, most_in_memory: int = 64) -> None:
+    def __init__(self, cache_dir: Path, most_in_memory: int = 64, bounds: CompileBounds = _BOUNDS) -> None:
         self.engine: Final = Engine()
+        self._compiler: Final = Compiler(self.engine.native, bounds)
         self._directory: Final = private_directory(cache_dir)
         self._most: Final = most_in_memory
         self._lock: Final = threading.Lock()
-        self._compiling: Final = threading.Lock()
+        self._compiling: Final = threading.Lock()  # whose files are on their way
+        self._under_way: Final[dict[str, threading.Event]] = {}
         self._recent: Final[OrderedDict[str, Module]] = OrderedDict()
         self._used: Final[WeakValueDictionary[str, Module]] = WeakValueDictionary()
         self._asked: Final[dict[str, float]] = {}
         self._intact: Final[dict[str, tuple[int, int, int]]] = {}
 
     def load(self, wasm: bytes) -> Module:
-        """Return the module of these bytes; compiles them the first time: seconds, for megabytes. One at a time does.
+        """Return the module of these bytes; compiles them the first time: seconds, for megabytes.
 
         Raises:
             ModuleRefused: It is not run here; the reason and message say why.
+            CompilerFailed: It could not be compiled now.
         """
         sha256 = hashlib.sha256(wasm).hexdigest()
-        found = self.cached(sha256)
-        if found is not None:
-            return found
-        with self._compiling:
-            return self.cached(sha256) or self._compiled(sha256, wasm)
+        while (found := self.cached(sha256)) is None:
+            with self._lock:
+                under_way = self._under_way.get(sha256)
+                if under_way is None:
+                    done = self._under_way[sha256] = threading.Event()
+            if under_way is not None:
+                under_way.wait()
+                continue
+            try:
+                return self.cached(sha256) or self._compiled(sha256, wasm)
+            finally:
+                with self._lock:
+                    del self._under_way[sha256]
+                done.set()
+        return found
 
     def cached(self, sha256: str) -> Module | None:
         """Return a module that was compiled before, by this process or a former one; None if it has to be loaded."""
@@ -100,7 +115,7 @@ class Modules:
 
         What runs stays, and what was asked for in the last ``young_seconds``: somebody may be about to run it.
         """
-        with self._compiling:  # whose files are on their way
+        with self._compiling:
             kept = set(keep) | self._in_use(set(keep), time.monotonic() - young_seconds)
             for path in self._directory.iterdir():
                 sha256 = path.name.partition(".")[0]
@@ -135,18 +150,19 @@ class Modules:
         return kept
 
     def _compiled(self, sha256: str, wasm: bytes) -> Module:
-        rewritten = rewrite(wasm)
-        try:
-            compiled = wasmtime.Module(self.engine.native, rewritten.wasm)
-            code = bytes(compiled.serialize())
-        except wasmtime.WasmtimeError as error:
-            raise ModuleRefused(RefusalReason.NOT_WASM, f"the engine does not take it: {error}") from error
-        facts = _facts(rewritten)
-        self._store(sha256, code, facts)
-        # From disk, so that the code is a mapped file; as it is where such a file cannot be had, or not be run.
-        module = self._from_disk(sha256) or self._module(sha256, facts, compiled)
+        facts, code = self._compiler.compile(wasm)
+        with self._compiling:
+            self._store(sha256, code, facts)
+            # From disk, so that the code is a mapped file; as it is where such a file cannot be had, or not be run.
+            module = self._from_disk(sha256)
+        if module is None:
+            module = self._module(sha256, facts, wasmtime.Module.deserialize(self.engine.native, code))
         with self._lock:
             return self._keep(module)
+
+    def close(self) -> None:
+        """Compile nothing any more."""
+        self._compiler.close()
 
     def _store(self, sha256: str, code: bytes, facts: dict[str, Any]) -> None:
         checked = {**facts, "checksum": xxhash.xxh3_128_hexdigest(code)}
@@ -186,13 +202,3 @@ class Modules:
             engine=self.engine,
             prepared=Prepared(self.engine.linker, code),
         )
-
-
-def _facts(rewritten: Rewritten) -> dict[str, Any]:
-    return {
-        "abi": rewritten.version,
-        "exports": sorted(rewritten.exports),
-        "globals": rewritten.globals,
-        "memoryPages": rewritten.memory_pages,
-        "dataSpan": rewritten.data_span,
-    }

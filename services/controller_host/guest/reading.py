@@ -13,6 +13,13 @@ class Malformed(Exception):  # noqa: N818 (what the bytes are)
     """The bytes are no module."""
 
 
+class TooMany(Malformed):
+    """The module has more of something than is run here."""
+
+    def __init__(self, what: str, count: int, most: int) -> None:
+        super().__init__(f"it has {count} {what}, and at most {most} are run")
+
+
 class Reader:
     """A position in ``data``; ``end`` is where its section ends."""
 

@@ -23,6 +23,7 @@ class RefusalReason(StrEnum):
     UNSAVABLE_STATE = "UnsavableState"
     RESERVED_NAME = "ReservedName"
     TOO_LARGE = "TooLarge"
+    TOO_COSTLY = "TooCostly"
 
 
 class ModuleRefused(Exception):  # noqa: N818 (an answer about a module, and no fault of ours)

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_host.guest import abi, reading
-from controller_host.guest.binary import CUSTOM, EXPORT, MAGIC, START, WASM_PAGE, Binary, Section, read
+from controller_host.guest.binary import (
+    CUSTOM,
+    EXPORT,
+    MAGIC,
+    MOST_TABLE_ELEMENTS,
+    START,
+    WASM_PAGE,
+    Binary,
+    Section,
+    read,
+)
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
 
 REVISION: Final = 1
@@ -19,9 +29,6 @@ REVISION: Final = 1
 
 START_EXPORT: Final = f"{abi.RESERVED}start"
 MOST_MODULE_BYTES: Final = 64 << 20
-MOST_TABLE_ELEMENTS: Final = 200_000
-MOST_TABLES: Final = 16
-MOST_GLOBALS: Final = 10_000
 
 _SAVED_TYPES: Final = frozenset({"i32", "i64", "f32", "f64"})
 _SHARED, _MEMORY64, _PAGE_SIZE = 2, 4, 8
@@ -63,6 +70,8 @@ def rewrite(wasm: bytes) -> Rewritten:
         )
     try:
         binary = read(wasm)
+    except reading.TooMany as error:
+        raise ModuleRefused(RefusalReason.TOO_LARGE, str(error)) from error
     except reading.Malformed as error:
         raise ModuleRefused(RefusalReason.NOT_WASM, f"this is no module that is run here: {error}") from error
     _check_imports(binary)
@@ -149,22 +158,18 @@ def _check_state(binary: Binary) -> None:
 
 
 def _check_sizes(binary: Binary) -> None:
-    for what, count, most in (
-        ("tables", len(binary.tables), MOST_TABLES),
-        ("elements in tables", sum(binary.tables), MOST_TABLE_ELEMENTS),
-        ("globals", len(binary.globals), MOST_GLOBALS),
-    ):
-        if count > most:
-            raise ModuleRefused(RefusalReason.TOO_LARGE, f"it has {count} {what}, and at most {most} are run")
+    elements = sum(binary.tables)
+    if elements > MOST_TABLE_ELEMENTS:
+        message = f"it has {elements} elements in tables, and at most {MOST_TABLE_ELEMENTS} are run"
+        raise ModuleRefused(RefusalReason.TOO_LARGE, message)
 
 
 def _version(binary: Binary) -> int | None:
     if "abi_version" not in binary.exports:
         return 1
-    version = binary.constants.get(binary.exports["abi_version"][1])
-    if version is not None:
-        check_version(version)
-    return version
+    if binary.version is not None:
+        check_version(binary.version)
+    return binary.version
 
 
 def check_version(version: int) -> None:

@@ -9,10 +9,12 @@ import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller_host.guest import modules as modules_module
+from controller_host.guest.compiler import Compiler
 from controller_host.guest.instance import Instance
 from controller_host.guest.limits import Limits
 from controller_host.guest.modules import Module, Modules
@@ -74,13 +76,13 @@ def test_modules_that_nobody_uses_leave_memory_and_used_ones_stay(tmp_path: Path
 
 def test_a_module_is_compiled_once_however_many_ask_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = []
-    original = modules_module.rewrite
+    original = Compiler.compile
 
-    def counted(wasm: bytes) -> modules_module.Rewritten:
+    def counted(compiler: Compiler, wasm: bytes) -> tuple[dict[str, Any], bytes]:
         count.append(1)
-        return original(wasm)
+        return original(compiler, wasm)
 
-    monkeypatch.setattr(modules_module, "rewrite", counted)
+    monkeypatch.setattr(Compiler, "compile", counted)
     modules = Modules(tmp_path / "m")
     gate = threading.Barrier(8)
 
