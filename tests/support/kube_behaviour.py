@@ -233,6 +233,42 @@ class EventBehaviour:
         (event,) = await record()
         assert event["count"] == 2
 
+    async def test_events_that_differ_in_their_words_only_become_one(self, kube: Kube, namespace: str) -> None:
+        now = 1000.0
+        made = await kube.create(CONFIGMAPS, configmap(namespace, "a"))
+        recorder = EventRecorder(kube, component="trellis-x", clock=lambda: now)
+        for number in range(100):
+            await recorder.record(
+                regarding=ObjectRef.of(made), type="Warning", reason="Failed", message=f"failure {number}"
+            )
+            now += 1
+        events = (await kube.list(EVENTS, namespace)).items
+        apart = [event for event in events if not event["message"].startswith("(combined")]
+        (combined,) = [event for event in events if event not in apart]
+        assert sorted(event["message"] for event in apart) == [f"failure {number}" for number in range(10)]
+        assert (combined["count"], combined["message"]) == (2, "(combined from similar events): failure 70")
+        await recorder.record(regarding=ObjectRef.of(made), type="Warning", reason="Other", message="news")
+        assert [event["message"] for event in (await kube.list(EVENTS, namespace)).items if event["reason"] == "Other"]
+
+    async def test_an_object_has_only_so_many_events_whatever_they_say(self, kube: Kube, namespace: str) -> None:
+        now = 1000.0
+        many, one = [await kube.create(CONFIGMAPS, configmap(namespace, name)) for name in "ab"]
+        recorder = EventRecorder(kube, component="trellis-x", clock=lambda: now)
+
+        async def record(made: Manifest, reason: str) -> None:
+            await recorder.record(regarding=ObjectRef.of(made), type="Warning", reason=reason, message="m")
+
+        for number in range(100):
+            await record(many, f"Failed{number}")
+        await record(one, "Failed")
+        names = [event["involvedObject"]["name"] for event in (await kube.list(EVENTS, namespace)).items]
+        assert (names.count("a"), names.count("b")) == (25, 1)
+        now += 601
+        for reason in ("Later1", "Later2", "Later3"):
+            await record(many, reason)
+        names = [event["involvedObject"]["name"] for event in (await kube.list(EVENTS, namespace)).items]
+        assert names.count("a") == 27
+
     async def test_events_of_a_node_are_in_namespace_default(self, kube: Kube, namespace: str) -> None:
         uid = f"uid-{namespace}"
         await EventRecorder(kube, component="trellis-x").record(

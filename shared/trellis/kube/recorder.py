@@ -1,7 +1,8 @@
 """Events that people see in ``kubectl describe``.
 
 In: an object, a reason, a message. Out: one core/v1 Event per distinct (uid, reason, message), counted up when it
-repeats. Called by services. Invariants: recording never raises and never floods; a Node's Events are in ``default``.
+repeats; of many that differ in the message only one that says so. Called by services. Invariants: recording never
+raises and never floods, whatever the messages say; a Node's Events are in ``default``.
 Source: the core/v1 Event; kubectl finds them by ``involvedObject`` name and uid.
 """
 
@@ -11,13 +12,14 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.resources import EVENTS, Manifest
+from trellis.kube.similar_events import SimilarEvents
 from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -28,6 +30,8 @@ _MESSAGE_MAX: Final = 1024
 _NAME_PART_MAX: Final = 200
 _REMEMBERED: Final = 4096
 _CLUSTER_SCOPED_NAMESPACE: Final = "default"
+_COMBINED: Final = "(combined from similar events): "
+"""As client-go begins the message of one that stands for many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +62,13 @@ class _Occurrence:
     reason: str
     message: str
     component: str
+    combined: bool = False
+    """It stands for all of its reason; its message is that of the last one."""
 
     @property
     def name(self) -> str:
         """``<object>.<hash over uid, reason and message>``: the same for every repeat, in every process."""
-        identity = f"{self.regarding.uid}\0{self.reason}\0{self.message}"
+        identity = f"{self.regarding.uid}\0{self.reason}\0{_COMBINED if self.combined else self.message}"
         digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
         return f"{self.regarding.name[:_NAME_PART_MAX].rstrip('.-')}.{digest}"
 
@@ -80,6 +86,7 @@ class EventRecorder:
         self._component = component
         self._clock = clock
         self._written: dict[str, float] = {}
+        self._similar = SimilarEvents()
 
     async def record(
         self,
@@ -98,7 +105,13 @@ class EventRecorder:
             message: for people; what exceeds 1,024 characters is cut.
         """
         occurrence = _Occurrence(regarding, type, reason, message[:_MESSAGE_MAX], self._component)
-        if self._is_repeat(occurrence.name):
+        now = self._clock()
+        if self._similar.too_many((regarding.uid, type, reason), occurrence.name, now):
+            occurrence = replace(occurrence, message=f"{_COMBINED}{message}"[:_MESSAGE_MAX], combined=True)
+        if self._is_repeat(occurrence.name, now):
+            return
+        if not self._similar.may_write(regarding.uid, now):
+            log.debug("too many events of an object", kind=regarding.kind, name=regarding.name, reason=reason)
             return
         try:
             await self._write(occurrence)
@@ -108,8 +121,7 @@ class EventRecorder:
                 "event was not recorded", kind=regarding.kind, name=regarding.name, reason=reason, error=str(error)
             )
 
-    def _is_repeat(self, name: str) -> bool:
-        now = self._clock()
+    def _is_repeat(self, name: str, now: float) -> bool:
         if now - self._written.get(name, -REPEAT_SECONDS) < REPEAT_SECONDS:
             return True
         if len(self._written) >= _REMEMBERED:
@@ -130,7 +142,9 @@ class EventRecorder:
         except NotFound:
             return  # it expired this moment; the next repeat makes a new one
         read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
-        patch = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
+        patch: Manifest = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
+        if occurrence.combined:
+            patch["message"] = occurrence.message
         # Who counted up meanwhile has counted this repeat too, as far as anyone can tell.
         with contextlib.suppress(Conflict):
             await self._kube.merge_patch(

@@ -1,0 +1,79 @@
+"""Which Events are too many: those that differ in their words only, and those of an object that has had its share.
+
+Pure. In: what is about to be recorded, and when (seconds of a monotonic clock). Out: whether it is to be combined with
+those like it, and whether it may be written. Called by ``recorder``. Invariant: bounded, whatever is recorded; who is
+forgotten begins anew. Source: the correlator of client-go's ``tools/record``, its keys and its figures.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+MOST_ALIKE: Final = 10
+"""Events of an object with one reason that are written word for word within ``ALIKE_SECONDS``."""
+ALIKE_SECONDS: Final = 600.0
+BURST: Final = 25
+"""Writes of Events of an object at once; after these one in ``REFILL_SECONDS``."""
+REFILL_SECONDS: Final = 300.0
+_REMEMBERED: Final = 4096
+
+T = TypeVar("T")
+
+
+class _Recent(Generic[T]):
+    """What is known of keys; of too many those are forgotten that nothing was heard of for longest."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        found = self._kept.setdefault(key, make()) if key not in self._kept else self._kept[key]
+        self._kept.move_to_end(key)
+        while len(self._kept) > _REMEMBERED:
+            self._kept.popitem(last=False)
+        return found
+
+
+@dataclass(slots=True)
+class _Group:
+    """Names of Events that are alike, and when the last one came."""
+
+    at: float
+    names: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Left:
+    tokens: float
+    at: float
+
+
+class SimilarEvents:
+    """What one component recorded."""
+
+    def __init__(self) -> None:
+        self._groups: _Recent[_Group] = _Recent()
+        self._left: _Recent[_Left] = _Recent()
+
+    def too_many(self, group: Hashable, name: str, now: float) -> bool:
+        """Note an Event, ``name`` being equal for equal words; return whether its group has enough others."""
+        found = self._groups.get(group, lambda: _Group(now))
+        if now - found.at > ALIKE_SECONDS:
+            found.names.clear()
+        found.at = now
+        if len(found.names) < MOST_ALIKE:
+            found.names.add(name)
+        return name not in found.names
+
+    def may_write(self, uid: str, now: float) -> bool:
+        """Take a token of an object, if there is one."""
+        left = self._left.get(uid, lambda: _Left(float(BURST), now))
+        left.tokens = min(float(BURST), left.tokens + (now - left.at) / REFILL_SECONDS)
+        left.at = now
+        if left.tokens < 1.0:
+            return False
+        left.tokens -= 1.0
+        return True
