@@ -29,10 +29,11 @@ class StartFailed(Exception):  # noqa: N818 - as above
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One key to call for, and its object as JSON; None: it is gone."""
+    """One key to call for, and its object as JSON; None: it is gone. ``version``: ``<uid>/<resourceVersion>``, ""."""
 
     turn: Turn[ObjectKey]
     item: bytes | None = field(repr=False)
+    version: str
 
 
 @dataclass(slots=True)

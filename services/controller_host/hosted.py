@@ -14,12 +14,14 @@ from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule
 from controller_host.room import FIRST_SECONDS, MOST_SECONDS
-from controller_host.turns import Agenda, Bucket
+from controller_host.turns import Agenda, Allowance, Bucket
 from controller_host.views import ControllerView, Wanted
 from trellis.bus.backoff import Backoff
 
 NEW: Final = "Pending"
 _DISK: Final = Backoff(first=FIRST_SECONDS, cap=MOST_SECONDS)
+LINES_PER_SECOND: Final = 0.1
+LINES_AT_ONCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Hosted:
     """Why it does not run, although it is accepted."""
     fault: Fault | None = None
     busy: bool = False
+    said: Allowance = field(default_factory=lambda: Allowance(Bucket(LINES_PER_SECOND, LINES_AT_ONCE)))
+    """Lines of the log about what it failed on."""
 
     def brought_to_disk(self, now: float, *, taken: bool) -> None:
         """Note whether the disk took it: who is too large for it would else write to the last byte each second."""

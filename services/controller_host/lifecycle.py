@@ -31,7 +31,7 @@ from controller_host.keys import key_text
 from controller_host.marks import Marks
 from controller_host.progress import NEVER, Mark, Past
 from controller_host.reconciling import attributes_of, reconcile
-from controller_host.results import Result, version_of
+from controller_host.results import Result
 from controller_host.starting import Parts, Starting
 from trellis.telemetry import get_logger
 
@@ -234,7 +234,7 @@ class Life:
             self.marks.note(key_text(key), Mark(NEVER))
         else:
             due = None if result.again is None else time.time() + result.again
-            self.marks.note(key_text(key), Mark(version_of(delivery.item), due))
+            self.marks.note(key_text(key), Mark(delivery.version, due))
         return result
 
     def _start(self, served: Served) -> None:

@@ -16,7 +16,7 @@ from controller_host.deliveries import Delivery
 from controller_host.hosted import Hosted
 from controller_host.keys import ObjectKey, key_text, parse_key
 from controller_host.progress import Mark
-from controller_host.results import version_of
+from controller_host.turns import Turn
 from trellis.crds.wasm_controllers import Watch
 
 MOST_TURNS: Final = 16
@@ -38,6 +38,9 @@ class Watches(Protocol):
 
     def item(self, key: ObjectKey) -> bytes | None:
         """Return an object's JSON, None if there is none."""
+
+    def version(self, key: ObjectKey) -> str:
+        """Return an object's ``<uid>/<resourceVersion>``, "" if there is none."""
 
     def keys(self, controller: str) -> Iterable[ObjectKey]:
         """Return all objects that concern a controller."""
@@ -64,8 +67,8 @@ class News:
     def is_news(self, one: Hosted, key: ObjectKey) -> bool:
         """Return whether an object is another than the guest has seen, or is not there any more."""
         mark = one.life.marks.get(key_text(key))
-        item = self.watches.item(key) if self.watches.concerns(one.key, key) else None
-        return (mark.version if mark is not None else "") != version_of(item)
+        version = self.watches.version(key) if self.watches.concerns(one.key, key) else ""
+        return (mark.version if mark is not None else "") != version
 
     def list_all(self, one: Hosted) -> None:
         """Let every key have its turn that the guest has not seen as it is now, or wants to see again."""
@@ -112,9 +115,13 @@ class News:
                 one.held_until = now + (UNKNOWN_SECONDS if allowed is None else DENIED_SECONDS)
                 break
             one.bucket.take(now)
-            there = self.watches.concerns(one.key, turn.key)
-            found.append(Delivery(turn, self.watches.item(turn.key) if there else None))
+            found.append(self._delivery(one, turn))
         return found
+
+    def _delivery(self, one: Hosted, turn: Turn[ObjectKey]) -> Delivery:
+        if not self.watches.concerns(one.key, turn.key):
+            return Delivery(turn, None, "")
+        return Delivery(turn, self.watches.item(turn.key), self.watches.version(turn.key))
 
     def _forget(self, one: Hosted, key: ObjectKey) -> None:
         """Forget a key of a kind that is not watched any more: nobody knows of it whether it is gone."""

@@ -45,14 +45,6 @@ def migrate_request(init: bytes, sha256: str, state: bytes) -> bytes:
     return b'%b,"from":{"sha256":%b,"state":%b}}' % (init[:-1], orjson.dumps(sha256), state)
 
 
-def version_of(item: bytes | None) -> str:
-    """Return ``<uid>/<resourceVersion>`` of an object, "" of none: two that are equal are the same state."""
-    if item is None:
-        return ""
-    metadata = orjson.loads(item).get("metadata") or {}
-    return f"{metadata.get('uid', '')}/{metadata.get('resourceVersion', '')}"
-
-
 def read_result(answer: bytes, requeue_ms: int | None = None) -> Result:
     """Return what a result means; ``requeue_ms``: what the guest asked for beside it."""
     try:

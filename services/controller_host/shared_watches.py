@@ -95,6 +95,12 @@ class SharedWatches:
         held = None if kind is None else kind.held(key)
         return None if held is None else held.body
 
+    def version(self, key: ObjectKey) -> str:
+        """Return ``<uid>/<resourceVersion>`` of an object, "" if there is none: equal ones are the same state."""
+        kind = self._kinds.get((key.api_version, key.kind))
+        held = None if kind is None else kind.held(key)
+        return "" if held is None else f"{held.uid}/{held.version}"
+
     def concerns(self, controller: str, key: ObjectKey) -> bool:
         """Return whether an object that is there concerns a controller as it is now."""
         kind = self._kinds.get((key.api_version, key.kind))

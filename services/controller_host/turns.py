@@ -164,9 +164,13 @@ class Line:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket: ``rate`` a second, and as many at once as come in a second, at least one. 0: no limit."""
+    """A token bucket: ``rate`` a second. ``burst``: as many at once as come in a second, at least one, if not said.
+
+    A rate of 0 is no limit.
+    """
 
     rate: float
+    burst: float = 0.0
     _left: float = field(default=-1.0)
     _at: float = field(default=0.0)
 
@@ -177,19 +181,35 @@ class Bucket:
         self._fill(now)
         return max(0.0, (1.0 - self._left) / self.rate)
 
-    def take(self, now: float) -> bool:
-        """Take a token if there is one."""
+    def take(self, now: float, tokens: float = 1.0) -> bool:
+        """Take tokens if there are as many."""
         if not self.rate:
             return True
         self._fill(now)
-        if self._left < 1.0:
+        if self._left < tokens:
             return False
-        self._left -= 1.0
+        self._left -= tokens
         return True
 
     def _fill(self, now: float) -> None:
-        most = max(1.0, self.rate)
+        most = self.burst or max(1.0, self.rate)
         if self._left < 0:
             self._left, self._at = most, now
         self._left = min(most, self._left + max(0.0, now - self._at) * self.rate)
         self._at = now
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What may be said of somebody: what is too much is counted, and the count said with the next that is not."""
+
+    bucket: Bucket
+    left_out: int = 0
+
+    def take(self, now: float, tokens: float = 1.0) -> int | None:
+        """Return None if it is too much now, else how much was left out since the last that was not."""
+        if not self.bucket.take(now, tokens):
+            self.left_out += 1
+            return None
+        left_out, self.left_out = self.left_out, 0
+        return left_out

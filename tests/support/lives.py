@@ -184,8 +184,10 @@ class Host:
 
 def delivery(name: str, version: int = 1) -> Delivery:
     key = ObjectKey("v1", "ConfigMap", "team-a", name.removeprefix("-"))
+    if name.startswith("-"):
+        return Delivery(Turn(key, 0, 0.0), None, "")
     item = orjson.dumps({"metadata": {"uid": f"u-{key.name}", "resourceVersion": str(version)}})
-    return Delivery(Turn(key, 0, 0.0), None if name.startswith("-") else item)
+    return Delivery(Turn(key, 0, 0.0), item, f"u-{key.name}/{version}")
 
 
 def text(name: str) -> str:

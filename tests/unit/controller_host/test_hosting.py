@@ -79,6 +79,12 @@ class SomeWatches:
     def item(self, key: ObjectKey) -> bytes | None:
         return self.items.get(key)
 
+    def version(self, key: ObjectKey) -> str:
+        if key not in self.items:
+            return ""
+        metadata = orjson.loads(self.items[key])["metadata"]
+        return f"{metadata['uid']}/{metadata['resourceVersion']}"
+
     def keys(self, controller: str) -> Iterable[ObjectKey]:
         return [key for key in self.items if key.namespace == self.wanted[controller]]
 

@@ -14,7 +14,6 @@ from controller_host.results import (
     migrate_request,
     read_result,
     reconcile_request,
-    version_of,
 )
 
 KEY = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "a", "name": "x"}
@@ -78,9 +77,3 @@ def test_whatever_comes_back_means_something(answer: bytes) -> None:
 
 def test_an_error_has_a_bounded_length() -> None:
     assert len(read_result(orjson.dumps({"error": "x" * 100_000})).error) == 1024
-
-
-def test_a_version_tells_states_and_namesakes_apart() -> None:
-    one = b'{"metadata":{"uid":"u","resourceVersion":"7"}}'
-    assert version_of(one) == "u/7"
-    assert version_of(None) == ""
