@@ -39,6 +39,10 @@ CALLS_SECONDS: Final = 120.0
 """Of all requests in one call of the guest: a guest that waits holds a thread."""
 MOST_REFUSALS: Final = 1000
 """Requests of one call of the guest that reach no server: what it does not pay for with time it pays for with this."""
+KNOWN_SUBRESOURCES: Final = frozenset(
+    {"approval", "binding", "ephemeralcontainers", "eviction", "finalize", "resize", "scale", "status", "token"}
+)
+"""Those that Kubernetes has and that take a patch or an update; CustomResources have two of them."""
 _LATE_SECONDS: Final = 1.0
 _DEFAULT_NAMESPACE: Final = "default"
 _NAME_PART: Final = 200
@@ -222,7 +226,9 @@ def _mark(span: Span, error: KubeError) -> None:
 
 
 def _call(asked: Verb, resource: Resource) -> Call:
-    plural = f"{resource.plural}/{asked.subresource}" if asked.subresource else resource.plural
+    # A word that a guest made up is no label of a metric: its series would stay for as long as the process lives.
+    subresource = asked.subresource if asked.subresource in KNOWN_SUBRESOURCES else "other"
+    plural = f"{resource.plural}/{subresource}" if asked.subresource else resource.plural
     verb = {"POST": "CREATE"}.get(asked.method, "LIST" if asked.op == "list" else asked.method)
     return Call(verb, resource.kind, plural, asked.namespace, asked.name)
 

@@ -194,3 +194,16 @@ async def test_a_request_is_a_span_of_the_guests_trace(world: World) -> None:
     assert kube.parent is not None
     assert called.parent.span_id == span.get_span_context().span_id
     assert kube.parent.span_id == called.context.span_id
+
+
+async def test_words_that_a_guest_makes_up_are_in_no_metric(world: World) -> None:
+    world.kube.put(CONFIGMAPS, a_config_map())
+    for number in range(300):
+        made_up = "".join("abcdefghij"[int(digit)] for digit in str(number))
+        await world.ask(op="patch", **PLACE, name="a", type="merge", patch={}, subresource=made_up)
+        await world.ask(op=made_up, **PLACE, name=made_up)
+    await world.ask(op="patch", **PLACE, name="a", type="merge", patch={}, subresource="status")
+    samples = [sample for metric in world.telemetry.metrics.registry.collect() for sample in metric.samples]
+    resources = {sample.labels["resource"] for sample in samples if sample.name == "trellis_kube_requests_total"}
+    assert resources == {"configmaps/other", "configmaps/status"}
+    assert len(samples) < 200
