@@ -117,8 +117,9 @@ class Outcomes:
     def _note(self, one: Hosted, kind: str, message: str) -> None:
         first = one.fault is None or (one.fault.kind, one.fault.message) != (kind, message)
         one.fault = Fault(str(kind), message, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-        if first:
-            _log.warning("a controller failed", controller=one.key, reason=str(kind), message=message)
+        if first and (left_out := one.said.take(time.monotonic())) is not None:
+            more = {"failures_left_out": left_out} if left_out else {}
+            _log.warning("a controller failed", controller=one.key, reason=str(kind), message=message, **more)
         self.told.faulted(one)
 
 

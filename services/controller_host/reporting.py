@@ -1,8 +1,9 @@
 """Tells people how controllers fare: status, Events, facts on the bus.
 
 In: controllers of which something happened. Out: writes of their status, as few as will do; Events; facts. Called by
-``hosting`` and a queue. Invariants: what a condition says is written at once; figures at most once a minute; all
-controllers together get no more writes a second than the budget; a fact stands for all of its kind since the last one.
+``hosting`` and a queue. Invariants: what a condition says is written at once, unless it does not settle; that, and
+figures, once a minute; all controllers together get no more writes a second than the budget; a fact stands for all of
+its kind since the last one.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ FIGURES_PER_SECOND: Final = 20.0
 """Writes of figures alone."""
 CONDITIONS_PER_SECOND: Final = 100.0
 """Writes of what people wait for: figures, which may wait, do not hold them up."""
+CHANGES_AT_ONCE: Final = 10.0
+"""Writes of what people wait for about one controller and one generation of its spec."""
+CHANGES_PER_SECOND: Final = 1 / 60
+"""After these."""
 FACTS_SECONDS: Final = 600.0
 """Between two facts of a kind about a controller that is woken and suspended."""
 FACTS_PER_SECOND: Final = 1.0
@@ -64,6 +69,7 @@ class _Told:
     fault: tuple[str, str] = ("", "")
     turns: dict[bool, float] = field(default_factory=dict)
     """When its turn to be written is, as an urgent change and as figures: all that wait would else ask all the time."""
+    changes: Bucket = field(default_factory=lambda: Bucket(CHANGES_PER_SECOND, CHANGES_AT_ONCE))
 
     def turn(self, urgent: bool, line: Line, now: float) -> float:
         """Return the seconds until it may be written; it has stood in line since it first asked."""
@@ -72,6 +78,12 @@ class _Told:
             return at - now
         self.turns.clear()
         return 0.0
+
+    def settle(self, status: Status, now: float) -> float:
+        """Return the seconds until a condition may be written again of one that changes on and on."""
+        if status["observedGeneration"] != self.status.get("observedGeneration"):
+            self.changes = Bucket(self.changes.rate, self.changes.burst)  # somebody waits to see what came of it
+        return self.changes.wait(now)
 
 
 @dataclass(eq=False)
@@ -136,6 +148,8 @@ class Reporting:
         urgent = is_urgent(patch)
         if not urgent and (left := told.at + FIGURES_SECONDS - now) > 0 and told.at:
             return left
+        if urgent and (left := told.settle(status, now)) > 0:
+            return left
         if (left := told.turn(urgent, self.conditions if urgent else self.figures, now)) > 0:
             return left
         view = self.informer.objects.get(one.key)
@@ -156,6 +170,8 @@ class Reporting:
         except Conflict:
             return _AGAIN_SECONDS
         told.status, told.at = written.get("status") or {}, now
+        if urgent:
+            told.changes.take(now)
         self.informer.wrote(written, view)
         return None
 

@@ -13,7 +13,17 @@ from typing import Any, Final
 from controller_host.hosted import Fault, Trouble
 from controller_host.progress import KnownModule
 
-FIGURES: Final = ("residentBytes", "snapshotBytes", "wakes", "wakeP99", "calls", "traps", "lastFault", "state")
+FIGURES: Final = (
+    "failing",
+    "residentBytes",
+    "snapshotBytes",
+    "wakes",
+    "wakeP99",
+    "calls",
+    "traps",
+    "lastFault",
+    "state",
+)
 """Fields that change with each call."""
 _KEPT: Final = ("wakeP99", "lastFault")
 _LONGEST: Final = 4096
@@ -74,6 +84,7 @@ def status_of(seen: Seen, former: Status, now: str) -> Status:
             _condition(kind, said, former, (seen.generation, now)) for kind, said in _conditions(seen).items()
         ],
         "state": seen.state,
+        "failing": seen.failing,
         "residentBytes": seen.resident_bytes,
         "snapshotBytes": seen.snapshot_bytes,
         "wakes": seen.wakes,
@@ -146,7 +157,8 @@ def _ready(seen: Seen) -> tuple[str, Trouble]:
         return "False", seen.not_watched
     if not seen.ready:
         return "Unknown", FETCHING if seen.fetching else Trouble(PENDING.reason, "it is being prepared")
-    failing = f"; objects that it fails on at present: {seen.failing}" if seen.failing else ""
+    # Not how many: that changes with each call, and what a condition says is written at once.
+    failing = "; it fails on some objects at present (status.failing, status.lastFault)" if seen.failing else ""
     return "True", Trouble("Running", f"it is called when what it watches changes{failing}")
 
 

@@ -306,6 +306,8 @@ class WasmControllerStatus(ApiModel):
     """The module that runs."""
     state: ControllerState | None = None
     """Resident, Suspended, Cold, Failed or Paused."""
+    failing: Count | None = None
+    """How many objects it failed on when it was last called for them."""
     resident_bytes: Count | None = None
     """Memory of the instance."""
     snapshot_bytes: Count | None = None

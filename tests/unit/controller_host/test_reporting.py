@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,32 @@ async def test_a_failure_is_an_event_at_its_first_time(world: World) -> None:
     world.one.fault = Fault("Trapped", "v1 ConfigMap a x: unreachable", "2026-11-22T10:00:00Z")
     await world.reporting.run(KEY, None)
     assert {event["reason"] for event in world.kube.objects(EVENTS)} == {"NotWasm", "Trapped"}
+
+
+async def test_what_fails_on_and_on_costs_few_events_and_writes(world: World) -> None:
+    for number in range(300):
+        world.one.agenda.failed(f"key {number}", 0.0)  # type: ignore[arg-type]
+        world.one.fault = Fault("ReconcileFailed", f"v1 ConfigMap a x: {number}", "2026-11-22T10:00:00Z")
+        await world.reporting.run(KEY, None)
+    events = world.kube.objects(EVENTS)
+    assert len(events) == 11
+    assert any(event["message"].startswith("(combined from similar events)") for event in events)
+    assert world.patches == 1, "how many it fails on is a figure"
+
+
+async def test_conditions_that_do_not_settle_are_written_once_a_minute_until_the_spec_changes(world: World) -> None:
+    wait = None
+    for number in range(101):
+        world.one.stopped = Trouble("Trapped", "unreachable") if number % 2 else None
+        wait = await world.reporting.run(KEY, None)
+    assert world.patches == 10
+    assert wait is not None
+    assert 50 < wait <= 60
+    found = world.kube.objects(WASM_CONTROLLERS)[0] | {"spec": SPEC | {"paused": False}}
+    view = view_controller(world.kube.put(WASM_CONTROLLERS, found))
+    world.one.view = world.informer.objects[KEY] = replace(view, generation=world.one.view.generation + 1)
+    await world.reporting.run(KEY, None)
+    assert world.patches == 11
 
 
 async def test_facts_stand_for_all_since_the_last_of_their_kind(world: World) -> None:
