@@ -19,10 +19,11 @@ from controller_host.guest.modules import CompileBounds
 from controller_host.guests import LocalGuests
 from controller_host.hosted import Hosted, Trouble
 from controller_host.hosting import Hosting
+from controller_host.maxima import Acceptance, Maxima
 from controller_host.measures import Gauges
 from controller_host.news import News
 from controller_host.outcomes import Outcomes, Told
-from controller_host.preparing import Preparing
+from controller_host.preparing import COMPILING, Preparing
 from controller_host.progress import NotWritten, Progress
 from controller_host.reporting import Reporting
 from controller_host.residents import Residents
@@ -34,6 +35,7 @@ from controller_host.shared_watches import SharedWatches, Sight
 from controller_host.sources import Sources
 from controller_host.starting import Parts
 from controller_host.sweeping import Sweeping, living_of
+from controller_host.turns import Places
 from controller_host.views import ControllerView, view_controller
 from controller_host.web import Web
 from trellis import heap, names
@@ -51,7 +53,6 @@ from trellis.telemetry import get_logger, setup
 
 STACK_BYTES: Final = 4 * 2**20
 """Of a thread that runs guests: the engine lets a guest have half of one MiB, and the host's calls come on top."""
-_COMPILING_THREADS: Final = 2
 _WAITING: Final = 64
 """Controllers that may be prepared beside those that are called: that waits for the API server, not for a thread."""
 _REPORTERS: Final = 8
@@ -143,13 +144,25 @@ def open_disk(settings: Settings) -> Disk:
     # what the C library gives, 128 KiB with musl.
     threading.stack_size(STACK_BYTES)
     pool = ThreadPoolExecutor(settings.controller_threads, thread_name_prefix="guest")
-    compiling = ThreadPoolExecutor(_COMPILING_THREADS, thread_name_prefix="compile")
+    compiling = ThreadPoolExecutor(COMPILING, thread_name_prefix="compile")
     return Disk(guests, progress, pool, compiling)
 
 
 def compile_bounds(settings: Settings) -> CompileBounds:
     """Return what compiling a module may take."""
     return CompileBounds(settings.controller_compile_memory, max(1, round(settings.controller_compile_cpu)))
+
+
+def maxima_of(settings: Settings) -> Maxima:
+    """Return what controllers may ask for."""
+    return Maxima(
+        memory_bytes=settings.controller_max_memory,
+        cpu_seconds=settings.controller_max_cpu_per_call,
+        wall_seconds=settings.controller_max_time_per_call,
+        calls_per_second=settings.controller_max_calls_per_second,
+        host_calls_per_second=settings.controller_max_host_calls_per_second,
+        pinned_bytes=settings.controller_pinned_per_namespace,
+    )
 
 
 def compose(settings: Settings, base: Base) -> Work:
@@ -159,7 +172,9 @@ def compose(settings: Settings, base: Base) -> Work:
     parts = Parts(disk.guests, disk.progress, telemetry)
     discovery, reviews = Discovery(kube), Reviews(kube)
     sources = Sources(tenants.acting_as, Web(settings.controller_source_networks), settings.controller_modules_dir)
-    calling = Calling(tenants.acting_as, Discovery(tenants), telemetry, reviews.forget)
+    calling = Calling(
+        tenants.acting_as, Discovery(tenants), telemetry, reviews.forget, float(settings.controller_log_lines)
+    )
     informer: Informer[ControllerView] = Informer(
         kube, WASM_CONTROLLERS, view_controller, lambda change: wake(change.key, anew=True), optional=True
     )
@@ -181,6 +196,8 @@ def compose(settings: Settings, base: Base) -> Work:
         residents=Residents(settings.controller_memory_budget),
         views=lambda: informer.objects,
         sources_seconds=settings.sources_seconds,
+        acceptance=Acceptance(maxima_of(settings)),
+        places=Places(settings.controller_threads),
     )
     workers = settings.controller_threads + _WAITING
     controllers = KeyedQueue(hosting.run, workers=workers, name="controllers", telemetry=telemetry)

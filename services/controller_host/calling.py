@@ -26,7 +26,7 @@ from opentelemetry.trace import Span, StatusCode
 from controller_host import calls
 from controller_host.call_fields import CallRefused, failure
 from controller_host.calls import MOST_BYTES, Happening, Verb
-from controller_host.turns import Bucket
+from controller_host.turns import Allowance, Bucket
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, AnswerTooLarge, Call, Forbidden, KubeError, NotFound, NotLeading
 from trellis.kube.resources import EVENTS, Manifest, Resource
@@ -43,6 +43,12 @@ KNOWN_SUBRESOURCES: Final = frozenset(
     {"approval", "binding", "ephemeralcontainers", "eviction", "finalize", "resize", "scale", "status", "token"}
 )
 """Those that Kubernetes has and that take a patch or an update; CustomResources have two of them."""
+EVENTS_PER_SECOND: Final = 1.0
+EVENTS_AT_ONCE: Final = 25.0
+"""Events that a guest may have recorded: those that client-go lets a component record about an object at once."""
+_LINE: Final = 256
+_LONGEST_LINE: Final = 20.0
+"""What the longest line there is costs, of ``_LINE`` characters each."""
 _LATE_SECONDS: Final = 1.0
 _DEFAULT_NAMESPACE: Final = "default"
 _NAME_PART: Final = 200
@@ -79,6 +85,8 @@ class Calling:
     kinds: Kinds
     telemetry: Telemetry
     forbidden: Callable[[str], None]
+    log_lines: float = 100.0
+    """That a guest may log in a second; one of many characters counts as several."""
     stopped: bool = False
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
@@ -128,6 +136,8 @@ class Calls:
         self._calling = calling
         self._account = account
         self._bucket = Bucket(rate)
+        self._events = Bucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE)
+        self._lines = Allowance(Bucket(calling.log_lines, max(calling.log_lines, _LONGEST_LINE)))
         self._left = CALLS_SECONDS
         self._refusals = 0
         self._parent: Context | None = None
@@ -175,7 +185,14 @@ class Calls:
             self._left -= time.monotonic() - began
 
     def log(self, level: int, text: str) -> None:
-        """Log a line of the guest."""
+        """Log a line of the guest, if it has not logged too much of late."""
+        left_out = self._lines.take(time.monotonic(), 1 + len(text) // _LINE)
+        telemetry = self._calling.telemetry
+        if left_out is None:
+            telemetry.metrics.controller_log_lines_left_out_total.labels(telemetry.service).inc()
+            return
+        if left_out:
+            _log.warning("lines of a controller were left out", controller=self._account.controller, lines=left_out)
         _log_of(level)("a controller says", controller=self._account.controller, text=text)
 
     def _answer(self, request: bytes, now: float) -> bytes:
@@ -183,6 +200,8 @@ class Calls:
             message = f"more than {self._bucket.rate:g} requests a second: spec.limits.hostCallsPerSecond"
             raise CallRefused("TooManyCalls", message)
         asked = calls.read(request, self._account.manager)
+        if isinstance(asked, Happening) and not self._events.take(now):
+            raise CallRefused("TooManyCalls", f"more than {EVENTS_PER_SECOND:g} Events a second, and no more at once")
         body = self._ask(asked, min(CALL_SECONDS, self._left))
         return b"{}" if isinstance(asked, Happening) else calls.answer(asked, body)
 

@@ -2,7 +2,8 @@
 
 In: keys of controllers, by the queue, and changes of what they watch. Out: calls of guests, in threads of a pool; what
 is to be told. Called by ``app``. Invariants: one run a controller at a time; a turn is some calls or some milliseconds,
-so nobody waits for somebody else's list; an object is delivered only where a review allows it and what is known of it
+so nobody waits for somebody else's list; those of one namespace have no more turns at once than are left for others;
+an object is delivered only where a review allows it and what is known of it
 is whole, so that nothing is called gone that was just not seen; who fails at each start waits as a whole.
 Source: ADR 51 and 57.
 """
@@ -12,16 +13,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from controller_host.calling import Account, Calling, Calls
 from controller_host.fetching import TOLD_SECONDS, Fetching, Question
 from controller_host.hosted import Hosted, Trouble
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
+from controller_host.maxima import ABOVE_MAXIMUM, Acceptance, Maxima
 from controller_host.news import News
 from controller_host.outcomes import Outcomes, no_room
 from controller_host.preparing import NotAccepted, Preparing
@@ -29,10 +31,13 @@ from controller_host.progress import NotWritten
 from controller_host.residents import Residents
 from controller_host.room import DISK_FAILED, DISK_FULL
 from controller_host.starting import Parts
-from controller_host.turns import Bucket
+from controller_host.turns import Bucket, Places
 from controller_host.views import INVALID_SPEC, ControllerView, read_spec
 from trellis import names
 from trellis.telemetry import TraceContext, get_logger
+
+PLACES: Final = 128
+"""Turns at a time, if nobody says another number."""
 
 _log = get_logger(__name__)
 T = TypeVar("T")
@@ -52,6 +57,8 @@ class Hosting:
     views: Callable[[], dict[str, ControllerView]]
     sources_seconds: float
     wake: Callable[[str], None] = field(default=lambda _: None)
+    acceptance: Acceptance = field(default_factory=lambda: Acceptance(Maxima()))
+    places: Places[str] = field(default_factory=lambda: Places(PLACES))
     hosted: dict[str, Hosted] = field(default_factory=dict)
     closing: bool = False
 
@@ -82,9 +89,13 @@ class Hosting:
             await self._forget(one)
             one = None
         if view is None:
+            self._wake_all(self.places.drop(key.partition("/")[0], key))
             return None
         if one is None:
             one = self.hosted[key] = self._begin(view)
+        if not self.places.enter(view.namespace, key):
+            await self._give_way(one)
+            return None
         one.busy = True
         try:
             wait = await self._turn(one, view)
@@ -96,6 +107,7 @@ class Hosting:
             return wait
         finally:
             one.busy = False
+            self._wake_all(self.places.leave(view.namespace))
             if not self.closing:
                 self._account_for(one)
                 # What is fetched in a moment costs no write of its own.
@@ -136,6 +148,22 @@ class Hosting:
         for one in self.hosted.values():
             one.life.interrupt()
 
+    def _wake_all(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.wake(key)
+
+    async def _give_way(self, one: Hosted) -> None:
+        """Go to disk if memory is short: that does not wait until others of the namespace are through with theirs."""
+        if not one.evict:
+            return
+        one.busy = True
+        try:
+            await self._suspend(one)
+        finally:
+            one.busy = one.evict = False
+            if not self.closing:
+                self._account_for(one)
+
     def _begin(self, view: ControllerView) -> Hosted:
         account = Account(
             view.key,
@@ -150,12 +178,14 @@ class Hosting:
         self.news.watches.drop(one.key)
         self.residents.gone(one.key)
         self.hosted.pop(one.key, None)
+        self._wake_all(self.acceptance.drop(one.view.namespace, one.key))
         await self._in_pool(one.life.forget)
         self.outcomes.told.gone(one)
 
     async def _turn(self, one: Hosted, view: ControllerView) -> float | None:
         now = time.monotonic()
         if (one.wanted is None or one.view != view) and not self._read(one, view, now):
+            await self._suspend(one)
             return None
         one.view = view
         wanted = one.wanted
@@ -185,9 +215,12 @@ class Hosting:
         one.agenda.forgive(now)
         one.view = view
         try:
-            one.wanted = read_spec(view)
+            one.wanted, trouble = read_spec(view), None
         except ValueError as error:
-            one.wanted, one.refused = None, Trouble(INVALID_SPEC, str(error))
+            one.wanted, trouble = None, Trouble(INVALID_SPEC, str(error))
+        trouble = trouble or self._above_maximum(one)
+        if one.wanted is None or trouble is not None:
+            one.wanted, one.refused = None, trouble
             self.news.watches.drop(one.key)
             return False
         begun = self._begin(view)
@@ -199,6 +232,12 @@ class Hosting:
         self.news.watches.want(one.key, view.namespace, one.wanted.watches)
         one.listed = False
         return True
+
+    def _above_maximum(self, one: Hosted) -> Trouble | None:
+        """Return what a controller asks for that the platform does not give; what it is given it has from now on."""
+        self._wake_all(self.acceptance.drop(one.view.namespace, one.key))
+        message = "" if one.wanted is None else self.acceptance.claim(one.view.namespace, one.key, one.wanted)
+        return Trouble(ABOVE_MAXIMUM, message) if message else None
 
     async def _prepare(self, one: Hosted, now: float) -> bool:
         """See to it that what is to run is known, as the objects that the spec refers to say it by now.

@@ -32,6 +32,8 @@ from trellis.shares import Shares
 
 _REFERENCES: Final = (64, 8)
 """Controllers whose references are read at a time, and of those of one namespace."""
+COMPILING: Final = 2
+"""Modules that are compiled at a time, those of one namespace one after the other."""
 
 
 class ReferenceReason(StrEnum):
@@ -79,6 +81,7 @@ class Preparing:
     progress: Progress
     pool: Executor
     _joint: Joint[tuple[str, bool], KnownModule] = field(default_factory=Joint)
+    _compiling: Shares = field(default_factory=lambda: Shares(COMPILING, 1))
     _references: Shares = field(default_factory=lambda: Shares(*_REFERENCES))
 
     def at_once(self, view: ControllerView, wanted: Wanted, user: str) -> tuple[Prepared, KnownModule] | None:
@@ -119,13 +122,14 @@ class Preparing:
                 known = self.progress.known(wanted.source) if wanted.is_fixed and not anew else None
                 if known is not None and await fetch.confirm():
                     return known
-                return await self._loaded(await fetch.module(), wanted)
+                return await self._loaded(asked.namespace, await fetch.module(), wanted)
         except SourceError as error:
             raise NotAccepted(error.reason, error.message) from None
 
-    async def _loaded(self, wasm: bytes, wanted: Wanted) -> KnownModule:
+    async def _loaded(self, namespace: str, wasm: bytes, wanted: Wanted) -> KnownModule:
         try:
-            module = await asyncio.get_running_loop().run_in_executor(self.pool, self.guests.load, wasm)
+            async with self._compiling.hold(namespace):
+                module = await asyncio.get_running_loop().run_in_executor(self.pool, self.guests.load, wasm)
         except ModuleRefused as refused:
             raise NotAccepted(refused.reason, refused.message) from None
         known = KnownModule(module.sha256, module.abi, len(wasm))

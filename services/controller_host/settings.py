@@ -76,6 +76,31 @@ class Settings(ServiceSettings):
         description="memory of all controllers that are not suspended, 512Mi; beyond it those that were called longest "
         "ago are put to disk. 0 is no limit",
     )
+    controller_max_memory: Bytes = Field(
+        default=512 * 2**20, description="the most that `limits.memory` of a controller may say"
+    )
+    controller_max_cpu_per_call: Annotated[Seconds, Field(gt=0)] = Field(
+        default=30.0, description="the most that `limits.cpuPerCall` of a controller may say"
+    )
+    controller_max_time_per_call: Annotated[Seconds, Field(gt=0)] = Field(
+        default=120.0, description="the most that `limits.timePerCall` of a controller may say"
+    )
+    controller_max_calls_per_second: int = Field(
+        default=10_000, ge=1, description="the most that `limits.callsPerSecond` of a controller may say"
+    )
+    controller_max_host_calls_per_second: int = Field(
+        default=1000, ge=1, description="the most that `limits.hostCallsPerSecond` of a controller may say"
+    )
+    controller_pinned_per_namespace: Bytes = Field(
+        default=256 * 2**20,
+        description="memory (`limits.memory`) of all controllers of a namespace whose `idle.policy` is Pinned; 0: none "
+        "may be",
+    )
+    controller_log_lines: int = Field(
+        default=100,
+        ge=1,
+        description="lines that a controller may log in a second, of 256 characters; more are counted, and left out",
+    )
     controller_data_dir: Directory = Field(
         default_factory=_data_dir,
         description="directory of what suspended controllers have in memory, and of compiled modules; it is made if it "

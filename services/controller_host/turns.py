@@ -213,3 +213,64 @@ class Allowance:
             return None
         left_out, self.left_out = self.left_out, 0
         return left_out
+
+
+class Places(Generic[K]):
+    """Places that owners share, each for one key at a time; who may not have one waits, and is told when it has.
+
+    An owner holds no more than are free beside: alone half of all, as one of three who want many a quarter. So whoever
+    comes next finds one, however long the others keep theirs, and nobody has to say how many there are to be for each.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._free = total
+        self._held: dict[str, int] = {}
+        self._given: dict[K, str] = {}
+        self._waiting: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
+
+    def enter(self, owner: str, key: K) -> bool:
+        """Return whether a key has a place now; else it waits, once, and a later ``leave`` names it."""
+        if self._given.pop(key, None) is not None:
+            return True
+        if self._may(owner):
+            self._take(owner)
+            return True
+        self._waiting.setdefault(owner, OrderedDict())[key] = None
+        return False
+
+    def leave(self, owner: str) -> list[K]:
+        """Give back a place; returns those that have one now: each is to ``enter``, or to be dropped."""
+        self._free += 1
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
+        found: list[K] = []
+        while (following := self._following()) is not None:
+            line = self._waiting.pop(following)
+            key, _ = line.popitem(last=False)
+            if line:
+                self._waiting[following] = line  # behind the others
+            self._take(following)
+            self._given[key] = following
+            found.append(key)
+        return found
+
+    def drop(self, owner: str, key: K) -> list[K]:
+        """Forget a key that waits, or was given a place and will not enter; returns as ``leave`` does."""
+        line = self._waiting.get(owner, OrderedDict())
+        line.pop(key, None)
+        if not line:
+            self._waiting.pop(owner, None)
+        return [] if self._given.pop(key, None) is None else self.leave(owner)
+
+    def _may(self, owner: str) -> bool:
+        return self._held.get(owner, 0) < self._free
+
+    def _take(self, owner: str) -> None:
+        self._free -= 1
+        self._held[owner] = self._held.get(owner, 0) + 1
+
+    def _following(self) -> str | None:
+        """Return who is next: of those that may have one the owner that has fewest, and waits longest."""
+        able = [owner for owner in self._waiting if self._may(owner)]
+        return min(able, key=lambda owner: self._held.get(owner, 0), default=None)

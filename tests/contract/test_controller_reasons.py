@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller_host.guest import refusals
+from controller_host.maxima import ABOVE_MAXIMUM
 from controller_host.preparing import ReferenceReason
 from controller_host.source_errors import SourceReason
 from controller_host.status import FETCHING, PENDING
@@ -15,7 +16,15 @@ from controller_host.views import INVALID_SPEC
 from controller_host.watch_specs import RefusalReason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "controllers.md").read_text()
-ACCEPTED = {*SourceReason, *refusals.RefusalReason, *ReferenceReason, INVALID_SPEC, PENDING.reason, FETCHING.reason}
+ACCEPTED = {
+    *SourceReason,
+    *refusals.RefusalReason,
+    *ReferenceReason,
+    ABOVE_MAXIMUM,
+    INVALID_SPEC,
+    PENDING.reason,
+    FETCHING.reason,
+}
 
 
 def table(head: str) -> dict[str, list[str]]:

@@ -170,6 +170,9 @@ class Metrics:
             "op",
             "outcome",
         )
+        self.controller_log_lines_left_out_total: Final = self._counter(
+            "controller_log_lines_left_out", "Lines of guests that were above what they may log"
+        )
         self.lattice_application_objects: Final = self._gauge(
             "lattice_application_objects", "Applications in Kubernetes of a lattice, by phase", *_OF_LATTICE, "phase"
         )

@@ -9,6 +9,7 @@ import orjson
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from structlog.testing import capture_logs
 
 from controller_host.calling import MOST_REFUSALS, Account, CallFlood, Calling, Calls
 from controller_host.calls import MOST_BYTES
@@ -207,3 +208,38 @@ async def test_words_that_a_guest_makes_up_are_in_no_metric(world: World) -> Non
     resources = {sample.labels["resource"] for sample in samples if sample.name == "trellis_kube_requests_total"}
     assert resources == {"configmaps/other", "configmaps/status"}
     assert len(samples) < 200
+
+
+async def test_what_a_guest_logs_is_bounded_and_what_was_left_out_is_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.calling.log_lines = 10.0
+    calls, now = Calls(world.calling, ACCOUNT, 0), 1000.0
+    monkeypatch.setattr("controller_host.calling.time.monotonic", lambda: now)
+    with capture_logs() as logs:
+        for number in range(1000):
+            calls.log(1, f"line {number}")
+        assert [line["text"] for line in logs] == [f"line {number}" for number in range(20)]
+        logs.clear()
+        now += 1
+        calls.log(1, "x" * 2000)
+        assert [line["event"] for line in logs] == ["lines of a controller were left out", "a controller says"]
+        assert logs[0]["lines"] == 980
+        logs.clear()
+        calls.log(1, "x" * 2000)
+        assert logs == [], "a long line counts as several"
+    left_out = world.telemetry.metrics.registry.get_sample_value(
+        "trellis_controller_log_lines_left_out_total", {"service": "test"}
+    )
+    assert left_out == 981
+
+
+async def test_events_of_a_guest_are_bounded(world: World) -> None:
+    regarding = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "team-a", "name": "a", "uid": "u"}
+    answers = [
+        await world.ask(op="event", regarding=regarding, type="Normal", reason="Said", message=f"m {number}")
+        for number in range(40)
+    ]
+    refused = [answer["error"]["reason"] for answer in answers if "error" in answer]
+    assert set(refused) == {"TooManyCalls"}
+    assert 25 <= len(world.kube.objects(EVENTS)) == 40 - len(refused) < 40

@@ -19,9 +19,10 @@ import pytest
 
 from controller_host.calling import Calling
 from controller_host.guest.faults import FaultKind, GuestFault
-from controller_host.hosted import Hosted
+from controller_host.hosted import Hosted, Trouble
 from controller_host.hosting import Hosting
 from controller_host.keys import ObjectKey
+from controller_host.maxima import Acceptance, Maxima
 from controller_host.news import News
 from controller_host.outcomes import Outcomes, Told
 from controller_host.preparing import Preparing
@@ -30,6 +31,7 @@ from controller_host.residents import Residents
 from controller_host.source_errors import SourceError, SourceReason
 from controller_host.sources import Asked
 from controller_host.starting import Parts
+from controller_host.turns import Places
 from controller_host.views import ControllerView, view_controller
 from support.fake_guests import Behaviour, FakeGuests, FakeInstance
 from trellis.bus.backoff import Backoff
@@ -100,7 +102,7 @@ class SomeWatches:
 
     async def allowed(self, controller: str, user: str, key: ObjectKey) -> bool | None:
         assert controller
-        assert user.startswith("system:serviceaccount:team-a:")
+        assert user.startswith(f"system:serviceaccount:{key.namespace}:")
         return None if key.name in self.unknown else key.name not in self.denied
 
 
@@ -120,7 +122,7 @@ class SomeSources:
 
     @asynccontextmanager
     async def turn(self, asked: Asked) -> AsyncIterator[SomeFetch]:
-        assert asked.namespace == "team-a"
+        assert asked.namespace
         assert asked.user
         try:
             assert asked.module.config_map is not None
@@ -173,9 +175,12 @@ class World:
         self.changed: list[str] = []
         self.budget = 0
         self.threads = 8
+        self.maxima = Maxima()
 
-    def add(self, program: str, name: str = "mirror", generation: int = 1, **spec: Any) -> str:
-        metadata = {"namespace": "team-a", "name": name, "uid": f"uid-{name}", "generation": generation}
+    def add(
+        self, program: str, name: str = "mirror", generation: int = 1, namespace: str = "team-a", **spec: Any
+    ) -> str:
+        metadata = {"namespace": namespace, "name": name, "uid": f"uid-{name}", "generation": generation}
         body = {
             "module": {"configMap": {"name": program, "key": "module.wasm"}},
             "serviceAccountName": "mirror",
@@ -211,6 +216,8 @@ class World:
             residents=Residents(self.budget),
             views=lambda: self.views,
             sources_seconds=0.05,
+            acceptance=Acceptance(self.maxima),
+            places=Places(self.threads),
         )
         self.turns = 0
         self.queue = KeyedQueue(self._turn, workers=self.threads, name="controllers", telemetry=self.telemetry)
@@ -1093,3 +1100,102 @@ async def test_what_nobody_may_be_told_of_costs_no_turns(world: World, recorder:
         world.watches.denied.clear()
         world.queue.add(KEY)
         await world.until(lambda: len(recorder.told) == 40, "told when it may be")
+
+
+class Hostile(Recorder):
+    """A guest that keeps the thread that it is called in until the test is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        self.inside = 0
+
+    def __call__(self, instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        del instance, export, request
+        self.inside += 1
+        self.over.wait(DEADLINE * 2)
+        self.inside -= 1
+        return {}
+
+
+async def test_a_namespace_that_keeps_all_threads_it_can_get_leaves_some_to_the_others(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    hostile = Hostile()
+    world = World(tmp_path, {b"recorder": recorder, b"hostile": hostile})
+    world.threads = 4
+    async with world.running():
+        for number in range(50):
+            world.add("hostile", f"h{number}", namespace="evil")
+        await world.until(lambda: hostile.inside == 2, "half of the threads are kept")
+        world.add("recorder")
+        for number in range(20):
+            world.watches.put("a", number)
+            await world.until(lambda number=number: len(recorder.told) == number + 1, "the other is called")
+            assert hostile.inside == 2
+        hostile.over.set()
+        await world.until(lambda: hostile.inside == 0 and world.guests.booted == 51, "each of them had its turn")
+        assert world.hosting.places.enter("team-b", "x"), "all places are given back"
+        assert world.hosting.places.enter("team-c", "y")
+
+
+async def test_what_waits_for_a_place_and_is_deleted_leaves_it_to_the_next(tmp_path: Path, recorder: Recorder) -> None:
+    hostile = Hostile()
+    world = World(tmp_path, {b"recorder": recorder, b"hostile": hostile})
+    world.threads = 2
+    async with world.running():
+        world.add("hostile", "first")
+        await world.until(lambda: hostile.inside == 1, "kept")
+        gone, last = world.add("recorder", "gone"), world.add("recorder", "last")
+        await world.until(lambda: len(world.hosting.hosted) == 3, "they wait")
+        assert recorder.inits == []
+        del world.views[gone]
+        hostile.over.set()
+        world.queue.add(gone)
+        await world.until(lambda: bool(recorder.inits), "the next one is started")
+        assert [told["controller"]["name"] for told in recorder.inits] == ["last"]
+        assert last in world.hosting.hosted
+
+
+async def test_a_spec_above_what_the_platform_allows_is_not_accepted_and_says_so(
+    world: World, recorder: Recorder
+) -> None:
+    world.maxima = Maxima(memory_bytes=64 << 20)
+    world.add("recorder", idle={"suspendAfter": "1h"})
+    async with world.running():
+        await world.at_rest()
+        assert world.one().life.instance is not None
+        world.add("recorder", generation=2, limits={"memory": "65Mi"}, idle={"suspendAfter": "1h"})
+        await world.until(lambda: world.one().refused is not None, "refused")
+        refused = world.one().refused
+        assert refused == Trouble("AboveMaximum", "spec.limits.memory is 65Mi, and this platform allows 64Mi at most")
+        await world.until(lambda: world.one().life.instance is None, "what ran of it is put to disk")
+        world.watches.put("a")
+        await world.queue.wait_idle()
+        assert recorder.told == []
+        world.add("recorder", generation=3, limits={"memory": "64Mi"})
+        await world.until(lambda: len(recorder.told) == 1, "it is called once its spec fits")
+        assert world.one().refused is None
+
+
+async def test_what_may_be_pinned_is_a_share_of_its_namespace_and_free_when_given_back(
+    world: World, recorder: Recorder
+) -> None:
+    world.maxima = Maxima(pinned_bytes=100 << 20)
+    first = world.add("recorder", "first", idle={"policy": "Pinned"})
+    async with world.running():
+        await world.at_rest(first)
+        second = world.add("recorder", "second", idle={"policy": "Pinned"})
+        await world.until(lambda: world.hosting.hosted.get(second) is not None, "hosted")
+        await world.until(lambda: world.one(second).refused is not None, "refused")
+        refused = world.one(second).refused
+        assert refused is not None
+        assert (refused.reason, "of 100Mi that controllers of a namespace may pin" in refused.message) == (
+            "AboveMaximum",
+            True,
+        )
+        del world.views[first]
+        world.queue.add(first)
+        await world.at_rest(second)
+        assert world.one(second).refused is None
+        assert len(recorder.inits) == 2

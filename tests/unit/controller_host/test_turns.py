@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.turns import Agenda, Bucket
+from controller_host.turns import Agenda, Allowance, Bucket, Places
 from trellis.bus.backoff import Backoff
 
 
@@ -145,3 +147,65 @@ def test_a_bucket_without_a_rate_is_no_limit() -> None:
     bucket = Bucket(0)
     assert all(bucket.take(0) for _ in range(1000))
     assert bucket.wait(0) == 0
+
+
+def test_an_owner_holds_no_more_places_than_are_free_beside() -> None:
+    places = Places[int](128)
+    taken = sum(places.enter("hostile", number) for number in range(200))
+    assert taken == 64
+    assert sum(places.enter("second", 1000 + number) for number in range(200)) == 32
+    assert places.enter("good", 5000)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans()), max_size=200), st.integers(1, 12))
+def test_whoever_comes_next_finds_a_place_and_nobody_who_may_have_one_waits(
+    steps: list[tuple[str, bool]], total: int
+) -> None:
+    places, inside, waiting = Places[int](total), dict[int, str](), dict[int, str]()
+    for number, (owner, leaves) in enumerate(steps):
+        mine = [key for key, whose in inside.items() if whose == owner]
+        if leaves and mine:
+            del inside[mine[0]]
+            for key in places.leave(owner):
+                inside[key] = waiting.pop(key)
+                assert places.enter(inside[key], key), "what it was told it has"
+        elif places.enter(owner, number):
+            inside[number] = owner
+        else:
+            waiting[number] = owner
+        held = Counter(inside.values())
+        free = total - len(inside)
+        assert free >= 0
+        assert not [owner for owner in waiting.values() if held[owner] < free]
+
+
+def test_those_who_wait_are_let_in_by_turns() -> None:
+    places = Places[str](4)
+    assert [places.enter("a", f"a{number}") for number in range(4)] == [True, True, False, False]
+    assert [places.enter("b", f"b{number}") for number in range(3)] == [True, False, False]
+    assert not places.enter("a", "a2"), "a key waits once"
+    assert places.leave("a") == ["a2"]
+    assert places.leave("b") == ["b1"]
+    assert places.leave("a") == ["a3"]
+    assert places.leave("a") == ["b2"]
+
+
+def test_a_key_that_is_gone_holds_no_place() -> None:
+    places = Places[str](2)
+    assert places.enter("a", "a0")
+    assert not places.enter("a", "a1")
+    assert not places.enter("a", "a2")
+    assert places.drop("a", "a1") == []
+    assert places.leave("a") == ["a2"]
+    assert places.drop("a", "a2") == []
+    assert places.enter("b", "b0")
+    assert not places.enter("b", "b1")
+    assert places.leave("b") == ["b1"]
+
+
+def test_what_is_too_much_is_counted_and_said_with_the_next() -> None:
+    allowance = Allowance(Bucket(1.0, 2.0))
+    assert [allowance.take(0.0), allowance.take(0.0), allowance.take(0.0), allowance.take(0.5)] == [0, 0, None, None]
+    assert allowance.take(1.5) == 2
+    assert allowance.take(2.5) == 0
+    assert allowance.take(9.0, 3.0) is None, "more than there ever is"

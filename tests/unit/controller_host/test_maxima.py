@@ -1,0 +1,53 @@
+"""What a spec may ask for, and whose memory may be pinned."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from controller_host.maxima import Acceptance, Maxima, above_maximum
+from controller_host.views import Bounds, Wanted
+
+MOST = Maxima(64 << 20, 1.0, 30.0, 50.0, 100.0)
+
+
+def test_what_is_as_much_as_allowed_is_accepted() -> None:
+    assert above_maximum(Bounds(64 << 20, 1.0, 30.0, 50.0, 100.0), MOST) == ""
+    assert above_maximum(Bounds(), Maxima()) == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("memory_bytes", 128 << 20, "spec.limits.memory is 128Mi, and this platform allows 64Mi at most"),
+        ("cpu_seconds", 1.5, "spec.limits.cpuPerCall is 1.5s, and this platform allows 1s at most"),
+        ("wall_seconds", 60.0, "spec.limits.timePerCall is 60s, and this platform allows 30s at most"),
+        ("calls_per_second", 51.0, "spec.limits.callsPerSecond is 51, and this platform allows 50 at most"),
+        ("host_calls_per_second", 101.0, "spec.limits.hostCallsPerSecond is 101, and this platform allows 100 at most"),
+    ],
+)
+def test_what_is_above_is_named_with_both_numbers(field: str, value: float, said: str) -> None:
+    assert above_maximum(dataclasses.replace(Bounds(), **{field: value}), MOST) == said
+
+
+def test_all_that_is_above_is_named_at_once() -> None:
+    assert above_maximum(Bounds(1 << 30, 2.0), MOST).count("; spec.limits.") == 1
+
+
+def pinned(memory_bytes: int) -> Wanted:
+    return Wanted(None, "x", (), b"{}", ((), ()), Bounds(memory_bytes), None, False)  # type: ignore[arg-type]
+
+
+def test_a_namespace_pins_no_more_than_its_share_and_another_has_its_own() -> None:
+    acceptance = Acceptance(Maxima(pinned_bytes=100 << 20))
+    assert acceptance.claim("a", "a/1", pinned(60 << 20)) == ""
+    assert "is Pinned with 60Mi (spec.limits.memory), and of 100Mi" in acceptance.claim("a", "a/2", pinned(60 << 20))
+    assert acceptance.claim("a", "a/3", pinned(40 << 20)) == ""
+    assert acceptance.claim("a", "a/4", dataclasses.replace(pinned(99 << 20), suspend_after=0.0)) == "", "not pinned"
+    assert acceptance.claim("b", "b/1", pinned(100 << 20)) == ""
+    assert acceptance.drop("a", "a/3") == ["a/2"], "who was refused may ask again"
+    assert "60Mi are taken" in acceptance.claim("a", "a/2", pinned(60 << 20))
+    assert acceptance.drop("a", "a/2") == []
+    assert acceptance.drop("a", "a/1") == [], "who is gone waits no more"
+    assert "of 0Mi" in Acceptance(Maxima(pinned_bytes=0)).claim("a", "a/1", pinned(1 << 20))
