@@ -121,3 +121,13 @@ def saying_version(version: int) -> bytes:
     """Return a module that only tells when it runs which version of the ABI it is made for, as those of Go do."""
     said = f'(func (export "abi_version") (result i32) (i32.add (i32.const {version}) (i32.load8_u (i32.const 0)))))'
     return bytes(wasmtime.wat2wasm(_AROUND.format(body=BODIES["good"])[:-1] + said))
+
+
+def sleeping(seconds: int) -> bytes:
+    """Return a module whose calls sleep for so long, which takes a thread and no processor."""
+    wait = (
+        f"(i64.store (i32.const 1048) (i64.const {seconds * 10**9}))"
+        "(drop (call $poll (i32.const 1024) (i32.const 2048) (i32.const 1) (i32.const 3072))) (i64.const 0)"
+    )
+    poll = '(import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))'
+    return bytes(wasmtime.wat2wasm(_AROUND.format(body=wait).replace("(module", f"(module {poll}", 1)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 from support.neighbours import BAD, EACH, Neighbourhood
-from support.wat_guests import FAULTS, guest, saying_version
+from support.wat_guests import FAULTS, guest, saying_version, sleeping
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
@@ -133,3 +135,34 @@ def bad_things(host: Host) -> float:
     asked = host.metric("trellis_controller_host_calls_total", op="list")
     returned = host.metric("trellis_controller_call_seconds_count")
     return host.metric("trellis_controller_faults_total") + asked + returned
+
+
+async def test_a_namespace_whose_guests_keep_their_threads_leaves_some_to_its_neighbour(
+    host: Host, tenants: Callable[[], Tenant]
+) -> None:
+    hostile, good, target = tenants(), tenants(), tenants()
+    host.settings |= {"TRELLIS_CONTROLLER_THREADS": "8", "TRELLIS_CONTROLLER_MAX_TIME_PER_CALL": "10m"}
+    hostile.account("sleeps", CONFIG_MAPS)
+    hostile.module("sleeps", sleeping(600))
+    hostile.config_map("x")
+    for number in range(30):
+        hostile.controller(
+            f"sleeps-{number}", module="sleeps", serviceAccountName="sleeps", limits={"timePerCall": "10m"}
+        )
+    hostile.controller(
+        "greedy", module="sleeps", serviceAccountName="sleeps", limits={"timePerCall": "10m", "memory": "1Gi"}
+    )
+    good.account("mirror", CONFIG_MAPS, namespaces=(good.name, target.name))
+    good.module("mirror", prebuilt("mirror"))
+    async with host.serving():
+        await until(lambda: host.metric("trellis_controllers", state="Resident") >= 4, "threads are kept")
+        await until(lambda: hostile.condition("greedy", "Accepted") == ("False", "AboveMaximum"), "named")
+        good.controller("mirror", config={"targetNamespace": target.name})
+        seconds = []
+        for number in range(10):
+            began = time.monotonic()
+            good.config_map("x", round=str(number))
+            await until(lambda number=number: target.data("x") == {"round": str(number)}, "the neighbour is served")
+            seconds.append(time.monotonic() - began)
+        print(f"beside 30 that sleep: first {seconds[0]:.2f} s, then {max(seconds[1:]):.2f} s at most")  # noqa: T201 - for people
+        assert host.metric("trellis_controller_call_seconds_count") == len(seconds), "no hostile call has ended"
