@@ -260,6 +260,7 @@ async def trying(room: Room, write: Callable[[], None], recovered: Callable[[], 
         refused = room.refuses
         await asyncio.sleep(max(room.wait(), _LOOK_SECONDS))
         if room.refuses:
+            refused = True
             try:
                 await asyncio.to_thread(write)
             except OSError as error:

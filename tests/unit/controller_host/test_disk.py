@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from controller_host import app
 from controller_host.deliveries import Served
 from controller_host.guest.faults import FaultKind
 from controller_host.progress import Mark, NotWritten, Past, Progress
@@ -364,3 +366,17 @@ def _full() -> sqlite3.OperationalError:
     error = sqlite3.OperationalError("database or disk is full")
     error.sqlite_errorcode = sqlite3.SQLITE_FULL
     return error
+
+
+async def test_a_disk_that_is_full_for_less_than_a_look_is_said_to_take_things_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(app, "_LOOK_SECONDS", 0.05)
+    room, recovered = Room(), asyncio.Event()
+    task = asyncio.create_task(app.trying(room, lambda: None, recovered.set))
+    await asyncio.sleep(0)  # it takes everything as it is looked at
+    room.refused(NotWritten(_full()))
+    async with asyncio.timeout(5):
+        await recovered.wait()
+    assert not room.refuses
+    task.cancel()
