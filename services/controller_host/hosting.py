@@ -231,6 +231,8 @@ class Hosting:
         one.life.calls.limit(one.wanted.bounds.host_calls_per_second)
         self.news.watches.want(one.key, view.namespace, one.wanted.watches)
         one.listed = False
+        if not one.unfit:
+            one.refused = None  # that was of the former spec; this one may be paused, and not looked at
         return True
 
     def _above_maximum(self, one: Hosted) -> Trouble | None:

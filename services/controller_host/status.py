@@ -139,7 +139,7 @@ def _accepted(seen: Seen) -> tuple[str, Trouble]:
         return "False", seen.refused
     if seen.module is None and seen.paused:
         return "Unknown", Trouble("Paused", "the module is not looked at while spec.paused is true")
-    if seen.module is None:
+    if seen.module is None or (seen.fetching and not seen.ready):  # that is known is a former spec's
         return "Unknown", FETCHING if seen.fetching else PENDING
     abi = seen.module.abi
     version = "says when it starts which ABI it is of," if abi is None else f"is one of ABI {abi}"

@@ -762,6 +762,15 @@ async def test_a_paused_one_is_not_called_and_hears_afterwards_what_it_missed(wo
         assert names_in(recorder.told) == ["a"]
 
 
+async def test_what_a_former_spec_was_refused_for_is_not_said_of_one_that_is_paused(world: World) -> None:
+    world.add("recorder", watches="none")
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().refused is not None, "it cannot be read")
+        world.add("recorder", generation=2, paused=True)
+        await world.until(lambda: world.one().view.generation == 2 and not world.one().busy, "it is paused")
+        assert world.one().refused is None
+
+
 async def test_who_is_gone_leaves_nothing(world: World) -> None:
     world.add("recorder")
     world.watches.put("a")

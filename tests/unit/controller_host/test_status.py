@@ -31,13 +31,25 @@ def conditions(seen: Seen, former: dict[str, Any] | None = None) -> dict[str, tu
     [
         (WELL, "True Accepted", "True Running", "False", "False"),
         (replace(WELL, ready=False, module=None), "Unknown Pending", "Unknown Pending", "True", "False"),
+        (replace(WELL, ready=False, fetching=True), "Unknown Fetching", "Unknown Fetching", "True", "False"),
+        (replace(WELL, fetching=True), "True Accepted", "True Running", "False", "False"),
         (REFUSED, "False NotWasm", "False NotWasm", "False", "True"),
         (STOPPED, "True Accepted", "False Trapped", "True", "False"),
         (NOT_WATCHED, "True Accepted", "False WatchNotGranted", "True", "False"),
         (replace(WELL, paused=True), "True Accepted", "False Paused", "False", "False"),
         (replace(WELL, paused=True, ready=False, module=None), "Unknown Paused", "False Paused", "False", "False"),
     ],
-    ids=["well", "new", "refused", "stopped", "not watched", "paused", "paused from the start"],
+    ids=[
+        "well",
+        "new",
+        "another is fetched",
+        "it is looked at again",
+        "refused",
+        "stopped",
+        "not watched",
+        "paused",
+        "paused from the start",
+    ],
 )
 def test_conditions(seen: Seen, accepted: str, ready: str, reconciling: str, stalled: str) -> None:
     found = conditions(seen)
