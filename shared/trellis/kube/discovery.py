@@ -77,7 +77,8 @@ class Discovery:
         version = self._versions.get(api_version)
         if version is None or self._is_old(version, kind, verbs):
             version = await self._ask_once(api_version)
-        self._versions.move_to_end(api_version)
+        if api_version in self._versions:  # else it was forgotten between the answer and this
+            self._versions.move_to_end(api_version)
         served = version.kinds.get(kind)
         if served is None or not served.verbs.issuperset(verbs):
             raise _unknown(api_version, kind, version, verbs)

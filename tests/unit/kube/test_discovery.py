@@ -56,6 +56,14 @@ async def test_all_who_ask_at_once_share_one_question_also_if_the_first_leaves()
     assert world.asked == ["/apis/batch/v1"]
 
 
+async def test_what_is_forgotten_as_its_answer_comes_is_answered_all_the_same() -> None:
+    world = World()
+    asking = asyncio.create_task(world.discovery.resource("batch/v1", "Job"))
+    await asyncio.sleep(0)
+    world.discovery._asking["batch/v1"].add_done_callback(lambda _: world.discovery.forget("batch/v1"))
+    assert await asking == JOBS
+
+
 async def test_an_outage_is_no_unknown_kind_and_is_not_kept() -> None:
     world = World()
     world.kube.fail_next(2)  # a read is tried twice
