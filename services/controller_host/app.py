@@ -228,7 +228,7 @@ def compose(settings: Settings, base: Base) -> Work:
         background=[
             watches.run,
             Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values, lambda: parts.room.refuses).run,
-            partial(trying, parts.room, disk.guests.try_disk, hosting.recovered),
+            partial(trying, parts.room, disk.guests.try_disk, hosting.memory.recovered),
             hosting.fetching.run,
             holding(disk, hosting.end, sources.close, tenants.close),
             giving_back,

@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
-import hashlib
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from opentelemetry import trace
@@ -24,12 +20,14 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, StatusCode
 
 from controller_host import calls
+from controller_host.accounts import Account
 from controller_host.call_fields import CallRefused, failure
 from controller_host.calls import MOST_BYTES, Happening, Verb
+from controller_host.happenings import record
 from controller_host.turns import Allowance, Bucket
 from trellis.kube.client import Kube
-from trellis.kube.errors import AlreadyExists, AnswerTooLarge, Call, Forbidden, KubeError, NotFound, NotLeading
-from trellis.kube.resources import EVENTS, Manifest, Resource
+from trellis.kube.errors import AnswerTooLarge, Call, Forbidden, KubeError, NotLeading
+from trellis.kube.resources import Resource
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry, get_logger
 
@@ -50,9 +48,6 @@ _LINE: Final = 256
 _LONGEST_LINE: Final = 20.0
 """What the longest line there is costs, of ``_LINE`` characters each."""
 _LATE_SECONDS: Final = 1.0
-_DEFAULT_NAMESPACE: Final = "default"
-_NAME_PART: Final = 200
-_NO_NAME = re.compile(r"[^a-z0-9.-]+")
 
 _log = get_logger(__name__)
 
@@ -66,15 +61,6 @@ class Kinds(Protocol):
 
     async def resource(self, api_version: str, kind: str) -> Resource:
         """Return it; raises KubeError (NotFound if there is no such kind)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Whom a controller is to Kubernetes. ``user``: of its ServiceAccount; ``manager``: of the fields it applies."""
-
-    controller: str
-    user: str
-    manager: str
 
 
 @dataclass(eq=False)
@@ -123,7 +109,7 @@ class Calling:
     async def _do(self, account: Account, asked: Verb | Happening) -> bytes:
         kube = self.acting_as(account.user)
         if isinstance(asked, Happening):
-            await _record(kube, account, asked)
+            await record(kube, account, asked)
             return b""
         resource = await self.kinds.resource(asked.api_version, asked.kind)
         return await kube.ask(_call(asked, resource), _request(asked, resource), timeout=CALL_SECONDS)
@@ -264,48 +250,6 @@ def _request(asked: Verb, resource: Resource) -> HttpRequest:
     name = None if asked.collection else asked.name
     path = resource.path(asked.namespace or None, name, asked.subresource or None)
     return HttpRequest(asked.method, path, asked.query, asked.body, asked.content_type, most=MOST_BYTES)
-
-
-async def _record(kube: Kube, account: Account, happening: Happening) -> None:
-    """Record an Event; one that was said before is counted up, if the account may do that."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    event = make_event(account, happening, now)
-    metadata = event["metadata"]
-    with contextlib.suppress(AlreadyExists):
-        await kube.create(EVENTS, event, field_manager=account.manager)
-        return
-    try:
-        found = await kube.get(EVENTS, metadata["name"], metadata["namespace"])
-        read = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
-        patch = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
-        await kube.merge_patch(EVENTS, metadata["name"], patch, metadata["namespace"], field_manager=account.manager)
-    except (Forbidden, NotFound, AlreadyExists):
-        return  # it stands there, which is what was asked for
-
-
-def make_event(account: Account, happening: Happening, now: str) -> Manifest:
-    """Return the Event of a first occurrence; ``now`` in RFC 3339. Its name is the same for every repeat."""
-    regarding = happening.regarding
-    identity = "\0".join((account.controller, *map(str, regarding.values()), happening.reason, happening.message))
-    hashed = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    component = account.controller.replace("/", ".")
-    return {
-        "apiVersion": EVENTS.api_version,
-        "kind": EVENTS.kind,
-        "metadata": {
-            "name": f"{_NO_NAME.sub('-', regarding['name'].lower())[:_NAME_PART].strip('.-') or 'object'}.{hashed}",
-            "namespace": regarding.get("namespace") or _DEFAULT_NAMESPACE,
-        },
-        "involvedObject": dict(regarding),
-        "type": happening.type,
-        "reason": happening.reason,
-        "message": happening.message,
-        "source": {"component": component},
-        "reportingComponent": component,
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }
 
 
 def _log_of(level: int) -> Callable[..., object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller_host.calling import Account
+from controller_host.accounts import Account
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule
@@ -93,6 +93,11 @@ class Hosted:
         """Note whether the disk took it: who is too large for it would else write to the last byte each second."""
         self.not_taken = 0 if taken else self.not_taken + 1
         self.not_to_disk_before = 0.0 if taken else now + _DISK.bound(self.not_taken)
+
+    def untold(self, now: float, seconds: float) -> float | None:
+        """Return when people are to be told that its module is being fetched, so long after that began; None: now."""
+        left = (now if self.fetching is None else self.fetching) + seconds - now
+        return left if left > 0 else None
 
     @property
     def key(self) -> str:

@@ -3,44 +3,42 @@
 In: keys of controllers, by the queue, and changes of what they watch. Out: calls of guests, in threads of a pool; what
 is to be told. Called by ``app``. Invariants: one run a controller at a time; a turn is some calls or some milliseconds,
 so nobody waits for somebody else's list; those of one namespace have no more turns at once than are left for others;
-an object is delivered only where a review allows it and what is known of it
-is whole, so that nothing is called gone that was just not seen; who fails at each start waits as a whole.
+an object is delivered only where a review allows it and what is known of it is whole, so that nothing is called gone
+that was just not seen; who fails at each start waits as a whole.
 Source: ADR 51 and 57.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
-from controller_host.calling import Account, Calling, Calls
+from controller_host.accounts import account_of
+from controller_host.calling import Calling, Calls
 from controller_host.fetching import TOLD_SECONDS, Fetching, Question
 from controller_host.hosted import Hosted, Trouble
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
 from controller_host.maxima import ABOVE_MAXIMUM, Acceptance, Maxima
+from controller_host.memory import Memory
 from controller_host.news import News
 from controller_host.outcomes import Outcomes, no_room
 from controller_host.preparing import NotAccepted, Preparing
 from controller_host.progress import NotWritten
 from controller_host.residents import Residents
-from controller_host.room import DISK_FAILED, DISK_FULL
 from controller_host.starting import Parts
 from controller_host.turns import Bucket, Places
 from controller_host.views import INVALID_SPEC, ControllerView, read_spec
-from trellis import names
 from trellis.telemetry import TraceContext, get_logger
 
 PLACES: Final = 128
 """Turns at a time, if nobody says another number."""
 
 _log = get_logger(__name__)
-T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -63,7 +61,9 @@ class Hosting:
     closing: bool = False
 
     def __post_init__(self) -> None:
-        self.fetching = Fetching(self.preparing, lambda key: self.wake(key))  # noqa: PLW0108 - of later
+        wake: Callable[[str], None] = lambda key: self.wake(key)  # noqa: E731, PLW0108 - of later
+        self.fetching = Fetching(self.preparing, wake)
+        self.memory = Memory(self.hosted, self.residents, self.parts.room, self.outcomes, self.pool, wake)
 
     def on_change(self, controller: str, key: ObjectKey) -> None:
         """Take word that an object changed, appeared or is gone; what a guest has seen already wakes nobody."""
@@ -94,32 +94,25 @@ class Hosting:
         if one is None:
             one = self.hosted[key] = self._begin(view)
         if not self.places.enter(view.namespace, key):
-            await self._give_way(one)
+            await self.memory.give_way(one)
             return None
         one.busy = True
         try:
             wait = await self._turn(one, view)
         except Exception:
-            await self._take_back(one)
+            await self.memory.take_back(one)
             raise
         else:
-            await self._take_back(one)
+            await self.memory.take_back(one)
             return wait
         finally:
             one.busy = False
             self._wake_all(self.places.leave(view.namespace))
             if not self.closing:
-                self._account_for(one)
+                self.memory.count(one)
                 # What is fetched in a moment costs no write of its own.
-                if one.fetching is None or time.monotonic() - one.fetching >= TOLD_SECONDS:
+                if one.fetching is None or one.untold(time.monotonic(), TOLD_SECONDS) is None:
                     self.outcomes.told.changed(one)
-
-    def recovered(self) -> None:
-        """Take word that the disk takes again what is written: those that wait for it need not any longer."""
-        for one in self.hosted.values():
-            if one.stopped is not None and one.stopped.reason in {DISK_FULL, DISK_FAILED}:
-                one.not_before = 0.0
-                self.wake(one.key)
 
     async def close(self, seconds: float) -> None:
         """Put all that is in memory to disk, within so many seconds; what is in a call then is ended."""
@@ -132,7 +125,7 @@ class Hosting:
         for one in self.hosted.values():
             one.life.interrupt()
         lives = [one.life for one in self.hosted.values() if one.busy or one.life.instance is not None]
-        work = [asyncio.ensure_future(self._in_pool(life.suspend)) for life in lives]
+        work = [asyncio.ensure_future(self.memory.in_pool(life.suspend)) for life in lives]
         if work:
             _, late = await asyncio.wait(work, timeout=max(0.1, until - time.monotonic()))
             if late:
@@ -152,26 +145,9 @@ class Hosting:
         for key in keys:
             self.wake(key)
 
-    async def _give_way(self, one: Hosted) -> None:
-        """Go to disk if memory is short: that does not wait until others of the namespace are through with theirs."""
-        if not one.evict:
-            return
-        one.busy = True
-        try:
-            await self._suspend(one)
-        finally:
-            one.busy = one.evict = False
-            if not self.closing:
-                self._account_for(one)
-
     def _begin(self, view: ControllerView) -> Hosted:
-        account = Account(
-            view.key,
-            f"system:serviceaccount:{view.namespace}:{view.account}",
-            names.controller_field_manager(view.namespace, view.name),
-        )
-        life = Life(self.parts, view.key, view.uid, Calls(self.calling, account, 0))
-        return Hosted(view, account, life)
+        account = account_of(view)
+        return Hosted(view, account, Life(self.parts, view.key, view.uid, Calls(self.calling, account, 0)))
 
     async def _forget(self, one: Hosted) -> None:
         self.fetching.drop(one.key)
@@ -179,19 +155,19 @@ class Hosting:
         self.residents.gone(one.key)
         self.hosted.pop(one.key, None)
         self._wake_all(self.acceptance.drop(one.view.namespace, one.key))
-        await self._in_pool(one.life.forget)
+        await self.memory.in_pool(one.life.forget)
         self.outcomes.told.gone(one)
 
     async def _turn(self, one: Hosted, view: ControllerView) -> float | None:
         now = time.monotonic()
         if (one.wanted is None or one.view != view) and not self._read(one, view, now):
-            await self._suspend(one)
+            await self.memory.suspend(one)
             return None
         one.view = view
         wanted = one.wanted
         assert wanted is not None  # it was read
         if wanted.paused or view.deleting:
-            await self._suspend(one)
+            await self.memory.suspend(one)
             return None if one.life.instance is None else self.parts.room.again(one.not_to_disk_before)
         if now < one.not_before:
             return one.not_before - now
@@ -199,7 +175,7 @@ class Hosting:
             return self.outcomes.wait(one)
         try:
             if not await self._prepare(one, now):
-                return self._fetched_later(one, now)
+                return one.untold(now, TOLD_SECONDS)
             return await self._serve(one)
         except NotAccepted as refused:
             one.refused = Trouble(refused.reason, refused.message)
@@ -223,10 +199,10 @@ class Hosting:
             one.wanted, one.refused = None, trouble
             self.news.watches.drop(one.key)
             return False
-        begun = self._begin(view)
-        if begun.account != one.account:
-            one.account = begun.account
-            one.life.calls.become(begun.account)
+        account = account_of(view)
+        if account != one.account:
+            one.account = account
+            one.life.calls.become(account)
         one.bucket = Bucket(one.wanted.bounds.calls_per_second)
         one.life.calls.limit(one.wanted.bounds.host_calls_per_second)
         self.news.watches.want(one.key, view.namespace, one.wanted.watches)
@@ -258,7 +234,7 @@ class Hosting:
             prepared, module = found
             one.module = module.as_found(one.module)
             one.fetch = False
-            if await self._in_pool(one.life.adopt, prepared):
+            if await self.memory.in_pool(one.life.adopt, prepared):
                 one.listed = False
             one.ready = True
             if one.module.sha256 != one.unfit:
@@ -266,25 +242,16 @@ class Hosting:
             one.look_at = now + self.sources_seconds if any(wanted.refs) or not wanted.is_fixed else None
         return True
 
-    def _fetched_later(self, one: Hosted, now: float) -> float | None:
-        """Return when people are to be told that it is being fetched, if they were not."""
-        left = (one.fetching or now) + TOLD_SECONDS - now
-        return left if left > 0 else None
-
-    def _list(self, one: Hosted) -> None:
-        if not one.listed and self.news.watches.whole(one.key):
-            self.news.list_all(one)
-
     async def _serve(self, one: Hosted) -> float | None:
         """Call for what is due, start what has not started, suspend what has nothing to do."""
         now, life, wanted = time.monotonic(), one.life, one.wanted
         assert wanted is not None
-        self._list(one)
+        self.news.list_if_whole(one)
         starts = life.instance is None and not life.snapshot
         deliveries = await self.news.deliverable(one, now)
         if deliveries or starts:
             try:
-                served = await self._in_pool(life.serve, deliveries)
+                served = await self.memory.in_pool(life.serve, deliveries)
             except BaseException:
                 # A full disk perhaps. What became of it nobody knows: it is told twice rather than never.
                 one.agenda.put_back([delivery.turn for delivery in deliveries])
@@ -294,35 +261,14 @@ class Hosting:
                 one.stopped = no_room(self.parts.room, "it is not called for objects that are new to it")
             self.news.look_again(one, deliveries)
             if served.cold and served.fault is None and one.ready:
-                self._list(one)  # in this turn: until the next one, with many before it, it would stay in memory
+                self.news.list_if_whole(
+                    one
+                )  # in this turn: until the next one, with many before it, it would stay in memory
         wait = self._until_next(one)
         idle = (wait is None or wait > 0) and time.monotonic() - one.used_at >= (wanted.suspend_after or 0.0)
         if not one.pinned and idle:
-            await self._suspend(one)
+            await self.memory.suspend(one)
         return self._next(one, wait)
-
-    async def _suspend(self, one: Hosted) -> None:
-        """Put it to disk, and what it has seen; nobody tries before it is time who found that the disk is full."""
-        if self.parts.room.wait() or time.monotonic() < one.not_to_disk_before:
-            return
-        if one.life.instance is not None:
-            one.brought_to_disk(time.monotonic(), taken=await self._in_pool(one.life.suspend))
-        elif one.life.marks.owed:
-            await self._in_pool(one.life.settle)
-
-    async def _take_back(self, one: Hosted) -> None:
-        """Have the memory of one that was named, whatever else holds for it: where there is no disk it begins cold."""
-        if not one.evict or self.closing:
-            return
-        try:
-            if one.pinned or one.life.instance is None or await self._in_pool(one.life.suspend):
-                return
-            one.no_room, one.listed = max(1, one.life.figures.resident_bytes), False
-            await self._in_pool(one.life.give_up)
-        finally:
-            one.evict = False  # until then its memory counts as free
-        self.outcomes.without_disk(one, self.parts.room, "it is neither in memory nor on disk, and begins cold later")
-        self.wake(one.key)
 
     def _until_next(self, one: Hosted) -> float | None:
         """Return the seconds until something is due for a controller."""
@@ -347,27 +293,3 @@ class Hosting:
         if one.look_at is not None and one.fetching is None:
             waits.append(max(0.0, one.look_at - now))
         return min((one for one in waits if one is not None), default=None)
-
-    def _account_for(self, one: Hosted) -> None:
-        """Count its memory, and name those who are to go if that is too much."""
-        if one.life.instance is None:
-            self.residents.gone(one.key)
-            return
-        note = self.residents.weighed if one.accounted_at == one.used_at else self.residents.used
-        note(one.key, one.life.figures.resident_bytes)
-        one.accounted_at = one.used_at
-        for key in self.residents.surplus(self._may_go, self._is_going):
-            self.hosted[key].evict = True
-            self.wake(key)
-
-    def _may_go(self, key: str) -> bool:
-        one = self.hosted.get(key)
-        return one is not None and not one.busy and not one.pinned and not one.evict
-
-    def _is_going(self, key: str) -> bool:
-        one = self.hosted.get(key)
-        return one is not None and one.evict
-
-    async def _in_pool(self, work: Callable[..., T], *arguments: object) -> T:
-        context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(self.pool, lambda: context.run(work, *arguments))

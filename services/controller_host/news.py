@@ -70,6 +70,11 @@ class News:
         version = self.watches.version(key) if self.watches.concerns(one.key, key) else ""
         return (mark.version if mark is not None else "") != version
 
+    def list_if_whole(self, one: Hosted) -> None:
+        """Let every key have its turn, as ``list_all`` does, if that was not yet done, and all is known of them."""
+        if not one.listed and self.watches.whole(one.key):
+            self.list_all(one)
+
     def list_all(self, one: Hosted) -> None:
         """Let every key have its turn that the guest has not seen as it is now, or wants to see again."""
         now, wall = time.monotonic(), time.time()

@@ -19,7 +19,8 @@ from typing import Any
 import orjson
 import pytest
 
-from controller_host.calling import Account, Calling, Calls
+from controller_host.accounts import Account
+from controller_host.calling import Calling, Calls
 from controller_host.deliveries import Delivery, Served
 from controller_host.guest import directories
 from controller_host.guest.limits import Limits

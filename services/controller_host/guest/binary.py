@@ -2,9 +2,8 @@
 
 In: the bytes as they were built. Out: its types, imports, exports, globals and what state it has. Called by
 ``rewriting``. Pure. Invariants: what is not understood is refused, never passed over; a vector's length is compared
-with its bound before anything of it is kept; the engine's own validation comes after it. Source: WebAssembly core
-specification 2.0, "Binary Format"; bounds: its JavaScript interface, "Implementation-defined Limits", or lower ones
-where no module that is built comes near them.
+with its bound before anything of it is kept; the engine's own validation comes after it.
+Source: WebAssembly core specification 2.0, "Binary Format".
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from controller_host.guest import bounds
 from controller_host.guest.instructions import constant, i32_constant, table_change
 from controller_host.guest.reading import Malformed, Reader, TooMany
 
@@ -31,20 +31,6 @@ VALUE_TYPES: Final = {
 }
 KINDS: Final = ("function", "table", "memory", "global", "tag")
 CUSTOM, EXPORT, START = 0, 7, 8
-
-MOST_SECTIONS: Final = 1_000  # custom ones among them
-MOST_TYPES: Final = 10_000
-MOST_PARAMETERS: Final = 1_000
-MOST_IMPORTS: Final = 1_000  # the ABI has not a hundred
-MOST_FUNCTIONS: Final = 1_000_000
-MOST_TABLES: Final = 16
-MOST_TABLE_ELEMENTS: Final = 200_000
-MOST_MEMORIES: Final = 100
-MOST_GLOBALS: Final = 10_000
-MOST_EXPORTS: Final = 100_000
-MOST_SEGMENTS: Final = 100_000
-MOST_LOCALS: Final = 50_000
-MOST_BODY_BYTES: Final = 7_654_321
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +100,8 @@ def read(data: bytes) -> Binary:
     binary = Binary(data)
     reader = Reader(data, len(MAGIC))
     while not reader.done():
-        if len(binary.sections) >= MOST_SECTIONS:
-            raise TooMany("sections", len(binary.sections) + 1, MOST_SECTIONS)
+        if len(binary.sections) >= bounds.MOST_SECTIONS:
+            raise TooMany("sections", len(binary.sections) + 1, bounds.MOST_SECTIONS)
         start = reader.at
         section_id, length = reader.byte(), reader.u32()
         body = reader.skip(length)
@@ -146,11 +132,11 @@ def _value_type(reader: Reader) -> str:
 
 
 def _types(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader, "types", MOST_TYPES):
+    for _ in _vector(reader, "types", bounds.MOST_TYPES):
         if reader.byte() != 0x60:
             raise Malformed("it has types of the garbage collection proposal, which is not run here")
         parameters, results = (
-            tuple(_value_type(reader) for _ in _vector(reader, f"{what} of a type", MOST_PARAMETERS))
+            tuple(_value_type(reader) for _ in _vector(reader, f"{what} of a type", bounds.MOST_PARAMETERS))
             for what in ("parameters", "results")
         )
         binary.types.append(FunctionType(parameters, results))
@@ -171,7 +157,7 @@ def _limits(reader: Reader) -> tuple[int, int]:
 
 
 def _imports(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader, "imports", MOST_IMPORTS):
+    for _ in _vector(reader, "imports", bounds.MOST_IMPORTS):
         module, name, kind = reader.name(), reader.name(), reader.byte()
         function: FunctionType | None = None
         if kind == 0:
@@ -192,11 +178,11 @@ def _imports(binary: Binary, reader: Reader) -> None:
 
 
 def _functions(binary: Binary, reader: Reader) -> None:
-    binary.functions.extend(_type_at(binary, reader.u32()) for _ in _vector(reader, "functions", MOST_FUNCTIONS))
+    binary.functions.extend(_type_at(binary, reader.u32()) for _ in _vector(reader, "functions", bounds.MOST_FUNCTIONS))
 
 
 def _tables(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader, "tables", MOST_TABLES):
+    for _ in _vector(reader, "tables", bounds.MOST_TABLES):
         first = reader.byte()
         if first not in VALUE_TYPES:
             raise Malformed("it has a table that is not understood here")
@@ -204,18 +190,18 @@ def _tables(binary: Binary, reader: Reader) -> None:
 
 
 def _memories(binary: Binary, reader: Reader) -> None:
-    binary.memories.extend(_limits(reader) for _ in _vector(reader, "memories", MOST_MEMORIES))
+    binary.memories.extend(_limits(reader) for _ in _vector(reader, "memories", bounds.MOST_MEMORIES))
 
 
 def _globals(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader, "globals", MOST_GLOBALS):
+    for _ in _vector(reader, "globals", bounds.MOST_GLOBALS):
         value_type = _value_type(reader)
         binary.globals.append((value_type, bool(reader.byte())))
         constant(reader)
 
 
 def _exports(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader, "exports", MOST_EXPORTS):
+    for _ in _vector(reader, "exports", bounds.MOST_EXPORTS):
         name, kind, index = reader.name(), reader.byte(), reader.u32()
         if kind >= len(KINDS):
             raise Malformed(f"it exports {name} of the kind {kind}, which is not run here")
@@ -227,7 +213,7 @@ def _start(binary: Binary, reader: Reader) -> None:
 
 
 def _elements(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader, "element segments", MOST_SEGMENTS):
+    for _ in _vector(reader, "element segments", bounds.MOST_SEGMENTS):
         flags = reader.u32()
         if flags > 7:
             raise Malformed("it has an element segment that is not understood here")
@@ -239,7 +225,7 @@ def _elements(binary: Binary, reader: Reader) -> None:
             binary.passive = "element"
         if flags & 3:
             reader.byte()  # the kind, or the type, of its elements
-        for _ in _vector(reader, "elements in a segment", MOST_TABLE_ELEMENTS):
+        for _ in _vector(reader, "elements in a segment", bounds.MOST_TABLE_ELEMENTS):
             if flags & 4:
                 constant(reader)
             else:
@@ -248,12 +234,12 @@ def _elements(binary: Binary, reader: Reader) -> None:
 
 def _code(binary: Binary, reader: Reader) -> None:
     kind, version = binary.exports.get("abi_version", ("", -1))
-    for index in _vector(reader, "functions", MOST_FUNCTIONS):
+    for index in _vector(reader, "functions", bounds.MOST_FUNCTIONS):
         length = reader.u32()
-        if length > MOST_BODY_BYTES:
-            raise TooMany("bytes in a function", length, MOST_BODY_BYTES)
+        if length > bounds.MOST_BODY_BYTES:
+            raise TooMany("bytes in a function", length, bounds.MOST_BODY_BYTES)
         body = Reader(reader.data, reader.skip(length), reader.at)
-        for _ in _vector(body, "groups of locals in a function", MOST_LOCALS):
+        for _ in _vector(body, "groups of locals in a function", bounds.MOST_LOCALS):
             body.u32()
             _value_type(body)
         if kind == "function" and binary.imported_functions + index == version:
@@ -262,7 +248,7 @@ def _code(binary: Binary, reader: Reader) -> None:
 
 
 def _data(binary: Binary, reader: Reader) -> None:
-    for _ in _vector(reader, "data segments", MOST_SEGMENTS):
+    for _ in _vector(reader, "data segments", bounds.MOST_SEGMENTS):
         flags = reader.u32()
         if flags == 1:
             binary.passive = "data"

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from controller_host.guest import abi, reading
+from controller_host.guest import abi, bounds, reading
 from controller_host.guest.binary import (
     CUSTOM,
     EXPORT,
     MAGIC,
-    MOST_TABLE_ELEMENTS,
     START,
     WASM_PAGE,
     Binary,
@@ -159,8 +158,8 @@ def _check_state(binary: Binary) -> None:
 
 def _check_sizes(binary: Binary) -> None:
     elements = sum(binary.tables)
-    if elements > MOST_TABLE_ELEMENTS:
-        message = f"it has {elements} elements in tables, and at most {MOST_TABLE_ELEMENTS} are run"
+    if elements > bounds.MOST_TABLE_ELEMENTS:
+        message = f"it has {elements} elements in tables, and at most {bounds.MOST_TABLE_ELEMENTS} are run"
         raise ModuleRefused(RefusalReason.TOO_LARGE, message)
 
 

@@ -11,7 +11,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.testing import capture_logs
 
-from controller_host.calling import MOST_REFUSALS, Account, CallFlood, Calling, Calls
+from controller_host.accounts import Account
+from controller_host.calling import MOST_REFUSALS, CallFlood, Calling, Calls
 from controller_host.calls import MOST_BYTES
 from trellis.kube.errors import Call, NotFound
 from trellis.kube.fake import FakeKube, status_reply

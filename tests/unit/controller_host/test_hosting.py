@@ -957,7 +957,7 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
         assert world.guests.booted == tries, "and the others do not push them out"
         world.guests.full = False
         world.hosting.parts.room.took()
-        world.hosting.recovered()
+        world.hosting.memory.recovered()
         await world.until(
             lambda: all(one.life.marks.get("v1 ConfigMap team-a a") == Mark("u-a/11") for one in hosted), "all are told"
         )

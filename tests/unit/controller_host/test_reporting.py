@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from controller_host.calling import Account, Calling, Calls
+from controller_host.accounts import Account
+from controller_host.calling import Calling, Calls
 from controller_host.hosted import Fault, Hosted, Trouble
 from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule, Progress

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.calling import Account, Calls
+from controller_host.accounts import Account
+from controller_host.calling import Calls
 from controller_host.guests import Owner
 from controller_host.hosted import Hosted
 from controller_host.lifecycle import Life
