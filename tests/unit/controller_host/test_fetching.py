@@ -10,8 +10,8 @@ import pytest
 from controller_host import hosting
 from controller_host.reporting import seen_of
 from controller_host.status import Before, status_of
+from support.hosting_world import KEY, Recorder, World
 from trellis.kube.resources import SECRETS
-from unit.controller_host.test_hosting import KEY, Recorder, World
 
 SHA = "0" * 64
 USER = "system:serviceaccount:team-a:"

@@ -1,0 +1,22 @@
+"""A host on a directory of the test, with one program that remembers what it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.hosting_world import (
+    Recorder,
+    World,
+)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def world(tmp_path: Path, recorder: Recorder) -> World:
+    return World(tmp_path, {b"recorder": recorder, b"other": recorder})

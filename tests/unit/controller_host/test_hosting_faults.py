@@ -1,0 +1,213 @@
+"""Faults of guests, of what they need, and of the host: named, apart from neighbours, tried again."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_host.guest.faults import FaultKind, GuestFault
+from controller_host.progress import Progress
+from support.fake_guests import FakeInstance
+from support.hosting_parts import key_of
+from support.hosting_world import DEADLINE, KEY, Recorder, World, names_in, trapping
+from trellis.bus.backoff import Backoff
+from trellis.kube.resources import SECRETS
+
+
+async def test_a_failure_of_the_hosts_own_costs_no_turn(
+    world: World, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add("recorder")
+    failures: list[str] = []
+    meet = Progress.meet
+
+    def full(progress: Progress, uid: str, keys: Any) -> Any:
+        if not failures:
+            failures.append(uid)
+            raise sqlite3.OperationalError("database or disk is full")
+        return meet(progress, uid, keys)
+
+    async with world.running():
+        await world.at_rest()
+        monkeypatch.setattr(Progress, "meet", full)
+        world.watches.put("a")
+        await world.until(lambda: len(recorder.told) == 1, "told of a after all")
+        assert failures
+
+
+async def test_a_missing_secret_is_told_and_looked_for_again(world: World, recorder: Recorder) -> None:
+    world.add("recorder", secretRefs=[{"name": "s"}])
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().refused is not None, "refused")
+        refused = world.one().refused
+        assert refused is not None
+        assert refused.reason == "SecretNotFound"
+        world.kube.put(SECRETS, {"metadata": {"namespace": "team-a", "name": "s"}})
+        await world.until(lambda: len(recorder.inits) == 1, "started")
+        assert world.one().refused is None
+
+
+async def test_a_module_that_is_refused_says_why_and_a_new_spec_is_tried_at_once(
+    world: World, recorder: Recorder
+) -> None:
+    world.sources.modules["bad"] = b"no module"
+    world.add("bad")
+    async with world.running():
+        world.hosting.outcomes.backoff = Backoff(first=300.0, random=lambda: 1.0)
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().refused is not None, "refused")
+        refused = world.one().refused
+        assert refused is not None
+        assert refused.reason == "NotWasm"
+        world.add("recorder", generation=2)
+        await world.until(lambda: len(recorder.inits) == 1, "started")
+
+
+async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path, recorder: Recorder) -> None:
+    world = World(tmp_path, {b"trapping": trapping(), b"recorder": recorder})
+    world.add("trapping", "bad")
+    world.add("recorder", "good")
+    world.watches.put("bad")
+    async with world.running():
+        await world.until(lambda: "team-a/bad" in world.hosting.hosted, "hosted")
+        await world.until(lambda: world.one("team-a/bad").life.figures.traps >= 3, "it traps again and again")
+        for version in range(2, 12):
+            world.watches.put("x", version)
+            await world.until(
+                lambda version=version: recorder.told[-1]["object"]["metadata"]["resourceVersion"] == str(version),
+                "the neighbour is told",
+            )
+        fault = world.one("team-a/bad").fault
+        assert fault is not None
+        assert fault.kind == "Trapped"
+        assert "v1 ConfigMap team-a bad" in fault.message
+        assert world.one("team-a/good").life.figures.traps == 0
+
+
+async def test_who_fails_at_each_start_waits_as_a_whole(tmp_path: Path) -> None:
+    def never_starts(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        del instance, request
+        return {"error": "no licence"} if export == "init" else {}
+
+    world = World(tmp_path, {b"p": never_starts})
+    world.add("p")
+    async with world.running():
+        world.hosting.outcomes.backoff = Backoff(first=1000.0, cap=1000.0, random=lambda: 1.0)
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().stopped is not None, "stopped")
+        for version in range(1, 20):
+            world.watches.put("x", version)
+            world.queue.add(KEY)
+        await world.queue.wait_idle()
+        assert world.guests.booted == 1
+        stopped = world.one().stopped
+        assert stopped is not None
+        assert (stopped.reason, stopped.message) == ("InitFailed", "no licence")
+
+
+async def test_what_a_review_denies_does_not_reach_the_guest(world: World, recorder: Recorder) -> None:
+    world.watches.denied.add("secret-plans")
+    world.watches.unknown.add("not-known-yet")
+    world.add("recorder")
+    for name in ("a", "secret-plans", "not-known-yet"):
+        world.watches.put(name)
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.queue.wait_idle()
+        assert names_in(recorder.told) == ["a"]
+        world.watches.remove("secret-plans")
+        await world.queue.wait_idle()
+        assert names_in(recorder.told) == ["a"], "not even that it is gone"
+
+
+async def test_nothing_counts_as_gone_while_a_watch_is_not_whole(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+    recorder.told.clear()
+    kept = world.watches.items.pop(key_of("a"))
+    world.watches.is_whole = False
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().ready, "prepared")
+        world.watches.say(key_of("a"))
+        await world.queue.wait_idle()
+        world.watches.items[key_of("a")] = kept
+        world.watches.is_whole = True
+        world.queue.add(KEY)
+        await world.at_rest()
+        assert recorder.told == []
+
+
+async def test_a_controller_whose_watches_are_not_whole_asks_for_no_turn_until_word_of_them_comes(
+    world: World, recorder: Recorder
+) -> None:
+    digest = hashlib.sha256(b"recorder").hexdigest()
+    pinned = {"configMap": {"name": "recorder", "key": "module.wasm"}, "sha256": digest}
+    world.add("recorder", module=pinned)
+    world.watches.put("a")
+    world.watches.is_whole = False
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().life.snapshot, "started and put to disk")
+        await world.queue.wait_idle()
+        assert (world.turns, world.queue.backing_off, recorder.told) == (2, 0, []), "one asked for the module"
+        world.watches.is_whole = True
+        world.queue.add(KEY)
+        await world.at_rest()
+        assert names_in(recorder.told) == ["a"]
+
+
+async def test_a_module_that_says_another_version_as_it_starts_is_refused_until_it_is_another(
+    world: World, recorder: Recorder
+) -> None:
+    world.guests.abi, world.guests.says_version = None, 2
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: world.guests.booted >= 3, "it is tried again")
+        one = world.one()
+        assert one.refused is not None
+        assert one.refused.reason == "UnsupportedAbi"
+        assert (one.fault, one.stopped, recorder.told) == (None, None, [])
+        assert one.module is not None
+        assert one.module.abi is None
+        world.guests.says_version = 1
+        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.at_rest()
+        assert (one.refused, one.module.abi) == (None, 1)
+        looked = world.sources.fetched
+        await world.until(lambda: world.sources.fetched >= looked + 3, "it is looked at again")
+        assert one.module.abi == 1
+
+
+@pytest.mark.parametrize("where", ["init", "reconcile", "migrate", "save"])
+async def test_a_guest_that_hangs_wherever_it_does_is_ended_at_the_end(
+    tmp_path: Path, recorder: Recorder, where: str
+) -> None:
+    inside, ends = threading.Event(), []
+
+    def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        if export != where or (where == "save" and not recorder.told):
+            return recorder(instance, export, request)
+        inside.set()
+        try:
+            instance.wait(DEADLINE * 3)
+        except GuestFault as fault:
+            ends.append(fault.kind)
+            raise
+        return {}
+
+    behaviours = {b"recorder": recorder, b"other": hangs} if where == "migrate" else {b"recorder": hangs}
+    world = World(tmp_path, behaviours | {b"third": recorder})
+    world.guests.exports = frozenset({"init", "reconcile", "save", "migrate"})
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        if where in {"migrate", "save"}:
+            await world.at_rest()
+            world.add("other" if where == "migrate" else "third", generation=2)
+        await world.until(inside.is_set, "it hangs")
+    assert ends == [FaultKind.INTERRUPTED]

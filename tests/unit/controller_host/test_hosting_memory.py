@@ -1,0 +1,261 @@
+"""Memory and disk that are short: who goes to disk, who stays, who is given up, and what of it is said."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_host.progress import Mark
+from support.fake_guests import FakeInstance
+from support.hosting_world import (
+    DEADLINE,
+    Recorder,
+    World,
+    names_in,
+)
+from trellis.bus.backoff import Backoff
+from trellis.kube.resources import SECRETS
+
+
+async def test_a_new_controller_is_told_what_there_is_and_put_to_disk(world: World, recorder: Recorder) -> None:
+    world.add("recorder", config={"next": "x"})
+    world.watches.put("a", x="1")
+    async with world.running():
+        await world.at_rest()
+        assert names_in(recorder.told) == ["a"]
+        assert recorder.told[0]["object"]["data"] == {"x": "1"}
+        assert recorder.inits == [
+            {
+                "controller": {"namespace": "team-a", "name": "mirror"},
+                "config": {"next": "x"},
+                "configMaps": {},
+                "secrets": {},
+            }
+        ]
+        assert world.one().life.instance is None
+        assert world.one().life.snapshot
+
+
+async def test_a_change_wakes_it_with_its_memory_and_a_deletion_too(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    async with world.running():
+        await world.at_rest()
+        world.watches.put("a")
+        await world.until(lambda: len(recorder.told) == 1, "told of a")
+        await world.at_rest()
+        world.watches.remove("a")
+        await world.until(lambda: len(recorder.told) == 2, "told that a is gone")
+        assert recorder.told[1]["object"] is None
+        assert recorder.counts == [1, 2]
+        assert (world.guests.booted, world.one().life.figures.wakes) == (1, 2)
+
+
+async def test_once_its_module_is_there_one_turn_starts_a_controller_tells_it_what_there_is_and_puts_it_to_disk(
+    world: World, recorder: Recorder
+) -> None:
+    world.add("recorder", module={"configMap": {"name": "recorder", "key": "module.wasm"}, "sha256": "0" * 64})
+    world.watches.put("a")
+    world.watches.put("b")
+    async with world.running():
+        await world.at_rest()
+        assert (world.turns, len(recorder.told), world.guests.suspended) == (2, 2, 1), "one asked for the module"
+    async with world.running():
+        await world.at_rest()
+        assert (world.turns, len(recorder.told), world.guests.woken) == (1, 2, 0)
+
+
+async def test_memory_that_is_short_puts_the_least_recently_used_to_disk_and_never_a_pinned_one(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    world = World(tmp_path, {b"recorder": recorder})
+    world.budget = 2500
+    world.add("recorder", "pinned", idle={"policy": "Pinned"})
+    async with world.running():
+        await world.at_rest("team-a/pinned")
+        for name in ("one", "two", "three"):
+            world.add("recorder", name, idle={"suspendAfter": "1h"})
+            await world.at_rest(f"team-a/{name}")
+        await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
+        resident = {key for key, one in world.hosting.hosted.items() if one.life.instance is not None}
+        assert resident == {"team-a/pinned", "team-a/three"}
+
+
+async def test_what_is_in_a_call_at_the_end_is_ended_and_all_others_are_on_disk(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        del request
+        if export == "reconcile":
+            instance.wait(DEADLINE * 3)
+        return {}
+
+    world = World(tmp_path, {b"hangs": hangs, b"recorder": recorder})
+    world.add("hangs", "hangs")
+    world.add("recorder", "good", idle={"suspendAfter": "1h"})
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: bool(recorder.told), "told")
+        await world.until(lambda: "team-a/hangs" in world.hosting.hosted and world.one("team-a/hangs").busy, "hangs")
+    assert "uid-good" in world.guests.snapshots
+
+
+async def test_a_term_that_is_over_ends_who_is_in_a_call_and_leaves_what_is_on_disk(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    def hangs(instance: FakeInstance, export: str, request: dict[str, Any]) -> dict[str, Any]:
+        if export == "reconcile":
+            counts.append(instance.state.setdefault("count", 0))
+            instance.state["count"] += 1
+            if request["key"]["name"] == "b" and len(counts) == 2:
+                instance.wait(DEADLINE * 3)
+        return {}
+
+    world = World(tmp_path, {b"hangs": hangs})
+    world.add("hangs")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+        world.watches.put("b")
+        await world.until(lambda: len(counts) == 2, "in a call")
+        world.hosting.end()
+        await world.until(lambda: not world.one().busy, "ended")
+        assert world.one().fault is None
+        assert world.hosting.calling.stopped
+    async with world.running():
+        await world.at_rest()
+    assert counts == [0, 1, 1], "it goes on where it was put to disk, and is told again what it was told last"
+    assert world.guests.booted == 1
+
+
+async def test_a_full_disk_leaves_it_awake_and_it_goes_there_when_there_is_room(
+    world: World, recorder: Recorder
+) -> None:
+    world.guests.full = True
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: recorder.counts == [1], "told")
+        for version in range(2, 6):
+            world.watches.put("a", version)
+            await world.until(lambda version=version: recorder.counts[-1] == version, "told again")
+        one, room = world.one(), world.hosting.parts.room
+        await world.until(lambda: room.refuses, "it was tried")
+        assert (one.life.instance is not None, one.stopped, len(recorder.inits)) == (True, None, 1)
+        assert room.reason == "DiskFull"
+        world.guests.full = False
+        await world.until(lambda: one.life.instance is None, "put to disk by itself")
+        assert (one.life.snapshot, room.refuses, len(recorder.inits)) == (True, False, 1)
+
+
+async def test_one_that_is_too_large_for_the_disk_tries_later_and_later_though_others_are_taken(world: World) -> None:
+    world.guests.too_large.add("uid-large")
+    world.watches.put("a")
+    large, small = world.add("recorder", "large"), world.add("recorder", "small")
+    async with world.running():
+        room, guests = world.hosting.parts.room, world.guests
+        for tries in range(1, 6):
+            await world.until(lambda tries=tries: guests.refused == tries and not world.one(large).busy, "it was tried")
+            wait = world.one(large).not_to_disk_before - time.monotonic()
+            assert 2 ** (tries - 1) - 0.5 < wait <= 2 ** (tries - 1)
+            room.took()
+            taken = guests.suspended
+            world.watches.put("a", tries + 1)
+            await world.until(lambda taken=taken: guests.suspended > taken, "another is called, and put to disk")
+            assert (guests.refused, world.one(small).life.instance) == (tries, None)
+            if tries == 5:
+                guests.too_large.clear()
+            world.one(large).not_to_disk_before = 0.0
+            world.queue.add(large)
+        await world.until(lambda: world.one(large).life.instance is None, "it goes there when there is room")
+        assert world.one(large).not_taken == 0
+
+
+async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_begin_when_there_is_room(
+    tmp_path: Path, recorder: Recorder
+) -> None:
+    world = World(tmp_path, {b"recorder": recorder})
+    world.budget = 2500
+    world.guests.full = True
+    names = ["one", "two", "three", "four"]
+    world.watches.put("a")
+    async with world.running():
+        for name in names:
+            world.add("recorder", name, idle={"suspendAfter": "1h"})
+            await world.until(lambda name=name: f"team-a/{name}" in world.hosting.hosted, "hosted")
+        hosted = world.hosting.hosted.values()
+
+        def gone() -> list[str]:
+            return [one.stopped.reason for one in hosted if one.stopped is not None and one.life.instance is None]
+
+        def is_settled() -> bool:
+            return gone() == ["DiskFull"] * 2 and sum(one.life.instance is not None for one in hosted) == 2
+
+        await world.until(lambda: len(recorder.inits) >= 4 and is_settled(), "two are given up")
+        assert world.hosting.residents.total <= 2500
+        tries = world.guests.booted
+        for version in range(2, 12):
+            world.watches.put("a", version)
+            await world.until(
+                lambda version=version: (
+                    sum(one.life.marks.get("v1 ConfigMap team-a a") == Mark(f"u-a/{version}") for one in hosted) == 2
+                ),
+                "those that stayed are called",
+            )
+        assert world.guests.booted == tries, "and the others do not push them out"
+        world.guests.full = False
+        world.hosting.parts.room.took()
+        world.hosting.memory.recovered()
+        await world.until(
+            lambda: all(one.life.marks.get("v1 ConfigMap team-a a") == Mark("u-a/11") for one in hosted), "all are told"
+        )
+        assert all(one.stopped is None for one in hosted)
+
+
+@pytest.mark.parametrize("why", ["not accepted", "waiting", "paused", "unreadable"])
+async def test_memory_is_taken_back_from_one_that_is_not_called(world: World, recorder: Recorder, why: str) -> None:
+    world.budget = 1500
+    world.kube.put(SECRETS, {"metadata": {"namespace": "team-a", "name": "s"}})
+    spec = {"idle": {"suspendAfter": "1h"}, "secretRefs": [{"name": "s"}]}
+    world.add("recorder", "first", **spec)
+    async with world.running():
+        await world.until(lambda: len(recorder.inits) == 1, "started")
+        await world.at_rest("team-a/first")
+        first = world.one("team-a/first")
+        world.hosting.outcomes.backoff = Backoff(first=1000.0, cap=1000.0, random=lambda: 1.0)
+        if why == "not accepted":
+            world.kube.remove(SECRETS, "s", "team-a")
+            await world.until(lambda: first.refused is not None, "refused")
+        elif why == "waiting":
+            first.not_before = time.monotonic() + 1000
+        elif why == "paused":
+            world.guests.full = True
+            world.add("recorder", "first", 2, paused=True, **spec)
+            await world.until(lambda: first.wanted is not None and first.wanted.paused, "paused")
+            world.guests.full = False
+        else:
+            world.add("recorder", "first", 2, watches="none", **spec)
+            await world.until(lambda: first.wanted is None, "it cannot be read")
+        world.add("recorder", "second", idle={"suspendAfter": "1h"})
+        await world.until(lambda: first.life.instance is None, "its memory is taken back")
+        await world.at_rest("team-a/second")
+        assert world.one("team-a/second").life.instance is not None
+        assert "uid-first" in world.guests.snapshots
+
+
+async def test_who_is_looked_at_is_not_who_was_called_last(world: World, recorder: Recorder) -> None:
+    world.budget = 2500
+    async with world.running():
+        for number, name in enumerate(["one", "two", "three"], 1):
+            if name == "three":
+                looks = world.sources.fetched
+                await world.until(lambda looks=looks: world.sources.fetched >= looks + 3, "both are looked at")
+                world.queue.add("team-a/one")
+                await world.queue.wait_idle()
+            world.add("recorder", name, idle={"suspendAfter": "1h"})
+            await world.until(lambda number=number: len(recorder.inits) == number, "started")
+        await world.until(lambda: world.hosting.residents.total <= 2500, "it fits")
+        assert world.one("team-a/one").life.instance is None
+        assert world.one("team-a/two").life.instance is not None
