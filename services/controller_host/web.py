@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from trellis.telemetry.metrics import trellis_version
 
 _REDIRECTS: Final = 5
 _SECONDS: Final = aiohttp.ClientTimeout(total=None, sock_connect=10.0)
+_ABORTED: Final = sys.version_info < (3, 12, 7) or (3, 13, 0) <= sys.version_info < (3, 13, 1)
+"""These leave a connection open for half a minute whose server does not end TLS in its turn (CPython 118950)."""
 _RESOLVING: Final = 32
 """Threads for names: one that nobody answers keeps its thread for longer than the fetch that asked for it."""
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
@@ -168,7 +171,12 @@ class Web:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                resolver=_Resolver(self._allowed), ssl=self._tls, limit=0, use_dns_cache=False, force_close=True
+                resolver=_Resolver(self._allowed),
+                ssl=self._tls,
+                limit=0,
+                use_dns_cache=False,
+                force_close=True,
+                enable_cleanup_closed=_ABORTED,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,

@@ -20,7 +20,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from yarl import URL
 
 from controller_host import layers, source_errors, transfers, web
 from controller_host.source_errors import SourceError, SourceReason
@@ -503,6 +505,27 @@ async def test_a_fetch_ends_in_time_whatever_the_server_does(
             assert refusal.reason is SourceReason.UNAVAILABLE
             assert "too slow" in refusal.message
             assert here.url() in refusal.message
+        finally:
+            held.set()
+
+
+async def test_a_server_that_does_not_end_tls_keeps_no_connection(
+    tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.3)
+    held = threading.Event()
+
+    def connected() -> list[Any]:
+        mine = psutil.Process().net_connections(kind="tcp")
+        return [one for one in mine if one.raddr and one.raddr.port == URL(here.url()).port]
+
+    async with world(tls, tmp_path, lambda _: held.wait() and Answer(404)) as here:
+        try:
+            await here.refusal(url=here.url(), sha256=SHA)
+            await here.web.close()
+            async with asyncio.timeout(10):
+                while connected():  # noqa: ASYNC110 - of the kernel
+                    await asyncio.sleep(0.01)
         finally:
             held.set()
 
