@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trellis.breaker import (
@@ -175,7 +175,16 @@ steps = st.tuples(
 )
 
 
+def first_of_tries(went: list[tuple[float, str, int]], uid: str, last: float) -> float:
+    """When an object was let through first that was tried again and again, each time within a minute."""
+    for at, other, _ in reversed(went):
+        if other == uid and last - 60 < at <= last:
+            last = at
+    return last
+
+
 @given(st.lists(steps, max_size=40))
+@example([(0.0, [1], 60), (59.9, [0, 2, 3, 4, 5, 1], 1), (59.9, [0, 1, 2, 3, 4, 5], 1), (1.0, [0], 1)])
 def test_in_no_sixty_seconds_do_more_go_than_five_or_ten_percent(history: list[tuple[float, list[int], int]]) -> None:
     state, now = State(), NOW
     went: list[tuple[float, str, int]] = []
@@ -187,8 +196,9 @@ def test_in_no_sixty_seconds_do_more_go_than_five_or_ten_percent(history: list[t
         assert state.opening is None or now < state.opening.until
     for end, _, _ in went:
         within = [one for one in went if end - 60 < one[0] <= end]
-        # Each was let through by the most there were in the minute before it.
-        most = max(population for at, _, population in went if end - 120 < at <= end)
+        # Each was let through, the first time, by the most there were in the minute before it.
+        begun = min(first_of_tries(went, uid, at) for at, uid, _ in within)
+        most = max(population for at, _, population in went if begun - 60 < at <= end)
         # An object that is tried again within a minute goes once, however often it is let through.
         assert len({uid for _, uid, _ in within}) <= LIMITS.allowed(most)
 
