@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -294,5 +295,5 @@ def _sweep(disk: Disk, keep: set[str]) -> None:
     try:
         disk.progress.sweep(keep)
         disk.guests.sweep(keep, disk.progress.digests())
-    except (NotWritten, OSError) as error:
+    except (NotWritten, OSError, sqlite3.Error) as error:
         _log.warning("what was left of controllers that are gone stays on disk for now", error=str(error))

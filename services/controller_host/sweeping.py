@@ -9,6 +9,7 @@ module goes.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -71,14 +72,14 @@ class Sweeping:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
                 await self.sweep()
-            except (NotWritten, OSError) as error:
+            except (NotWritten, OSError, sqlite3.Error) as error:
                 _log.warning("what nobody needs any more stays on disk for now", error=str(error))
 
     async def sweep(self) -> None:
         """Remove what is left behind, if something may be.
 
         Raises:
-            NotWritten, OSError: the disk does not take it.
+            NotWritten, OSError, sqlite3.Error: the disk does not take it, or cannot be read.
         """
         # First what there is, then who lives: who came in between is not among the former.
         found = await asyncio.to_thread(self._found)

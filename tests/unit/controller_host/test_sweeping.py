@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,7 +108,10 @@ async def test_a_module_that_nobody_runs_any_more_goes(host: Host, monkeypatch: 
     assert host.guests.note(Owner(UID, gone, "c")) is None
 
 
-async def test_it_goes_on_after_a_disk_that_takes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError(30, "Read-only file system"), sqlite3.OperationalError("disk I/O error")])
+async def test_it_goes_on_after_a_disk_that_takes_or_gives_nothing(
+    host: Host, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     monkeypatch.setattr("controller_host.sweeping.SWEEP_SECONDS", 0.01)
     host.progress.commit("uid-gone", Past("b" * 64, "c", "t"))
     forget, failures = host.guests.forget, []
@@ -115,7 +119,7 @@ async def test_it_goes_on_after_a_disk_that_takes_nothing(host: Host, monkeypatc
     def failing(uid: str) -> None:
         if len(failures) < 2:
             failures.append(uid)
-            raise OSError(30, "Read-only file system")
+            raise error
         forget(uid)
 
     monkeypatch.setattr(host.guests, "forget", failing)
