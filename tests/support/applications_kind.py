@@ -44,6 +44,13 @@ class ApplicationsKind:
         until(made, "the former definition is gone")
         until(self.served, "it is served")
 
+    def ensure(self) -> bool:
+        """Define it where nobody has; returns whether it was, and so is to be cleared."""
+        status, answer = self.api.call("POST", DEFINITIONS.path(), make_definition(APPLICATIONS))
+        assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
+        until(self.served, "it is served")
+        return status == http.HTTPStatus.CREATED
+
     def register(self, service: str) -> None:
         """Put an API of another server in front, as it would itself: also where the API server's own stands."""
         manifest = as_new(leftover("wasmcloud", "registration", namespace="wasm"))

@@ -101,7 +101,7 @@ async def test_what_is_deployed_becomes_ready(
         "secrets": {"accounts": [{"namespace": "default", "serviceAccount": "reader", "secrets": ["db"]}]},
     }
     applications = ApplicationsKind(cluster_api)
-    applications.define()
+    made = applications.ensure()
     cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
     try:
         helm("install", RELEASE, str(CHART), "--namespace", SYSTEM, values=values, kubeconfig=kubeconfig)
@@ -132,4 +132,5 @@ async def test_what_is_deployed_becomes_ready(
                     assert "ermission" not in said(log), said(log)
     finally:
         helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", kubeconfig=kubeconfig)
-        applications.clear()
+        if made:
+            applications.clear()

@@ -98,7 +98,7 @@ async def test_a_right_that_is_taken_away_stops_a_controller_and_one_given_back_
             lambda: tenant.condition("wide", "WatchesGranted") == ("False", "AccountForbidden"), "it may not see all"
         )
         assert target.data("wide") is None
-        assert tenant.condition("mirror", "WatchesGranted") == granted_watches
+        await until(lambda: tenant.condition("mirror", "WatchesGranted") == granted_watches, "it may see all")
         assert cluster_api.call("PATCH", role, {"rules": [CONFIG_MAPS]})[0] == http.HTTPStatus.OK
         await until(lambda: _refused_after_a_change(tenant), "one of its watches is refused", 120.0)
         assert tenant.condition("mirror", "Ready") == ("False", "AccountForbidden")

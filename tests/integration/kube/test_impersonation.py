@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -18,6 +20,18 @@ def account(namespace: str, name: str = "reader") -> str:
     return f"system:serviceaccount:{namespace}:{name}"
 
 
+async def until_known(ask: Callable[[], Awaitable[object]]) -> None:
+    """Wait until the API server's authorizer has heard of a Role that was made just now: its watch tells it."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await ask()
+            except Forbidden:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
 @pytest.fixture
 async def secret(kube: Kube, namespace: str) -> str:
     """A Secret that every ServiceAccount of its namespace may read, by their group, and nobody else."""
@@ -30,6 +44,8 @@ async def secret(kube: Kube, namespace: str) -> str:
     group = {"kind": "Group", "apiGroup": api, "name": f"system:serviceaccounts:{namespace}"}
     binding = {"roleRef": {"kind": "Role", "apiGroup": api, "name": "read"}, "subjects": [group]}
     await kube.create(ROLE_BINDINGS, {"metadata": {"name": "read", "namespace": namespace}} | binding)
+    reader = kube.acting_as(account(namespace))
+    await until_known(lambda: reader.get(SECRETS, "db", namespace, metadata=True))
     return "db"
 
 
@@ -69,6 +85,7 @@ async def test_every_verb_is_done_as_the_account_and_nothing_by_our_own_rights(k
     await kube.create(ROLE_BINDINGS, {"metadata": {"name": "write", "namespace": namespace}} | binding)
     writer, other = kube.acting_as(account(namespace, "writer")), kube.acting_as(account(namespace, "other"))
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made", "namespace": namespace}}
+    await until_known(lambda: writer.list(CONFIGMAPS, namespace))
 
     made = await writer.create(CONFIGMAPS, manifest, field_manager="test")
     patch = {"data": {"a": "b"}}
