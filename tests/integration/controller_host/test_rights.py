@@ -21,6 +21,7 @@ from trellis.kube.resources import LEASES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
+JOBS = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]}
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -45,7 +46,7 @@ async def installed(host: Host, cluster: ClusterInfo, api: Api, directory: Path)
 async def test_no_right_is_missing_and_none_is_given_for_nothing(
     host: Host, tenant: Tenant, target: Tenant, cluster: ClusterInfo, cluster_api: Api, tmp_path: Path
 ) -> None:
-    tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
+    tenant.account("mirror", CONFIG_MAPS, JOBS, namespaces=(tenant.name, target.name))
     tenant.module("mirror", prebuilt("mirror"))
     job = {"apiVersion": "batch/v1", "kind": "Job"}
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"watched": "true"}}}
@@ -75,12 +76,11 @@ async def test_no_right_is_missing_and_none_is_given_for_nothing(
 async def test_a_right_that_is_taken_away_stops_a_controller_and_one_given_back_lets_it_go_on(
     host: Host, tenant: Tenant, target: Tenant, cluster_api: Api
 ) -> None:
-    jobs = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]}
     watches = [
         {"apiVersion": "v1", "kind": "ConfigMap", "labelSelector": {"matchLabels": {"watched": "true"}}},
         {"apiVersion": "batch/v1", "kind": "Job"},
     ]
-    tenant.account("mirror", CONFIG_MAPS, jobs, namespaces=(tenant.name, target.name))
+    tenant.account("mirror", CONFIG_MAPS, JOBS, namespaces=(tenant.name, target.name))
     tenant.module("mirror", prebuilt("mirror"))
     config = {"targetNamespace": target.name}
     tenant.controller("mirror", watches=watches, config=config)
@@ -105,7 +105,7 @@ async def test_a_right_that_is_taken_away_stops_a_controller_and_one_given_back_
         before = target.data("one")
         tenant.config_map("one", x="last")
         calls = host.metric("trellis_controller_call_seconds_count")
-        assert cluster_api.call("PATCH", role, {"rules": [CONFIG_MAPS, jobs]})[0] == http.HTTPStatus.OK
+        assert cluster_api.call("PATCH", role, {"rules": [CONFIG_MAPS, JOBS]})[0] == http.HTTPStatus.OK
         assert (target.data("one"), host.metric("trellis_controller_call_seconds_count")) == (before, calls)
         with everywhere_granted(cluster_api, tenant):
             await until(lambda: (target.data("one") or {}).get("x") == "last", "it is called again", 120.0)
