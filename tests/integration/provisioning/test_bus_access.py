@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -50,6 +51,12 @@ def trellis(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
+def events_of(shown: subprocess.CompletedProcess[str]) -> int:
+    """Return how many facts there are, as `trellis status` shows it; 0 while there is no stream."""
+    streams = (json.loads(shown.stdout).get("bus") or {}).get("streams") or ()
+    return sum(each["messages"] for each in streams if each["name"] == STREAM_EVENTS)
+
+
 async def test_services_of_one_process_are_let_in_each_by_its_own_key_and_people_read_along(
     fleet: Fleet, users: NatsUsers, guarded: NatsServer, tmp_path: Path
 ) -> None:
@@ -62,9 +69,13 @@ async def test_services_of_one_process_are_let_in_each_by_its_own_key_and_people
         await fleet.all_provisioned([name])
         await until_status(port, "/readyz", 200)
         assert process.returncode is None
+        people = users.credentials(PEOPLE).path
+        people_of = fleet.environment(nats_url=guarded.url, nats_nkey_file=people)
+        # A node is labelled before its facts are on the bus.
+        async with asyncio.timeout(60):
+            while events_of(await asyncio.to_thread(trellis, "status", "-o", "json", **people_of)) < 4:
+                assert process.returncode is None
     assert not [line for line in lines(log) if "NATS" in line["event"] or line["level"] == "error"]
-    people = users.credentials(PEOPLE).path
-    people_of = fleet.environment(nats_url=guarded.url, nats_nkey_file=people)
     shown = trellis("status", "-o", "json", **people_of)
     streams = {each["name"]: each["messages"] for each in json.loads(shown.stdout)["bus"]["streams"]}
     assert streams[STREAM_EVENTS] >= 4, shown.stderr
