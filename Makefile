@@ -34,6 +34,7 @@ check: install ## Lint, types, boundaries, unit and contract tests (fast: all da
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy deploy/images/*.py
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pytest -q tests/unit tests/contract -n 2
 
@@ -89,6 +90,7 @@ lock: ## Resolve the dependencies anew into the hashed locks
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml --extra controllers -o requirements-services.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 pyproject.toml --all-extras --group dev -o requirements-dev.lock
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --group installer -o requirements-installer.lock
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 --group images -o requirements-images.lock
 
 clean: ## Remove .venv and caches of this checkout
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

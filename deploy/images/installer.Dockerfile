@@ -1,36 +1,51 @@
 # The container of the installer Job: Python, two packages, this program. The base is an argument, so that it can come
 # from any registry; it needs Python 3.11 or later and nsenter (util-linux).
 #   docker build -f deploy/images/installer.Dockerfile -t trellis-installer .
-# Where a build reaches no package index, give it the packages; then nothing is fetched and the base needs no pip:
-#   uv pip install --target installer-packages --require-hashes -r requirements-installer.lock
+# With a package index of your own: --secret id=pip.conf,src=pip.conf; nothing of it stays. Where a build reaches none,
+# give it the packages; then nothing is fetched and the base needs no pip: `trellis dev image` does it.
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 WORKDIR /src
+# Each a file, and a directory that need not be there.
+COPY requirements-images.lock tool-packages*/ /tools/
 COPY requirements-installer.lock installer-packages*/ /packages/
-# Not a virtual environment: packages without their tools are all that is copied on.
-RUN mv /packages/requirements-installer.lock . \
- && { [ -d /packages/tomlkit ] || python3 -m pip install --no-cache-dir --no-compile --require-hashes --target /packages \
-      -r requirements-installer.lock; }
-COPY services/node_installer /packages/node_installer
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    mv /tools/requirements-images.lock /packages/requirements-installer.lock . \
+ && { [ -d /tools/cyclonedx ] || python3 -m pip install --no-cache-dir --require-hashes --target /tools \
+      -r requirements-images.lock; } \
+ && { [ -d /packages/tomlkit ] || python3 -m pip install --no-cache-dir --no-compile --target /packages \
+      --require-hashes -r requirements-installer.lock; }
+COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py ./
+COPY services/node_installer services/node_installer
 COPY shared/trellis/__init__.py shared/trellis/installing.py shared/trellis/install_results.py \
-     shared/trellis/redaction.py /packages/trellis/
-# The version, as an installed distribution has it: spans carry it.
-COPY pyproject.toml .
-RUN python3 -c 'import pathlib, tomllib; \
-project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]; \
-info = pathlib.Path("/packages", "{}-{}.dist-info".format(project["name"].replace("-", "_"), project["version"])); \
-info.mkdir(); \
-(info / "METADATA").write_text("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".format(**project))' \
- && PYTHONPATH=/packages python3 -c 'from importlib.metadata import version; print(version("trellis-wasm"))'
-# Compiled here, because the container's file system may be read-only, and each run would compile anew.
-RUN python3 -m compileall -q --invalidation-mode unchecked-hash /packages \
- && PYTHONPATH=/packages python3 -m node_installer --help > /dev/null \
- && PYTHONPATH=/packages python3 -m node_installer.canary > /canary.wasm
+     shared/trellis/redaction.py shared/trellis/
+RUN python3 assemble.py installer \
+ && python3 inventory.py /opt/trellis-installer requirements-installer.lock /inventory \
+ && /opt/trellis-installer/bin/trellis-node-installer --help > /dev/null \
+ && /opt/trellis-installer/bin/python3 -m node_installer.canary > /canary.wasm
 
 FROM ${BASE}
-COPY --from=build /packages /opt/trellis-installer
+# What a base of Python brings to install more with; a base without it is as it was.
+RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/ensurepip \
+    /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/site-packages/setuptools* \
+    /usr/local/lib/python3*/site-packages/wheel* /usr/local/lib/python3*/site-packages/pkg_resources \
+    /usr/local/lib/python3*/site-packages/_distutils_hack /usr/local/lib/python3*/site-packages/distutils-precedence.pth
+COPY --from=build /opt/trellis-installer /opt/trellis-installer
+COPY --from=build /inventory /usr/share/doc/trellis
 # What a canary pod runs on a node that has this image already: a Wasm runtime finds it by its path.
 COPY --from=build /canary.wasm /canary.wasm
-ENV PYTHONPATH=/opt/trellis-installer PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-ENTRYPOINT ["python3", "-m", "node_installer"]
+ARG BASE
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="trellis-node-installer" \
+      org.opencontainers.image.description="Installs shims of WebAssembly on a node of Kubernetes" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="${BASE}"
+# Root, unlike the services: it is a privileged Job that writes to the node's disk and restarts the node's runtime.
+USER 0:0
+# PATH is the base's: commands on the node get it, too.
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENTRYPOINT ["/opt/trellis-installer/bin/trellis-node-installer"]
 CMD ["install"]

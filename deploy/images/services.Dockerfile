@@ -1,17 +1,46 @@
-# All services; `trellis run` chooses. The base is an argument, so that it can come from any registry.
+# All services and the `trellis` command: Python, the packages of one lock, this program. The base is an argument, so that
+# it can come from any registry; it needs Python 3.11 or later.
+#   docker build -f deploy/images/services.Dockerfile -t trellis .
+# With a package index of your own: --secret id=pip.conf,src=pip.conf; nothing of it stays. Where a build reaches none,
+# give it the packages; then nothing is fetched and the base needs no pip: `trellis dev image` does it.
 ARG BASE=python:3.11-slim
 FROM ${BASE} AS build
 WORKDIR /src
-COPY requirements-services.lock pyproject.toml README.md LICENSE ./
-RUN python -m venv /opt/trellis \
- && /opt/trellis/bin/pip install --no-cache-dir --require-hashes -r requirements-services.lock
+# Each a file, and a directory that need not be there.
+COPY requirements-images.lock tool-packages*/ /tools/
+COPY requirements-services.lock services-packages*/ /packages/
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    mv /tools/requirements-images.lock /packages/requirements-services.lock . \
+ && { [ -d /tools/cyclonedx ] || python3 -m pip install --no-cache-dir --require-hashes --target /tools \
+      -r requirements-images.lock; } \
+ && { [ -d /packages/pydantic ] || PYTHONPATH=/tools python3 -m pip install --no-cache-dir --no-compile \
+      --no-build-isolation --target /packages --require-hashes -r requirements-services.lock; }
+COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py ./
 COPY services services
-COPY shared shared
-RUN /opt/trellis/bin/pip install --no-cache-dir --no-deps .
+COPY shared/trellis shared/trellis
+RUN python3 assemble.py services \
+ && python3 inventory.py /opt/trellis requirements-services.lock /inventory \
+ && /opt/trellis/bin/trellis version
 
 FROM ${BASE}
+# What a base of Python brings to install more with; a base without it is as it was.
+RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3*/ensurepip \
+    /usr/local/lib/python3*/site-packages/pip* /usr/local/lib/python3*/site-packages/setuptools* \
+    /usr/local/lib/python3*/site-packages/wheel* /usr/local/lib/python3*/site-packages/pkg_resources \
+    /usr/local/lib/python3*/site-packages/_distutils_hack /usr/local/lib/python3*/site-packages/distutils-precedence.pth
 COPY --from=build /opt/trellis /opt/trellis
+COPY --from=build /inventory /usr/share/doc/trellis
+ARG BASE
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="trellis" \
+      org.opencontainers.image.description="Event-driven services that make Kubernetes run WebAssembly" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="${BASE}"
+# No user of the base: it owns nothing. What it writes are volumes, at /tmp and below /var/lib/trellis.
 USER 65532:65532
-ENV PATH=/opt/trellis/bin:$PATH PYTHONUNBUFFERED=1
+ENV PATH=/opt/trellis/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 ENTRYPOINT ["trellis"]
 CMD ["run"]

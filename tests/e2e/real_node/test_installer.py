@@ -276,7 +276,7 @@ def test_the_image_holds_the_installer_and_nothing_of_the_services(world: World)
         f"print(version('trellis-wasm'), [name for name in {unwanted} if find_spec(name)])"
     )
     manifest = pod("holds", "", NODE, image=INSTALLER)
-    manifest["spec"]["containers"][0]["command"] = ["python3", "-c", ask]
+    manifest["spec"]["containers"][0]["command"] = ["/opt/trellis-installer/bin/python3", "-c", ask]
     world.kubectl.create(manifest)
     assert world.kubectl.ended("holds") == f"{version('trellis-wasm')} []\n"
     world.kubectl("delete", "pod", "holds", "--now")

@@ -1,0 +1,188 @@
+"""Says what an image holds: a CycloneDX SBOM, the licences with their texts, the packages of the base.
+
+In: the directory of an assembled image, its lock, the tools of requirements-images.lock. Out: files in a directory that
+goes into the image. Called by the Dockerfiles beside it. Invariant: the SBOM is made of what is installed, not of what
+was asked for, and the build fails where the lock and that differ, or a package does not say its licence.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, Final
+
+TOOLS: Final = Path("/tools")
+SBOM: Final = "sbom.cdx.json"
+LICENSES: Final = "licenses.txt"
+BASE: Final = "base-packages.txt"
+_PINNED: Final = re.compile(
+    r"^([A-Za-z0-9._-]+)==(\S+?)(?: *; *([^\\\n]+?))? \\\n((?:    --hash=sha256:\S+.*\n?)+)", re.MULTILINE
+)
+_HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One package of a lock: what may be installed, on which Pythons (a marker; empty is all), with which hashes."""
+
+    name: str
+    version: str
+    marker: str
+    hashes: tuple[str, ...]
+
+
+def pins(lock: str) -> dict[str, Pin]:
+    """Return what a lock pins, by normalised name."""
+    return {
+        normalised(name): Pin(name, version, marker, tuple(_HASH.findall(hashes)))
+        for name, version, marker, hashes in _PINNED.findall(lock)
+    }
+
+
+def normalised(name: str) -> str:
+    """Return the name as package indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def differences(components: dict[str, Any], wanted: dict[str, Pin]) -> Iterator[str]:
+    """Yield what is wrong: a package that the lock has not in this version, or one of the lock that is missing."""
+    from packaging.markers import Marker  # noqa: PLC0415 - of the tools
+
+    for name, component in components.items():
+        pin = wanted.get(name)
+        if pin is None or pin.version != component["version"]:
+            yield f"{name} {component['version']} is installed and not in the lock"
+        if not component.get("licenses"):
+            yield f"{name} does not say its licence"
+    for name, pin in wanted.items():
+        if name not in components and (not pin.marker or Marker(pin.marker).evaluate()):
+            yield f"{name} {pin.version} is in the lock and not installed"
+
+
+def with_hashes(bom: dict[str, Any], wanted: dict[str, Pin]) -> dict[str, Any]:
+    """Return the SBOM with the hashes of the lock, and the Python that runs all of it.
+
+    Raises:
+        SystemExit: if lock and components differ.
+    """
+    components = {normalised(one["name"]): one for one in bom["components"]}
+    wrong = sorted(differences(components, wanted))
+    if wrong:
+        raise SystemExit("inventory: " + "; ".join(wrong))
+    for name, component in components.items():
+        files = {
+            "type": "distribution",
+            # The package as a whole: each hash is one of its files, for some platform.
+            "url": component["purl"],
+            "comment": "files that the lock allows",
+            "hashes": [{"alg": "SHA-256", "content": content} for content in wanted[name].hashes],
+        }
+        component["externalReferences"] = [*component.get("externalReferences", ()), files]
+    return bom | {"components": [*bom["components"], _python()]}
+
+
+def license_list(bom: dict[str, Any], texts: dict[str, list[tuple[str, str]]]) -> str:
+    """Return a line for each component, and below the texts that packages carry, by normalised name."""
+    components = sorted([bom["metadata"]["component"], *bom["components"]], key=lambda one: str(one["name"]).lower())
+    lines = [f"{one['name']} {one['version']}: {license_of(one)}" for one in components]
+    for one in components:
+        for file, text in texts.get(normalised(one["name"]), ()):
+            lines += ["", "=" * 80, f"{one['name']} {one['version']}: {file}", "=" * 80, text.rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+def license_of(component: dict[str, Any]) -> str:
+    """Return a component's licences as its metadata has them."""
+    found = component.get("licenses", ())
+    exact = [one.get("expression") or one["license"].get("id") for one in found]
+    named = [one["license"]["name"].rpartition(" :: ")[2] for one in found if "name" in one.get("license", {})]
+    return "; ".join(dict.fromkeys([one for one in exact if one] or named))
+
+
+def main(root: Path, lock: Path, out: Path) -> None:
+    """Write the inventory of what is installed below ``root``."""
+    sys.path.insert(0, str(TOOLS))
+    out.mkdir(parents=True)
+    [site] = root.glob("lib/python*/site-packages")
+    bom = with_hashes(_installed(root, site, out / SBOM), pins(lock.read_text(encoding="utf-8")))
+    text = json.dumps(bom, indent=1, sort_keys=True) + "\n"
+    _validate(text)
+    (out / SBOM).write_text(text, encoding="utf-8")
+    (out / LICENSES).write_text(license_list(bom, dict(_texts(site))), encoding="utf-8")
+    shutil.copyfile("LICENSE", out / "LICENSE")
+    if dpkg := shutil.which("dpkg-query"):
+        form = "-f=${Package} ${Version} ${Architecture}\n"
+        (out / BASE).write_bytes(subprocess.run([dpkg, "-W", form], check=True, capture_output=True).stdout)
+
+
+def _python() -> dict[str, Any]:
+    version = platform.python_version()
+    return {
+        "type": "platform",
+        "bom-ref": f"python=={version}",
+        "name": "python",
+        "version": version,
+        "description": "of the base image",
+        "licenses": [{"license": {"id": "PSF-2.0"}}],
+        "purl": f"pkg:generic/python@{version}",
+    }
+
+
+def _installed(root: Path, site: Path, file: Path) -> dict[str, Any]:
+    """Return what CycloneDX's tool sees in the environment; it writes a file."""
+    said = ["environment", "--pyproject", "pyproject.toml", "--output-reproducible", "-o", str(file)]
+    sys.argv = ["cyclonedx-py", *said, str(root / "bin" / "python3")]
+    try:
+        runpy.run_module("cyclonedx_py", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            raise
+    bom: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    for component in bom["components"]:
+        if not component.get("licenses"):
+            component["licenses"] = _named_license(site, component["name"])
+    return bom
+
+
+def _named_license(site: Path, name: str) -> list[dict[str, Any]]:
+    """Return what a package calls its licence, where that is no name SPDX knows: the tool leaves such out."""
+    [distribution] = distributions(name=name, path=[str(site)])
+    said = str(distribution.metadata.json.get("license", "")).strip()
+    return [{"license": {"name": said, "acknowledgement": "declared"}}] if said and "\n" not in said else []
+
+
+def _validate(text: str) -> None:
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 - of the tools
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415 - of the tools
+
+    wrong = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+    if wrong is not None:
+        raise SystemExit(f"inventory: the SBOM is not valid: {wrong}")
+
+
+def _texts(site: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield names of distributions and the licence files that they carry, with their text."""
+    for info in sorted(site.glob("*.dist-info")):
+        name = normalised(info.name.removesuffix(".dist-info").rpartition("-")[0])
+        files = sorted(path for path in info.rglob("*") if path.is_file() and _is_license(path.relative_to(info)))
+        read = [(str(path.relative_to(info)), path.read_text(encoding="utf-8", errors="replace")) for path in files]
+        yield name, read
+
+
+def _is_license(path: Path) -> bool:
+    return path.parts[0] in {"licenses", "license_files"} or path.name.upper().startswith(
+        ("LICENSE", "LICENCE", "COPYING", "NOTICE", "AUTHORS")
+    )
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:4]))

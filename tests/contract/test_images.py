@@ -1,0 +1,99 @@
+"""The Dockerfiles of our images: what they take, what they leave behind, and that all that names their parts agrees."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from trellis.localcluster.own_images import INSTALLER, SERVICES, OwnImage
+
+ROOT = Path(__file__).parents[2]
+if not (ROOT / "services").is_dir():
+    pytest.skip("reads the services' sources: there is no checkout", allow_module_level=True)
+sys.path.insert(0, str(ROOT / "deploy" / "images"))
+
+import assemble  # noqa: E402 - a script beside the Dockerfiles
+import inventory  # noqa: E402
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IMAGES = pytest.mark.parametrize("image", [SERVICES, INSTALLER], ids=lambda image: image.key)
+
+
+def stages(image: OwnImage) -> tuple[str, str]:
+    """Return the stage that builds and the one that is the image, without comments, each instruction on one line."""
+    text = re.sub(r"^ *#.*\n", "", (ROOT / image.dockerfile).read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    first, second = re.split(r"^FROM \$\{BASE\}", text, flags=re.MULTILINE)[1:]
+    return first, second
+
+
+def copied(stage: str) -> list[str]:
+    """Return what a stage copies out of the context."""
+    lines = [line.split()[1:-1] for line in stage.splitlines() if line.startswith("COPY ")]
+    return [word for words in lines for word in words if not word.startswith("--")]
+
+
+@IMAGES
+def test_the_image_takes_files_only_from_the_stage_that_builds(image: OwnImage) -> None:
+    _, result = stages(image)
+    lines = [line for line in result.splitlines() if line.startswith("COPY ")]
+    assert lines
+    assert all(line.startswith("COPY --from=build ") for line in lines)
+    assert not re.search(r"\b(pip3? +install|apt|apk|dnf|curl|wget)\b", result)
+
+
+@IMAGES
+def test_packages_come_from_a_lock_with_hashes_or_not_at_all(image: OwnImage) -> None:
+    build, _ = stages(image)
+    commands = re.findall(r"-m pip install [^;&]+", build)
+    assert len(commands) == 2
+    for command in commands:
+        assert "--require-hashes" in command
+        assert "--no-cache-dir" in command
+        assert "index" not in command
+    # A build in isolation would fetch what no lock names.
+    assert all("--no-build-isolation" in command for command in commands if image.lock in command) or image is INSTALLER
+
+
+@IMAGES
+def test_what_is_copied_is_what_the_scripts_take(image: OwnImage) -> None:
+    build, _ = stages(image)
+    contents = assemble.IMAGES[image.key]
+    wanted = {"pyproject.toml", "LICENSE", image.lock, "requirements-images.lock"}
+    wanted |= {f"deploy/images/{name}.py" for name in ("assemble", "inventory")}
+    sources = {word for word in copied(build) if not word.endswith("-packages*/")} - wanted
+    taken = {one.removesuffix("/*") for one in contents.sources}
+    assert sources == taken
+    assert {re.sub(r"(/\*\*)?/\*(\.py)?$", "", one) for one in image.sources} == taken
+    [root] = {word for word in re.findall(r"COPY --from=build (\S+)", stages(image)[1]) if word.startswith("/opt/")}
+    assert Path(root) == contents.root
+
+
+@IMAGES
+def test_the_image_says_its_version(image: OwnImage) -> None:
+    _, result = stages(image)
+    assert re.findall(r"ARG VERSION=(\S+)", result) == [PROJECT["version"]]
+    assert f'org.opencontainers.image.licenses="{PROJECT["license"]}"' in result
+
+
+def test_only_the_installer_is_root() -> None:
+    assert re.findall(r"^USER (\S+)", stages(SERVICES)[1], flags=re.MULTILINE) == ["65532:65532"]
+    assert re.findall(r"^USER (\S+)", stages(INSTALLER)[1], flags=re.MULTILINE) == ["0:0"]
+
+
+@pytest.mark.parametrize("lock", ["requirements-services.lock", "requirements-installer.lock"])
+def test_every_line_of_a_lock_is_understood(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    found = inventory.pins(text)
+    assert len(found) == sum("==" in line for line in text.splitlines())
+    assert sum(len(pin.hashes) for pin in found.values()) == text.count("--hash=sha256:")
+    assert all(pin.hashes for pin in found.values())
+
+
+def test_no_service_uses_what_the_image_leaves_out() -> None:
+    for path in sorted([*(ROOT / "services").rglob("*.py"), *(ROOT / "shared").rglob("*.py")]):
+        words = re.findall(r"(?:from|import) (kubernetes[\w.]*)", path.read_text())
+        assert not [one for one in words if re.match(r"kubernetes(\.aio)?\.client(\.(api|models)\b|$)", one)], path

@@ -1,0 +1,113 @@
+"""An SBOM is of what is installed; where that and the lock differ there is none, and so no image."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+IMAGES = Path(__file__).parents[3] / "deploy" / "images"
+sys.path.insert(0, str(IMAGES))
+
+import assemble  # noqa: E402 - a script beside the Dockerfiles
+import inventory  # noqa: E402
+
+ONE, TWO = "1" * 64, "2" * 64
+LOCK = f"""\
+only-there==1.0 ; sys_platform == 'nowhere' \\
+    --hash=sha256:{ONE}
+some-package==2.0 \\
+    --hash=sha256:{ONE} \\
+    --hash=sha256:{TWO}
+"""
+
+
+def component(name: str = "Some_Package", version: str = "2.0", **more: Any) -> dict[str, Any]:
+    licensed = {"licenses": [{"license": {"id": "MIT"}}]}
+    return {"name": name, "version": version, "purl": f"pkg:pypi/{name}@{version}"} | licensed | more
+
+
+def bom(*components: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"component": component("trellis-wasm", "0.1.0")}, "components": list(components)}
+
+
+def test_a_component_has_all_hashes_of_its_lock() -> None:
+    [found, python] = inventory.with_hashes(bom(component()), inventory.pins(LOCK))["components"]
+    [files] = found["externalReferences"]
+    assert [one["content"] for one in files["hashes"]] == [ONE, TWO]
+    assert python["name"] == "python"
+
+
+@pytest.mark.parametrize(
+    ("components", "words"),
+    [
+        ([], "some-package 2.0 is in the lock and not installed"),
+        ([component(version="2.1")], "some-package 2.1 is installed and not in the lock"),
+        ([component(), component("other")], "other 2.0 is installed and not in the lock"),
+        ([component(licenses=[])], "some-package does not say its licence"),
+    ],
+    ids=["missing", "another version", "one more", "no licence"],
+)
+def test_what_differs_from_the_lock_fails_the_build(components: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(SystemExit, match=words):
+        inventory.with_hashes(bom(*components), inventory.pins(LOCK))
+
+
+@pytest.mark.parametrize(
+    ("licenses", "said"),
+    [
+        ([{"expression": "MIT OR Apache-2.0"}], "MIT OR Apache-2.0"),
+        ([{"license": {"name": "3-Clause BSD License"}}], "3-Clause BSD License"),
+        ([{"license": {"name": "License :: OSI Approved :: Apache Software License"}}], "Apache Software License"),
+        ([{"license": {"id": "ISC"}}, {"license": {"name": "License :: OSI Approved :: BSD License"}}], "ISC"),
+    ],
+    ids=["expression", "own words", "classifier", "exact before classifier"],
+)
+def test_a_licence_is_said_as_exactly_as_the_package_says_it(licenses: list[dict[str, Any]], said: str) -> None:
+    assert inventory.license_of(component(licenses=licenses)) == said
+
+
+def test_the_list_has_a_line_for_each_component_and_the_texts_below() -> None:
+    text = inventory.license_list(bom(component()), {"some-package": [("licenses/LICENSE", "Permission is granted\n")]})
+    assert text.startswith("Some_Package 2.0: MIT\ntrellis-wasm 0.1.0: MIT\n")
+    assert "Some_Package 2.0: licenses/LICENSE\n" in text
+    assert text.endswith("Permission is granted\n")
+
+
+def test_an_assembled_image_has_our_commands_and_nothing_that_installs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, checkout = tmp_path / "packages", tmp_path / "checkout"
+    for path, text in {
+        packages / "some/__init__.py": "",
+        packages / "some/tests/test_it.py": "",
+        packages / "some-2.0.dist-info/RECORD": "some/__init__.py,,\nsome/tests/test_it.py,,\n../../bin/some,,\n",
+        packages / "bin/some": "#!/usr/bin/python3",
+        checkout / "services/one/__init__.py": "",
+        checkout / "services/one/__main__.py": "def main() -> None:\n    print('one runs')\n",
+        checkout / "shared/trellis/names.py": "",
+        checkout / "LICENSE": "text",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(checkout)
+    scripts = {"trellis-one": "one.__main__:main", "trellis-two": "two.__main__:main"}
+    project = {"name": "trellis-wasm", "version": "1.2", "description": "…", "license": "MIT", "scripts": scripts}
+    contents = assemble.Contents(tmp_path / "root", ("services/*", "shared/trellis/names.py"), ("trellis-one",))
+
+    site = assemble.assemble(contents, packages, project)
+
+    files = {str(path.relative_to(site)) for path in site.rglob("*.py")}
+    assert files == {"some/__init__.py", "one/__init__.py", "one/__main__.py", "trellis/names.py"}
+    assert (site / "some-2.0.dist-info" / "RECORD").read_text() == "some/__init__.py,,\n"
+    assert "Version: 1.2\n" in (site / "trellis_wasm-1.2.dist-info" / "METADATA").read_text()
+    assert sorted(path.stem for path in site.rglob("*.pyc")) == sorted(
+        f"{Path(name).stem}.{sys.implementation.cache_tag}" for name in files
+    )
+    commands = {path.name for path in (tmp_path / "root" / "bin").iterdir() if not path.name.startswith("python")}
+    assert commands == {"trellis-one"}
+    said = subprocess.run([tmp_path / "root/bin/trellis-one"], capture_output=True, text=True, check=True)
+    assert said.stdout == "one runs\n"
