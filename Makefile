@@ -72,6 +72,7 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(BIN)/python -m trellis.bus.generate deploy/nats
 	@$(BIN)/python -m trellis.bus.generate --chart deploy/helm/trellis/nats
 	@$(BIN)/python -m trellis.crds.generate deploy/helm/trellis/definitions
+	@$(BIN)/python -m trellis.crds.generate --schemas deploy/schemas
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(BIN)/python -m trellis.events.generate --check deploy/events
@@ -80,6 +81,7 @@ verify: install ## Fail if a generated file differs from what `make generate` wr
 	@$(BIN)/python -m trellis.bus.generate --check deploy/nats
 	@$(BIN)/python -m trellis.bus.generate --chart --check deploy/helm/trellis/nats
 	@$(BIN)/python -m trellis.crds.generate --check deploy/helm/trellis/definitions
+	@$(BIN)/python -m trellis.crds.generate --schemas --check deploy/schemas
 
 format: install ## Format and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -10,11 +10,13 @@ import typer
 from trellis_bundle.apps import app as apps
 from trellis_bundle.breaker import app as breaker
 from trellis_bundle.bus_users import app as bus
+from trellis_bundle.check import check
 from trellis_bundle.controllers_app import app as controllers
 from trellis_bundle.crds import app as crds
 from trellis_bundle.dead import app as dead
 from trellis_bundle.events import app as events
 from trellis_bundle.explain import explain
+from trellis_bundle.let_go import let_go
 from trellis_bundle.local_commands import register as register_local_commands
 from trellis_bundle.migrate import app as migrate
 from trellis_bundle.nodes import nodes
@@ -28,6 +30,8 @@ def register(app: typer.Typer) -> None:
     app.command()(nodes)
     app.command()(status)
     app.command()(explain)
+    app.command()(check)
+    app.command("let-go")(let_go)
     app.add_typer(apps, name="apps")
     app.add_typer(rollout, name="rollout")
     app.add_typer(events, name="events")

@@ -25,6 +25,7 @@ from trellis.localcluster.nats import NatsServer
 Manifest = dict[str, Any]
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "trellis"
 SYSTEM = "trellis-system"
+HOOK = "helm.sh/hook"
 SECONDS = 120
 
 
@@ -55,7 +56,16 @@ def helm(*arguments: str, values: Mapping[str, Any] | None = None, kubeconfig: P
 
 
 def rendered(namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
-    """Return what the chart has for an installation in a namespace, with these values."""
+    """Return what the chart has for an installation in a namespace, with these values; hooks apart."""
+    return [one for one in _all(namespace, values) if HOOK not in one["metadata"].get("annotations", {})]
+
+
+def hooks(event: str, namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
+    """Return what the chart makes only for the time of an event: ``pre-delete``, ``test``."""
+    return [one for one in _all(namespace, values) if one["metadata"].get("annotations", {}).get(HOOK) == event]
+
+
+def _all(namespace: str, values: Mapping[str, Any]) -> list[Manifest]:
     documents = yaml.load_all(_template(namespace, json.dumps(values)), Loader=yaml.CSafeLoader)
     return [one for one in documents if one]
 
@@ -63,6 +73,17 @@ def rendered(namespace: str = SYSTEM, **values: Any) -> list[Manifest]:
 @functools.cache
 def _template(namespace: str, values: str) -> str:
     return helm("template", "trellis", str(CHART), "--namespace", namespace, values=json.loads(values))
+
+
+def notes(directory: Path, **values: Any) -> str:
+    """Return what Helm prints after an installation with these values: ``helm template`` leaves it out."""
+    chart = directory / f"chart-{len(list(directory.iterdir()))}"
+    shutil.copytree(CHART, chart)
+    (chart / "templates" / "NOTES.txt").rename(chart / "told.txt")
+    (chart / "templates" / "told.yaml").write_text('told: {{ tpl (.Files.Get "told.txt") . | toJson }}\n')
+    arguments = ("--namespace", SYSTEM, "--show-only", "templates/told.yaml")
+    found = yaml.safe_load(helm("template", "trellis", str(chart), *arguments, values=values))
+    return str(found["told"])
 
 
 def only(*services: str) -> dict[str, Any]:

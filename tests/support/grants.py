@@ -33,6 +33,7 @@ SYSTEM = "trellis-system"
 _KINDS: Mapping[str, Resource] = {
     one.kind: one for one in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 }
+RBAC_KINDS = frozenset(_KINDS)
 
 
 def manifests(name: str, namespace: str | None = None) -> list[Manifest]:

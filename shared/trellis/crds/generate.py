@@ -1,17 +1,20 @@
-"""Writes the definitions of our kinds to a directory, or checks them: ``make generate``, ``make verify``.
+"""Writes the definitions of our kinds, or their JSON Schemas, to a directory, or checks them: ``make generate``,
+``make verify``.
 
-In: the table of kinds and a directory. Out: YAML files, or an exit status with the reasons.
+In: the table of kinds and a directory. Out: YAML or JSON files, or an exit status with the reasons.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
+from trellis.crds.json_schema import make_json_schema, path_of
 from trellis.crds.kinds import BY_DIRECTORY, make_definition
 
 _HEADER = "# Generated from the models in trellis.crds by `make generate`; do not edit.\n"
@@ -21,13 +24,15 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m trellis.crds.generate", description=__doc__)
     parser.add_argument("directory", type=Path, help="where the files belong: deploy/crds")
+    parser.add_argument("--schemas", action="store_true", help="JSON Schemas for kubeconform: deploy/schemas")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
     arguments = parser.parse_args(argv)
+    wanted = schemas() if arguments.schemas else documents()
     if arguments.check:
-        problems = differences(arguments.directory, documents())
+        problems = differences(arguments.directory, wanted)
         sys.stderr.write("".join(f"{problem}\n" for problem in problems))
         return 1 if problems else 0
-    write(arguments.directory, documents())
+    write(arguments.directory, wanted)
     return 0
 
 
@@ -40,9 +45,19 @@ def documents() -> dict[str, str]:
     }
 
 
+def schemas() -> dict[str, str]:
+    """Return the text of the JSON Schema of each kind by its path below the directory."""
+    return {
+        path_of(kind): json.dumps(make_json_schema(kind), indent=2, ensure_ascii=False) + "\n"
+        for kinds in BY_DIRECTORY.values()
+        for kind in kinds
+    }
+
+
 def differences(directory: Path, wanted: dict[str, str]) -> list[str]:
     """Return which files are missing, differ from what would be written, or belong to no kind."""
-    present = {path.relative_to(directory).as_posix(): path.read_text() for path in sorted(directory.rglob("*.yaml"))}
+    files = sorted(path for path in directory.rglob("*") if path.suffix in {".yaml", ".json"})
+    present = {path.relative_to(directory).as_posix(): path.read_text() for path in files}
     stale = [
         f"{directory / name}: out of date, run make generate" for name in wanted if present.get(name) != wanted[name]
     ]

@@ -1,4 +1,4 @@
-"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, CoreDNS.
+"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, CoreDNS, kubeconform.
 
 In: a product of ``versions.toml`` and the tools wanted of it. Out: programs under their final names in the cache.
 Called by the tool search when nothing on the machine fits.
@@ -75,6 +75,7 @@ RECIPES: Final[dict[str, Recipe]] = {
         packages={tool: f"cmd/{tool}" for tool in ("containerd", "containerd-shim-runc-v2", "ctr")},
         variables={"github.com/containerd/containerd/v2/version.Version": "v{version}"},
     ),
+    "kubeconform": Recipe(packages={"kubeconform": "cmd/kubeconform"}, variables={"main.version": "v{version}"}),
     "coredns": Recipe(packages={"coredns": ""}),  # the module's root is the program
 }
 

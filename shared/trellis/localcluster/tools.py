@@ -54,6 +54,7 @@ TOOLS: Final[dict[str, Tool]] = {
     "kwok": Tool("kwok"),
     "jaeger": Tool("jaeger", ("version",)),
     "nats": Tool("nats", exact_minor=False),
+    "kubeconform": Tool("kubeconform", ("-v",), exact_minor=False),
     "kubelet": Tool("kubernetes", inside_node=True),
     "kube-proxy": Tool("kubernetes", inside_node=True),
     "containerd": Tool("containerd", inside_node=True),
@@ -65,8 +66,9 @@ TOOLS: Final[dict[str, Tool]] = {
 REAL_NODE: Final = tuple(tool for tool, description in TOOLS.items() if description.inside_node)
 """What only real nodes need."""
 
-DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", "nats", *REAL_NODE})
-"""What every cluster needs; the nats CLI is for the examples, Jaeger and what runs in real nodes only if asked for."""
+DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", *REAL_NODE})
+"""What every cluster needs; the nats CLI and kubeconform are for the examples, Jaeger and what runs in real nodes only
+if asked for."""
 
 
 def cached(tool: str) -> Path:

@@ -62,7 +62,9 @@ class Release:
         helm("upgrade", RELEASE, str(CHART), *options, values=values, kubeconfig=self.kubeconfig)
 
     def uninstall(self) -> None:
-        helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", kubeconfig=self.kubeconfig)
+        helm(
+            "uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", "--no-hooks", kubeconfig=self.kubeconfig
+        )
 
 
 @pytest.fixture

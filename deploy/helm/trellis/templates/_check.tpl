@@ -1,5 +1,6 @@
 {{/* What a schema cannot say: values that do not go together. */}}
 {{- define "trellis.check" -}}
+{{- include "trellis.kwasmCheck" . -}}
 {{- $v := .Values -}}
 {{- if eq $v.installers.namespace .Release.Namespace -}}
 {{- fail "installers.namespace: is that of the installation; privileged Jobs need one of their own" -}}

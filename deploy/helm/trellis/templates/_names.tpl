@@ -22,7 +22,7 @@ app.kubernetes.io/component: {{ . }}
 {{- end -}}
 {{- end -}}
 
-{{/* a role and its binding. In: kind (Role or ClusterRole), name, namespace, component, rules, subject */}}
+{{/* a role and its binding. In: kind (Role or ClusterRole), name, namespace, component, rules, subject, annotations */}}
 {{- define "trellis.role" }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -33,6 +33,9 @@ metadata:
   namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "trellis.labels" .component | nindent 4 }}
+  {{- with .annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 rules: {{- toYaml .rules | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -43,6 +46,9 @@ metadata:
   namespace: {{ . | quote }}
   {{- end }}
   labels: {{- include "trellis.labels" .component | nindent 4 }}
+  {{- with .annotations }}
+  annotations: {{- toYaml . | nindent 4 }}
+  {{- end }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ .kind }}

@@ -7,7 +7,10 @@
 {{- with $v.otlpEndpoint }}{{ $_ := set $found "TRELLIS_OTLP_ENDPOINT" . }}{{ end -}}
 {{- if has .service (list "nodeWatcher" "provisioner") -}}
 {{- $_ := set $found "TRELLIS_INSTALLER_NAMESPACE" $v.installers.namespace -}}
-{{- $_ := set $found "TRELLIS_AUTO_PROVISION" (toString $v.installers.autoProvision) -}}
+{{- $_ := set $found "TRELLIS_AUTO_PROVISION" (include "trellis.autoProvision" .root) -}}
+{{- if and (eq .service "provisioner") $v.kwasmOperator.installerImage -}}
+{{- $_ := set $found "TRELLIS_INSTALLER_IMAGE" $v.kwasmOperator.installerImage -}}
+{{- end -}}
 {{- else if eq .service "hostManager" -}}
 {{- with .its.watchNamespaces }}{{ $_ := set $found "TRELLIS_WATCH_NAMESPACES" (join "," .) }}{{ end -}}
 {{- else if eq .service "secretsBackend" -}}

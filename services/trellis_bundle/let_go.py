@@ -1,0 +1,224 @@
+"""``trellis let-go``: stops the services that put finalizers on objects, and takes these away: before Trellis goes.
+
+In: flags, the cluster. Out: a table or JSON. Called by the command line, and by the chart before it is uninstalled.
+Invariants: no finalizer is taken while somebody lives who would put it back; done again after an end at any point it
+comes to the same; neither the bus nor wadm is needed; no object is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from trellis import names
+from trellis.durations import parse_seconds
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, NotFound, PatchTestFailed, TooManyRequests, Unavailable
+from trellis.kube.lease import LeaseRecord, read_lease
+from trellis.kube.reader import Selection
+from trellis.kube.resources import DEPLOYMENTS, LEASES, PODS, Manifest
+from trellis.settings import SettingsError
+from trellis_bundle.cli_errors import CommandError, exit_on_error
+from trellis_bundle.gather import connected
+from trellis_bundle.let_go_model import SELECTOR, Guard, Leases, Row, chosen, replicas_of, still_run
+from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.output import Format, OutputOption, console, print_json
+from trellis_bundle.settings import ClientSettings, client_settings
+
+FIELD_MANAGER: Final = names.FIELD_MANAGER_COMMAND_LINE
+_POLL_SECONDS: Final = 0.5
+_AT_ONCE: Final = 16
+"""Writes in flight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be done, and until when by a clock that never jumps. ``places``: each guard and where to look."""
+
+    namespace: str
+    places: Sequence[tuple[Guard, str | None]]
+    deadline: float
+
+    @property
+    def services(self) -> list[str]:
+        """The services that are to be stopped."""
+        return list(dict.fromkeys(guard.service for guard, _ in self.places))
+
+
+def let_go(  # noqa: PLR0913, PLR0917 - options of a command line
+    confined: Annotated[
+        list[str] | None,
+        typer.Option("--in", metavar="NAMESPACE", help="only groups of hosts, and there: of a confined host_manager"),
+    ] = None,
+    timeout: Annotated[str, typer.Option(metavar="DURATION", help="how long to try")] = "2m",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be let go")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Take the finalizers of Trellis away, so that everything can be deleted without it. `helm uninstall` does this.
+
+    First the services that would put them back are scaled to 0, and it is waited until none of them leads any more.
+    Nothing is deleted: hosts, applications and what was installed on nodes run on. Ends with 1 if the time is over;
+    run again it goes on. JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "letGo", "unfinished", "stays"}]}`;
+    `unfinished` were being deleted, and vanish now without what their service would have done.
+    """
+    with exit_on_error():
+        settings = client_settings(kubeconfig=kubeconfig, context=context)
+        task = Task(settings.namespace, chosen(confined or ()), time.monotonic() + _seconds(timeout))
+        if not dry_run:
+            _agree(yes, output)
+        stopped, rows = asyncio.run(_run(settings, task, dry_run=dry_run))
+        _show(stopped, rows, output)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise SettingsError(f"--timeout: has {text!r}, {error}") from None
+
+
+def _agree(yes: bool, output: Format) -> None:
+    """Ask, unless that was answered beforehand; raises CommandError if nobody can be asked, or the answer is no."""
+    if yes:
+        return
+    if output is Format.JSON or not sys.stdin.isatty():
+        raise CommandError("nothing was done: give --yes, or --dry-run, where nobody can be asked")
+    if not typer.confirm("Stop the services of Trellis, and take their finalizers away?", err=True):
+        raise CommandError("nothing was done")
+
+
+async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[list[str], list[Row]]:
+    async with connected(settings) as kube:
+        rows = {guard: Row(guard) for guard, _ in task.places}
+        stopped: list[str] = []
+        if dry_run:
+            for guard, place in task.places:
+                await _look(kube, guard, place, rows[guard])
+            return stopped, list(rows.values())
+        leases = Leases()
+        await _until(task.deadline, lambda: _stop(kube, task, leases, stopped))
+        try:
+            for guard, place in task.places:
+                await _until(task.deadline, functools.partial(_free, kube, guard, place, rows[guard]))
+        except CommandError as error:
+            again = "the services are stopped: run this again, or have helm upgrade bring them back"
+            raise CommandError(f"{error}; {again}") from None
+        return stopped, list(rows.values())
+
+
+async def _until(deadline: float, attempt: Callable[[], Awaitable[str]]) -> None:
+    """Repeat until nothing is in the way.
+
+    Raises:
+        CommandError: the time is over; says what was in the way last.
+        KubeError: something was refused.
+    """
+    while True:
+        try:
+            why = await attempt()
+        except (Unavailable, TooManyRequests) as error:
+            why = str(error)
+        if not why:
+            return
+        if time.monotonic() >= deadline:
+            raise CommandError(f"not done in time: {why}")
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> str:
+    """Scale the services to 0; return who lives still, "" for nobody."""
+    deployments = await kube.list(DEPLOYMENTS, task.namespace, label_selector=SELECTOR)
+    for one in deployments.items:
+        name = one["metadata"]["name"]
+        if replicas_of(one):
+            await kube.merge_patch(
+                DEPLOYMENTS,
+                name,
+                {"spec": {"replicas": 0}},
+                task.namespace,
+                field_manager=FIELD_MANAGER,
+                subresource="scale",
+            )
+            stopped.append(name)
+    pods = await kube.list(PODS, task.namespace, label_selector=SELECTOR)
+    if running := still_run(pods.items):
+        return f"still there: pod {', '.join(running)}"
+    records = await asyncio.gather(*(_lease(kube, service, task.namespace) for service in task.services))
+    now = time.monotonic()
+    led = {service: leases.leader(service, one, now) for service, one in zip(task.services, records, strict=True)}
+    return "; ".join(f"{who} leads {service}: stop it" for service, who in led.items() if who)
+
+
+async def _lease(kube: Kube, service: str, namespace: str) -> LeaseRecord | None:
+    try:
+        return read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
+    except NotFound:
+        return None
+
+
+async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
+    """Show what would be let go."""
+    try:
+        async for page in kube.pages(Selection(guard.res, place)):
+            ours = [one for one in page.items if guard.is_ours(one)]
+            row.there += len(ours)
+            for one in ours:
+                if guard.holds(one):
+                    row.took(one)
+    except NotFound:
+        return  # the kind is not known here
+
+
+async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
+    """Take the finalizer from every object; return which still bear it, "" for none, which was looked at after it."""
+    held, there = [], 0
+    try:
+        async for page in kube.pages(Selection(guard.res, place)):
+            there += sum(map(guard.is_ours, page.items))
+            held += [one for one in page.items if guard.holds(one)]
+    except NotFound:
+        return ""
+    if not held:
+        row.there += there
+        return ""
+    calls = asyncio.Semaphore(_AT_ONCE)
+
+    async def free(manifest: Manifest) -> None:
+        metadata = manifest["metadata"]
+        name, place = metadata["name"], metadata.get("namespace")
+        async with calls:
+            try:
+                await kube.json_patch(guard.res, name, guard.removal(manifest), place, field_manager=FIELD_MANAGER)
+            except (PatchTestFailed, Conflict, NotFound):
+                return  # it is looked at anew
+            row.took(manifest)
+
+    await asyncio.gather(*(free(one) for one in held))
+    keys = ", ".join(sorted(one["metadata"]["name"] for one in held)[:5])
+    return f"{guard.finalizer} comes back to {len(held)} {guard.res.plural}, {keys}: who puts it there?"
+
+
+def _show(stopped: list[str], rows: list[Row], output: Format) -> None:
+    if output is Format.JSON:
+        print_json({"stopped": stopped, "kinds": [row.document() for row in rows]})
+        return
+    if stopped:
+        console().print(Text(f"scaled to 0: {', '.join(stopped)}"))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("KIND", "THERE", "LET GO", "WHAT STAYS"):
+        table.add_column(heading, no_wrap=heading != "WHAT STAYS", overflow="fold")
+    for row in rows:
+        table.add_row(row.guard.res.kind, str(row.there), str(len(row.let_go)), Text(row.note))
+    console().print(table)

@@ -1,0 +1,172 @@
+"""Which objects bear a finalizer of Trellis, how it is taken away, and what stays behind.
+
+Pure. In: raw manifests, leases, a clock's reading. Out: writes, rows, sentences for people. Called by ``let_go``.
+Invariants: only finalizers of ours are taken, each from the very object, with the finalizers it was seen with; every
+kind that a service guards stands in ``GUARDS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trellis import names
+from trellis.kube.lease import LeaseRecord
+from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, SERVICES, SHIMS, Manifest, Resource, key_of
+
+SELECTOR: Final = (
+    "app.kubernetes.io/name=trellis,app.kubernetes.io/component in "
+    "(application-manager,bundle,host-manager,provisioner,service-reflector)"
+)
+"""Selects what runs services that put finalizers on objects, as the chart labels it."""
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A finalizer that a service puts on a kind.
+
+    ``mark``: annotation that tells ours from others that bear it. ``stays``: what holds once it is gone.
+    ``unfinished``: what was not done to an object that was being deleted.
+    """
+
+    service: str
+    res: Resource
+    finalizer: str
+    stays: str
+    unfinished: str
+    mark: str = ""
+
+    def is_ours(self, manifest: Manifest) -> bool:
+        """Say whether an object of the kind is one that the service looks after."""
+        return not self.mark or self.mark in (manifest["metadata"].get("annotations") or {})
+
+    def holds(self, manifest: Manifest) -> bool:
+        """Say whether the finalizer holds an object."""
+        return self.is_ours(manifest) and self.finalizer in (manifest["metadata"].get("finalizers") or ())
+
+    def removal(self, manifest: Manifest) -> tuple[dict[str, Any], ...]:
+        """Return the JSON patch that takes it away: from this object, if its finalizers are still those."""
+        metadata = manifest["metadata"]
+        there = metadata["finalizers"]
+        return (
+            {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+            {"op": "test", "path": "/metadata/finalizers", "value": there},
+            {
+                "op": "replace",
+                "path": "/metadata/finalizers",
+                "value": [one for one in there if one != self.finalizer],
+            },
+        )
+
+
+GUARDS: Final[tuple[Guard, ...]] = (
+    Guard(
+        "service-reflector",
+        SERVICES,
+        names.WASMCLOUD_OPERATOR_SERVICE,
+        stays="they lead where they led, and nobody follows their hosts any more",
+        unfinished="gone",
+        mark=names.ANNOTATION_APPLICATION,
+    ),
+    Guard(
+        "application-manager",
+        APPLICATIONS,
+        names.FINALIZER_APPLICATIONS,
+        stays="wadm runs on what it runs; deleting one of these objects no longer undeploys it",
+        unfinished="perhaps still in wadm: remove it there with wash",
+    ),
+    Guard(
+        "host-manager",
+        HOST_CONFIGS,
+        names.FINALIZER_HOSTS,
+        stays="their hosts run on; deleting a group deletes its hosts, as Kubernetes collects what it owns",
+        unfinished="gone, with its hosts",
+    ),
+    Guard(
+        "provisioner",
+        SHIMS,
+        names.FINALIZER,
+        stays="what they brought to nodes stays there, and no longer goes with them: to have it removed, delete them "
+        "while provisioner runs",
+        unfinished="what it brought may still be on nodes",
+    ),
+)
+"""In the order in which they go: what mirrors something before what it mirrors, hosts before what runs them."""
+
+
+@dataclass(slots=True)
+class Row:
+    """What became of one kind. ``there``: how many of ours there are; the others are their keys."""
+
+    guard: Guard
+    there: int = 0
+    let_go: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+
+    def took(self, manifest: Manifest) -> None:
+        """Note that an object was let go."""
+        self.let_go.append(key_of(manifest))
+        if manifest["metadata"].get("deletionTimestamp"):
+            self.unfinished.append(key_of(manifest))
+
+    def document(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {
+            "kind": self.guard.res.kind,
+            "there": self.there,
+            "letGo": self.let_go,
+            "unfinished": self.unfinished,
+            "stays": self.guard.stays if self.there else "",
+        }
+
+    @property
+    def note(self) -> str:
+        """What a person has to know."""
+        parts = [self.guard.stays] if self.there else []
+        if self.unfinished:
+            parts.append(f"were being deleted, {self.guard.unfinished}: {', '.join(self.unfinished)}")
+        return "; ".join(parts)
+
+
+def chosen(confined: Iterable[str]) -> tuple[tuple[Guard, str | None], ...]:
+    """Return each guard with a namespace to look in, None for all.
+
+    ``confined``: those of a host_manager without a ClusterRole, which runs alone.
+    """
+    places = list(dict.fromkeys(confined))
+    if not places:
+        return tuple((guard, None) for guard in GUARDS)
+    return tuple((guard, place) for guard in GUARDS if guard.res is HOST_CONFIGS for place in places)
+
+
+def replicas_of(deployment: Manifest) -> int:
+    """Return how many pods a Deployment is to have."""
+    wanted = (deployment.get("spec") or {}).get("replicas")
+    return 1 if wanted is None else int(wanted)
+
+
+def still_run(pods: Iterable[Manifest]) -> list[str]:
+    """Return the pods that nobody has told to end yet."""
+    return sorted(
+        pod["metadata"]["name"]
+        for pod in pods
+        if not pod["metadata"].get("deletionTimestamp") and (pod.get("status") or {}).get("phase") not in _OVER
+    )
+
+
+class Leases:
+    """Who still leads: a lease counts as dead once it did not change for its own duration, by our clock alone."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[LeaseRecord, float]] = {}
+
+    def leader(self, service: str, record: LeaseRecord | None, now: float) -> str:
+        """Return who leads a service, "" for nobody; ``now``: seconds of a clock that never jumps."""
+        if record is None or not record.holder:
+            return ""
+        former = self._seen.get(service)
+        if former is None or former[0] != record:
+            self._seen[service] = former = (record, now)
+        return record.holder if now - former[1] <= record.duration else ""

@@ -1,0 +1,223 @@
+"""What the chart does around an installation: values of KWasm's, hooks of `helm test` and `helm uninstall`, NOTES."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from support.chart import ChartRefusedError, Manifest, hooks, notes, only, rendered
+from support.grants import given
+from trellis import names
+from trellis_bundle.__main__ import app
+from trellis_bundle.commands import register
+from trellis_bundle.let_go_model import GUARDS
+
+OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222"}
+EVENTS = ("pre-delete", "test")
+CONFINED = {
+    "services": only("hostManager") | {"hostManager": {"enabled": True, "watchNamespaces": ["shop", "lab"]}},
+    "crds": {"install": False},
+}
+
+
+def environment(component: str, **values: Any) -> dict[str, str]:
+    [deployment] = [
+        one
+        for one in rendered(**values)
+        if one["kind"] == "Deployment" and one["metadata"]["labels"]["app.kubernetes.io/component"] == component
+    ]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one["value"] for one in container["env"] if "value" in one}
+
+
+def pod_of(found: list[Manifest]) -> Manifest:
+    """The pod that a hook runs, whatever runs it."""
+    [one] = [one for one in found if one["kind"] in {"Job", "Pod"}]
+    return dict(one["spec"]["template"]["spec"] if one["kind"] == "Job" else one["spec"])
+
+
+def command_of(found: list[Manifest]) -> list[str]:
+    [container] = pod_of(found)["containers"]
+    return list(container["command"])
+
+
+# --- KWasm's values ---
+
+
+@pytest.mark.parametrize("said", [True, "true"])
+def test_kwasms_own_values_mean_what_ours_do(said: object) -> None:
+    values = {"kwasmOperator": {"autoProvision": said, "installerImage": "example.com/installer:1"}}
+    ours = {
+        "installers": {"autoProvision": True},
+        "services": {"provisioner": {"settings": {"TRELLIS_INSTALLER_IMAGE": "example.com/installer:1"}}},
+    }
+    for component in ("node-watcher", "provisioner"):
+        assert environment(component, **values) == environment(component, **ours)
+
+
+def test_kwasms_defaults_change_nothing() -> None:
+    assert environment("node-watcher", kwasmOperator={"autoProvision": "false"}) == environment("node-watcher")
+
+
+def test_an_installer_image_said_twice_alike_is_no_conflict() -> None:
+    settings = {"services": {"provisioner": {"settings": {"TRELLIS_INSTALLER_IMAGE": "x:1"}}}}
+    found = environment("provisioner", kwasmOperator={"installerImage": "x:1"}, **settings)
+    assert found["TRELLIS_INSTALLER_IMAGE"] == "x:1"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (
+            {"kwasmOperator": {"autoProvision": "false"}, "installers": {"autoProvision": True}},
+            "kwasmOperator.autoProvision: is false, and installers.autoProvision is true",
+        ),
+        (
+            {
+                "kwasmOperator": {"installerImage": "x:1"},
+                "services": {"provisioner": {"settings": {"TRELLIS_INSTALLER_IMAGE": "x:2"}}},
+            },
+            "kwasmOperator.installerImage: is x:1, and services.provisioner.settings.TRELLIS_INSTALLER_IMAGE is x:2",
+        ),
+        ({"kwasmOperator": {"autoProvision": "yes"}}, "kwasmOperator.autoProvision"),
+        ({"kwasmOperator": {"image": "x"}}, "image is not allowed"),
+        ({"replicaCount": 1}, "replicaCount: is a value of KWasm's chart; here: say services.nodeWatcher.replicas"),
+        ({"imagePullSecrets": [{"name": "x"}]}, "imagePullSecrets: is a value of KWasm's chart; here: say image.pull"),
+        (
+            {"image": {"repository": "ghcr.io/kwasm/kwasm-operator"}},
+            "image.repository: ghcr.io/kwasm/kwasm-operator is",
+        ),
+        ({"anything": 1}, "anything is not allowed"),
+    ],
+)
+def test_a_value_of_kwasms_that_cannot_count_is_refused_with_what_to_say(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+        rendered(**values)
+
+
+def test_kwasms_values_that_say_nothing_are_no_mistake() -> None:
+    empty = {"nameOverride": "", "resources": {}, "tolerations": [], "affinity": {}}
+    assert rendered(**empty, nats=OWN_SERVER) == rendered(nats=OWN_SERVER)
+
+
+# --- hooks ---
+
+
+@pytest.mark.parametrize("values", [{}, {"mode": "bundle"}, {"nats": OWN_SERVER}, CONFINED])
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_hook_has_a_pod_without_privileges_and_leaves_nothing(event: str, values: dict[str, Any]) -> None:
+    found = hooks(event, **values)
+    for one in found:
+        assert one["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+    pod = pod_of(found)
+    [container] = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    accounts = [one["metadata"]["name"] for one in found if one["kind"] == "ServiceAccount"]
+    assert accounts == [pod["serviceAccountName"]]
+    for one in found:
+        if one["kind"].endswith("Binding"):
+            assert [subject["name"] for subject in one["subjects"]] == accounts
+
+
+@pytest.mark.parametrize("values", [{}, {"mode": "bundle"}, {"nats": OWN_SERVER}, CONFINED])
+@pytest.mark.parametrize("event", EVENTS)
+def test_a_hook_gives_a_command_that_there_is_with_options_that_it_has(event: str, values: dict[str, Any]) -> None:
+    program, *arguments = command_of(hooks(event, **values))
+    assert program == "trellis"
+    if not app.registered_groups:
+        register(app)
+    done = CliRunner().invoke(app, [*arguments, "--help"])
+    assert done.exit_code == 0, done.output
+    options = {one.partition("=")[0] for one in arguments if one.startswith("--")}
+    assert all(option in done.output for option in options)
+
+
+def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_nothing_else() -> None:
+    found = hooks("pre-delete")
+    assert given(found) == {
+        *((verb, kind, "") for verb in ("list", "patch") for kind in (
+            "services", "applications.core.oam.dev", "wasmcloudhostconfigs.k8s.wasmcloud.dev",
+            "shims.runtime.spinkube.dev",
+        )),
+        ("list", "deployments.apps", "trellis-system"),
+        ("patch", "deployments.apps/scale", "trellis-system"),
+        ("list", "pods", "trellis-system"),
+        ("get", "leases.coordination.k8s.io", "trellis-system"),
+    }  # fmt: skip
+    [home] = [one for one in found if one["kind"] == "Role"]
+    named = {rule["resources"][0]: set(rule.get("resourceNames", ())) for rule in home["rules"]}
+    services = {guard.service for guard in GUARDS}
+    assert named["leases"] == {names.LEASE_PREFIX + service for service in services}
+    assert named["deployments/scale"] == {f"trellis-{service}" for service in (*services, "bundle")}
+
+
+def test_a_confined_installation_lets_go_of_its_groups_without_a_cluster_role() -> None:
+    found = hooks("pre-delete", **CONFINED)
+    assert command_of(found)[-2:] == ["--in=shop", "--in=lab"]
+    assert not [one for one in found if one["kind"] == "ClusterRole"]
+    groups = {right for right in given(found) if right[1].startswith("wasmcloudhostconfigs")}
+    assert {place for _, _, place in groups} == {"shop", "lab"}
+
+
+def test_whoever_wants_no_hook_gets_none() -> None:
+    assert hooks("pre-delete", uninstall={"letGo": False}) == []
+
+
+def test_helm_test_asks_for_every_service_that_is_to_run() -> None:
+    found = hooks("test")
+    assert given(found) == {("list", "pods", "trellis-system")}
+    components = {
+        one["metadata"]["labels"]["app.kubernetes.io/component"] for one in rendered() if one["kind"] == "Deployment"
+    }
+    assert {one for one in command_of(found) if not one.startswith("--")} == {"trellis", "check", *components}
+    [container] = pod_of(found)["containers"]
+    secrets = [one["valueFrom"]["secretKeyRef"]["name"] for one in container["env"] if "valueFrom" in one]
+    assert secrets == ["trellis-nats-people"], "it can say nothing of its own on the bus"
+    assert command_of(hooks("test", mode="bundle"))[-1] == "bundle"
+    assert "--no-bus" in command_of(hooks("test", nats=OWN_SERVER))
+    assert hooks("test", services=only()) == []
+
+
+# --- NOTES ---
+
+
+def test_notes_name_what_runs_and_what_to_do_in_every_mode(tmp_path: Path) -> None:
+    apart = notes(tmp_path)
+    assert "kubectl -n trellis-system logs deployment/trellis-provisioner" in apart
+    assert "get secret trellis-nats-people" in apart
+    assert "helm test trellis --namespace trellis-system" in apart
+    together = notes(tmp_path, mode="bundle", nats=OWN_SERVER)
+    assert "in one process" in together
+    assert "logs deployment/trellis-bundle" in together
+    assert "trellis-nats-people" not in together
+    assert OWN_SERVER["url"] in together
+    assert "trellis crds check" not in together
+    confined = notes(tmp_path, **CONFINED)
+    assert "It looks at these namespaces alone: shop, lab" in confined
+    assert "trellis crds check" in confined
+    assert "secrets.accounts" not in confined
+    kwasm = notes(tmp_path, kwasmOperator={"autoProvision": "true", "installerImage": "x:1"})
+    assert "every Linux node is provisioned: true, with x:1." in kwasm
+    assert "trellis migrate kwasm" in kwasm
+    assert "helm uninstall" not in notes(tmp_path, uninstall={"letGo": False})
+    assert "No service of Trellis runs" in notes(tmp_path, services=only())
+
+
+def test_notes_name_no_object_that_the_chart_does_not_make(tmp_path: Path) -> None:
+    for values in ({}, {"mode": "bundle"}):
+        told = notes(tmp_path, **values)
+        there = {f"{one['kind'].lower()}/{one['metadata']['name']}" for one in rendered(**values)}
+        named = set(re.findall(r"\b(?:deployment|service)/[a-z-]+", told)) | {
+            f"secret/{name}" for name in re.findall(r"get secret ([a-z-]+)", told)
+        }
+        assert named <= there
+        assert named

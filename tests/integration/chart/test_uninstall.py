@@ -1,0 +1,260 @@
+"""`trellis let-go`, as the hook of `helm uninstall` runs it, on a real API server beside real services.
+
+A stand-in for the kubelet ends the process of a Deployment that is scaled to 0. The command has the hook's account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import killed_command
+from support.applications_kind import ApplicationsKind
+from support.chart import CHART, Manifest, bus_server, helm, hooks, only
+from support.fleet import eventually
+from support.grants import RBAC_KINDS, SYSTEM, Granted, given, granted, refused, used
+from support.host_world import PATIENCE
+from support.installed import Installation, Running, Where, processes
+from support.manifests import manifest
+from support.reflected import ReflectedWorld
+from support.shims import Shim
+from trellis import names
+from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, LEASES, NAMESPACES, SERVICES, SHIMS, Resource
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis_bundle.let_go_model import GUARDS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+
+RELEASE = "leaving"
+VALUES: dict[str, Any] = {
+    "crds": {"install": False},
+    "services": only("provisioner", "hostManager", "serviceReflector", "applicationManager"),
+}
+
+
+class Leaving:
+    """An installation that is to go, and one object of each kind that its services guard."""
+
+    def __init__(self, world: ReflectedWorld, shim: Shim, account: Granted) -> None:
+        self.world, self.shim, self.account = world, shim, account
+        self.api = world.hosts.api
+        self.rights = [one for one in hooks("pre-delete") if one["kind"] in RBAC_KINDS]
+        self.guarded: tuple[tuple[Resource, str | None, str], ...] = (
+            (SHIMS, None, shim.name),
+            (HOST_CONFIGS, world.namespace, "group"),
+            (APPLICATIONS, world.namespace, "leaving"),
+            (SERVICES, world.namespace, "leaving"),
+        )
+
+    def finalizers(self) -> dict[str, list[str]]:
+        """Return the finalizers of each object that is there."""
+        found = {}
+        for res, namespace, name in self.guarded:
+            status, one = self.api.call("GET", res.path(namespace, name))
+            if status == http.HTTPStatus.OK:
+                found[res.kind] = one["metadata"].get("finalizers") or []
+        return found
+
+    def apply(self) -> None:
+        """Make what no service makes by itself."""
+        self.shim.apply()
+        self.world.group("group", "leaving-lattice")
+        self.api.call(
+            "POST",
+            APPLICATIONS.path(self.world.namespace),
+            {
+                "apiVersion": APPLICATIONS.api_version,
+                "kind": APPLICATIONS.kind,
+                # As application_manager left it while wadm answered; here nobody does.
+                "metadata": {"name": "leaving", "finalizers": [names.FINALIZER_APPLICATIONS]},
+                "spec": manifest("leaving")["spec"],
+            },
+        )
+
+    def service(self, *, ours: bool = True) -> None:
+        """Make a Service as service_reflector does, or as wasmcloud-operator would."""
+        annotations = {names.ANNOTATION_APPLICATION: "leaving", names.ANNOTATION_LATTICE: "leaving-lattice/0"}
+        metadata = {"name": "leaving", "annotations": annotations if ours else {}}
+        body = {"metadata": metadata, "spec": {"ports": [{"port": 8080}]}}
+        assert self.api.call("POST", SERVICES.path(self.world.namespace), body)[0] == http.HTTPStatus.CREATED
+
+    def guard(self) -> None:
+        """Put the finalizers on, as the services would."""
+        held = {guard.res: guard.finalizer for guard in GUARDS}
+        for res, namespace, name in self.guarded:
+            self.api.call("PATCH", res.path(namespace, name), {"metadata": {"finalizers": [held[res]]}})
+
+    def delete(self) -> None:
+        for res, namespace, name in self.guarded:
+            assert self.api.call("DELETE", res.path(namespace, name))[0] == http.HTTPStatus.OK, name
+
+    async def run(self, *command: str) -> tuple[int, str, str]:
+        """Run `trellis` as the hook's account; return its status, and what it said."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
+        told = {"TRELLIS_KUBECONFIG": str(self.account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM}
+        done = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *command,
+            env=clean | told,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(done.communicate(), 180)
+        assert done.returncode is not None
+        return done.returncode, out.decode(), err.decode()
+
+    async def let_go(self, *options: str) -> Manifest:
+        """Run it to its end, which has to be a good one."""
+        code, out, err = await self.run("-m", "trellis_bundle", "let-go", "--yes", "-o", "json", *options)
+        assert code == 0, err
+        return dict(json.loads(out))
+
+
+@contextlib.contextmanager
+def installed(api: Api, kubeconfig: Path, **values: Any) -> Iterator[Installation]:
+    """Have the chart for the time of a block."""
+    api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
+    try:
+        helm("install", RELEASE, str(CHART), "--namespace", SYSTEM, values=VALUES | values, kubeconfig=kubeconfig)
+        yield Installation(api)
+    finally:
+        helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", "--no-hooks", kubeconfig=kubeconfig)
+
+
+@pytest.fixture
+def leaving(
+    cluster: ClusterInfo, cluster_api: Api, world: ReflectedWorld, shim: Shim, tmp_path: Path
+) -> Iterator[Leaving]:
+    applications = ApplicationsKind(cluster_api)
+    made = applications.ensure()
+    with granted(cluster, cluster_api, "trellis-let-go", tmp_path) as account:
+        found = Leaving(world, shim, account)
+        account.apply(found.rights)
+        yield found
+        for res, namespace, name in found.guarded:
+            path = res.path(namespace, name)
+            cluster_api.call("DELETE", path)
+            cluster_api.call("PATCH", path, {"metadata": {"finalizers": None}})
+    if made:
+        applications.clear()
+
+
+@contextlib.asynccontextmanager
+async def kubelet(installation: Installation, started: list[Running]) -> AsyncIterator[None]:
+    """End the process of a Deployment that is to have no pods, for the time of a block."""
+
+    async def follow() -> None:
+        while True:
+            found = installation.deployments()
+            gone = {one["metadata"]["name"] for one in found if one["spec"]["replicas"] == 0}
+            await asyncio.gather(*(one.end() for one in started if one.deployment in gone))
+            await asyncio.sleep(0.2)
+
+    task = asyncio.create_task(follow())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_deleted(
+    cluster: ClusterInfo, leaving: Leaving, tmp_path: Path
+) -> None:
+    installers = {"installers": {"namespace": leaving.shim.fleet.installers}}
+    with installed(leaving.api, Path(cluster.kubeconfig), **installers) as installation:
+        leaving.apply()
+        with bus_server(installation.secret("trellis-nats-server"), tmp_path) as server:
+            where = Where(cluster, leaving.api, tmp_path, server.url.split("//")[1])
+            async with (
+                leaving.world.wadm("leaving-lattice") as wadm,
+                processes(where, installation.deployments()) as started,
+            ):
+                await wadm.deploy(manifest("leaving"))
+                wanted = {
+                    "Shim": [names.FINALIZER],
+                    "WasmCloudHostConfig": [names.FINALIZER_HOSTS],
+                    "Application": [names.FINALIZER_APPLICATIONS],
+                    "Service": [names.WASMCLOUD_OPERATOR_SERVICE],
+                }
+                await eventually(lambda: leaving.finalizers() == wanted, "all are guarded", seconds=PATIENCE)
+
+                killed = 0
+                async with kubelet(installation, started):
+                    command = (killed_command.__file__, killed_command.AFTER, "let-go", "--yes", "--timeout=60s")
+                    while True:
+                        code, _, err = await leaving.run(*command)
+                        if code != -signal.SIGKILL:
+                            break
+                        killed += 1
+                assert code == 0, err
+                assert killed >= 8, "four services were stopped, four objects let go, one write at a time"
+                assert all(one.process.returncode is not None for one in started), "they were stopped before"
+                assert leaving.finalizers() == {kind: [] for kind in wanted}
+
+                again = await leaving.let_go()
+                assert again["stopped"] == []
+                assert [kind["letGo"] for kind in again["kinds"]] == [[], [], [], []]
+                assert all(kind["there"] >= 1 and kind["stays"] for kind in again["kinds"])
+        leaving.delete()
+        await eventually(lambda: leaving.finalizers() == {}, "all are gone", seconds=PATIENCE)
+    records = leaving.shim.fleet.writes()
+    assert refused(records, leaving.account.user) == []
+    needed = {
+        (verb, what, where if where == SYSTEM else "") for verb, what, where in used(records, leaving.account.user)
+    }
+    assert needed == given(leaving.rights), "and each right that it has was needed"
+
+
+async def test_what_nobody_looks_after_any_more_is_let_go_too(leaving: Leaving) -> None:
+    leaving.apply()
+    leaving.service()
+    leaving.guard()
+    leaving.delete()
+    held = leaving.finalizers()
+    assert all(held.values()), "nothing goes by itself"
+    assert len(held) == len(GUARDS)
+    done = await leaving.let_go("--timeout=60s")
+    assert all(kind["letGo"] and kind["unfinished"] for kind in done["kinds"])
+    await eventually(lambda: leaving.finalizers() == {}, "all are gone", seconds=PATIENCE)
+
+
+async def test_a_dry_run_writes_nothing_and_a_service_of_somebody_else_is_left_alone(leaving: Leaving) -> None:
+    leaving.apply()
+    leaving.service(ours=False)
+    leaving.guard()
+    before = leaving.finalizers()
+    code, out, err = await leaving.run("-m", "trellis_bundle", "let-go", "--dry-run")
+    assert (code, leaving.finalizers()) == (0, before), err
+    assert "its hosts" in out or "hosts run on" in out
+    await leaving.let_go("--timeout=60s")
+    assert leaving.finalizers() == {kind: [] for kind in before} | {"Service": [names.WASMCLOUD_OPERATOR_SERVICE]}
+
+
+async def test_whoever_still_leads_is_named_and_nothing_is_taken(leaving: Leaving) -> None:
+    leaving.apply()
+    leaving.guard()
+    lease = LEASES.path(SYSTEM, "trellis-provisioner")
+    leaving.api.call("DELETE", lease)
+    leaving.api.call("POST", LEASES.path(SYSTEM), {"metadata": {"name": "trellis-provisioner"}, "spec": {}})
+    try:
+        spec = {"holderIdentity": "laptop-1", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
+        assert leaving.api.call("PATCH", lease, {"spec": spec})[0] == http.HTTPStatus.OK
+        code, _, err = await leaving.run("-m", "trellis_bundle", "let-go", "--yes", "--timeout=1s")
+        assert code == 1
+        assert "not done in time: laptop-1 leads provisioner: stop it" in err
+        assert leaving.finalizers()["Shim"] == [names.FINALIZER]
+    finally:
+        leaving.api.call("DELETE", lease)

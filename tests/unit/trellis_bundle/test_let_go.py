@@ -1,0 +1,126 @@
+"""What is let go, in which order, and when somebody counts as alive; `let-go` itself over an API server in memory."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from trellis import names
+from trellis.kube.fake import FakeKube
+from trellis.kube.lease import LeaseRecord
+from trellis.kube.resources import ALL, APPLICATIONS, HOST_CONFIGS, SERVICES, SHIMS
+from trellis_bundle import let_go
+from trellis_bundle.cli_errors import CommandError
+from trellis_bundle.let_go_model import GUARDS, Leases, Row, chosen, replicas_of, still_run
+
+Manifest = dict[str, Any]
+MARKED = {names.ANNOTATION_APPLICATION: "shop"}
+
+
+def made(finalizers: list[str], annotations: dict[str, str] | None = None, **metadata: object) -> Manifest:
+    return {
+        "metadata": {
+            "name": "x", "namespace": "shop", "uid": "1", "finalizers": finalizers, "annotations": annotations or {},
+            **metadata,
+        }
+    }  # fmt: skip
+
+
+def guard_of(kind: str) -> Any:
+    return next(guard for guard in GUARDS if guard.res.kind == kind)
+
+
+def test_every_finalizer_of_ours_is_let_go_of() -> None:
+    ours = {value for name, value in vars(names).items() if name.startswith("FINALIZER")}
+    assert {guard.finalizer for guard in GUARDS} == ours | {names.WASMCLOUD_OPERATOR_SERVICE}
+
+
+def test_only_our_finalizer_is_taken_from_the_object_as_it_was_seen() -> None:
+    ops = guard_of("Shim").removal(made(["other/one", names.FINALIZER]))
+    assert [op["op"] for op in ops] == ["test", "test", "replace"]
+    assert ops[1]["value"] == ["other/one", names.FINALIZER]
+    assert ops[2]["value"] == ["other/one"]
+
+
+def test_a_service_of_wasmcloud_operators_is_not_ours() -> None:
+    guard = guard_of("Service")
+    assert not guard.holds(made([names.WASMCLOUD_OPERATOR_SERVICE]))
+    assert guard.holds(made([names.WASMCLOUD_OPERATOR_SERVICE], MARKED))
+    assert not guard.holds(made([], MARKED))
+
+
+def test_a_confined_host_manager_guards_groups_where_it_looks() -> None:
+    assert [(guard.res, place) for guard, place in chosen(["shop", "lab", "shop"])] == [
+        (HOST_CONFIGS, "shop"),
+        (HOST_CONFIGS, "lab"),
+    ]
+    assert [guard.res for guard, place in chosen([]) if place is None] == [SERVICES, APPLICATIONS, HOST_CONFIGS, SHIMS]
+
+
+def test_what_was_being_deleted_is_told_by_name() -> None:
+    row = Row(guard_of("Application"), there=2)
+    row.took(made([], deletionTimestamp="2026-01-01T00:00:00Z"))
+    row.took(made([]) | {"metadata": {"name": "y", "namespace": "shop"}})
+    assert (row.let_go, row.unfinished) == (["shop/x", "shop/y"], ["shop/x"])
+    assert "were being deleted, perhaps still in wadm: remove it there with wash: shop/x" in row.note
+
+
+def test_a_lease_is_dead_once_it_did_not_change_for_its_own_duration() -> None:
+    leases = Leases()
+    held = LeaseRecord("pod-1", "noon", 0, 10.0)
+    assert leases.leader("provisioner", held, 100.0) == "pod-1"
+    assert leases.leader("provisioner", held, 110.0) == "pod-1"
+    assert leases.leader("provisioner", held, 110.1) == ""
+    renewed = LeaseRecord("pod-1", "later", 0, 10.0)
+    assert leases.leader("provisioner", renewed, 111.0) == "pod-1"
+    assert leases.leader("provisioner", LeaseRecord("", "later", 0, 1.0), 112.0) == ""
+    assert leases.leader("provisioner", None, 112.0) == ""
+
+
+def test_pods_that_end_or_ended_are_in_nobodys_way() -> None:
+    pods = [
+        {"metadata": {"name": "runs"}, "status": {"phase": "Running"}},
+        {"metadata": {"name": "begins"}},
+        {"metadata": {"name": "ends", "deletionTimestamp": "x"}, "status": {"phase": "Running"}},
+        {"metadata": {"name": "ended"}, "status": {"phase": "Succeeded"}},
+    ]
+    assert still_run(pods) == ["begins", "runs"]
+    assert [replicas_of(one) for one in ({}, {"spec": {}}, {"spec": {"replicas": 0}})] == [1, 1, 0]
+
+
+async def free(kube: FakeKube, guard: Any, seconds: float = 5.0) -> Row:
+    row = Row(guard)
+    await let_go._until(time.monotonic() + seconds, lambda: let_go._free(kube, guard, None, row))
+    return row
+
+
+async def test_each_object_is_let_go_once_and_a_second_run_writes_nothing() -> None:
+    kube = FakeKube()
+    for name in ("a", "b"):
+        kube.put(SHIMS, {"metadata": {"name": name, "finalizers": [names.FINALIZER, "other/one"]}})
+    row = await free(kube, guard_of("Shim"))
+    assert (row.there, sorted(row.let_go)) == (2, ["a", "b"])
+    assert [one["metadata"]["finalizers"] for one in kube.objects(SHIMS)] == [["other/one"], ["other/one"]]
+    writes = len(kube.writes)
+    again = await free(kube, guard_of("Shim"))
+    assert (again.there, again.let_go, len(kube.writes)) == (2, [], writes)
+
+
+async def test_what_is_put_back_is_named_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    kube = FakeKube()
+    guard = guard_of("Shim")
+    kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
+
+    async def put_back(*_: object, **__: object) -> None:
+        """Leave it as it is: somebody was faster."""
+
+    monkeypatch.setattr(kube, "json_patch", put_back)
+    with pytest.raises(CommandError, match=r"not done in time: trellis.dev/provisioner comes back to 1 shims, spin"):
+        await free(kube, guard, 0.0)
+
+
+async def test_a_kind_that_is_not_known_has_nothing_to_let_go() -> None:
+    kube = FakeKube(resources=tuple(one for one in ALL if one is not SHIMS))
+    assert (await free(kube, guard_of("Shim"))).there == 0
