@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import http
 import secrets
+import shutil
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
@@ -56,6 +58,7 @@ class Fleet:
         self.system = f"{self.id}-system"
         self.installers = f"{self.id}-installers"
         self._nodes: list[str] = []
+        self._controllers = Path(tempfile.gettempdir(), f"{self.id}-controllers")
 
     def api_server(self) -> int:
         """Return the pid of the API server, which another test may have started anew."""
@@ -196,8 +199,12 @@ class Fleet:
             await asyncio.gather(*tasks)
 
     def environment(self, **changes: Any) -> dict[str, str]:
-        """Return the same settings as environment variables, for services in a process of their own."""
-        return {f"TRELLIS_{key.upper()}": str(value) for key, value in self.settings(**changes).items()}
+        """Return the same settings as environment variables, for services in a process of their own.
+
+        Suspended controllers have a place of their own, as the machine's may be another process'.
+        """
+        settings = {"controller_data_dir": self._controllers, **self.settings(**changes)}
+        return {f"TRELLIS_{key.upper()}": str(value) for key, value in settings.items()}
 
     async def both_listen(self) -> None:
         """Wait until both services consume: facts said before a consumer exists are found by its list, not heard."""
@@ -268,6 +275,7 @@ class Fleet:
             self.delete(name)
         for namespace in (self.system, self.installers):
             self.api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+        shutil.rmtree(self._controllers, ignore_errors=True)
 
 
 def is_ours(write: Manifest) -> bool:

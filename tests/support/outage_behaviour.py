@@ -50,6 +50,13 @@ async def away(kept: KeptWorld, name: str) -> Manifest:
     return await kept.until(name, "away", lambda _: kept.said(name).items() >= AWAY.items())
 
 
+async def newest_is_seen(kept: KeptWorld, name: str) -> Manifest:
+    """Wait until what an Application says is about its newest version."""
+    return await kept.until(
+        name, "seen", lambda found: found["status"]["observedGeneration"] == found["metadata"]["generation"]
+    )
+
+
 async def equal_again(kept: KeptWorld, *applications: str) -> None:
     """Wait until nothing says any more that wadm is away."""
     for name in applications:
@@ -117,8 +124,8 @@ class OutageBehaviour:
                 kept.delete("deleted")
                 kept.apply("new", spec())
                 for name in ("changed", "new"):
-                    found = await away(kept, name)
-                    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
+                    await away(kept, name)
+                    await newest_is_seen(kept, name)
                 await away(kept, "deleted")
                 assert kept.find("deleted") is not None
             finally:

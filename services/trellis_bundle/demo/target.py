@@ -81,7 +81,12 @@ async def local(nodes: int, *, keep: bool) -> AsyncIterator[Target]:
     async with _kept(nodes) if keep else _owned(nodes) as info:
         layout = Layout.of(info.name)
         state = _state(layout)
-        where = {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NATS_URL": info.nats_url}
+        where = {
+            "TRELLIS_KUBECONFIG": str(info.kubeconfig),
+            "TRELLIS_NATS_URL": info.nats_url,
+            # Not the machine's: another controller_host may have that.
+            "TRELLIS_CONTROLLER_DATA_DIR": str(layout.root / "controllers"),
+        }
         own = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         yield Target(
             settings=load_settings(
@@ -119,9 +124,10 @@ async def current_context(settings: ClientSettings, nodes: tuple[str, ...]) -> A
     try:
         await asyncio.to_thread(server.__enter__)
         where = {"TRELLIS_NATS_URL": server.url, "TRELLIS_LOG_FORMAT": "json"}
+        unless_said = {"TRELLIS_CONTROLLER_DATA_DIR": str(directory / "controllers")}
         yield Target(
             settings=settings.model_copy(update={"nats_url": server.url}),
-            environment=dict(os.environ) | where,
+            environment=unless_said | os.environ | where,
             log=directory / "trellis.log",
             token=token,
             nodes=nodes,
