@@ -19,7 +19,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from trellis.bus.backoff import Backoff
 from trellis.bus.lanes import Lanes
 from trellis.bus.timers import LoopTimers, TimerHeap, Timers
-from trellis.telemetry import Telemetry, TraceContext, get_logger
+from trellis.telemetry import Telemetry, TraceContext, get_logger, joined
 
 K = TypeVar("K", bound=Hashable)
 
@@ -54,15 +54,15 @@ class _Entry:
     def absorb(self, newer: _Entry) -> None:
         """Add what came while a run that failed was under way; a redelivery replaces its former delivery."""
         self.acks |= newer.acks
-        self.trace = newer.trace or self.trace
+        self.trace = joined(self.trace, newer.trace)
 
 
 class KeyedQueue(Generic[K]):
     """The queue of one concern.
 
-    ``run`` gets the key and the latest trace that named it. It returns None when the key is done, or the seconds after
-    which it wants to run again. If it raises, the key is retried for ever with backoff; ``on_failure`` is told each
-    time. An add while a key backs off runs it at once: something changed.
+    ``run`` gets the key and the latest trace that named it, with those before it ``beside``. It returns None when the
+    key is done, or the seconds after which it wants to run again. If it raises, the key is retried for ever with
+    backoff; ``on_failure`` is told each time. An add while a key backs off runs it at once: something changed.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class KeyedQueue(Generic[K]):
         entry = self._owe(key)
         if ack is not None:
             entry.acks[ack.token] = ack
-        entry.trace = trace or entry.trace
+        entry.trace = joined(entry.trace, trace)
         if key not in self._running:
             self._ready.add(key)
         self._pump()

@@ -9,18 +9,25 @@ from __future__ import annotations
 from trellis.telemetry.logs import LogFormat, bind_service, get_logger, setup_logging
 from trellis.telemetry.metrics import Metrics, process_metrics, trellis_version
 from trellis.telemetry.service import ATTRIBUTE_CLUSTER, Telemetry, setup
-from trellis.telemetry.tracing import TraceContext, context_from, current_trace, trace_from
+from trellis.telemetry.stories import Stories, caused, linked
+from trellis.telemetry.tracing import TraceContext, context_from, current_trace, joined, links_of, links_to, trace_from
 
 __all__ = [
     "ATTRIBUTE_CLUSTER",
     "LogFormat",
     "Metrics",
+    "Stories",
     "Telemetry",
     "TraceContext",
     "bind_service",
+    "caused",
     "context_from",
     "current_trace",
     "get_logger",
+    "joined",
+    "linked",
+    "links_of",
+    "links_to",
     "process_metrics",
     "setup",
     "setup_logging",

@@ -8,32 +8,66 @@ Source: W3C Trace Context, sections 3.2 and 3.3.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from opentelemetry import trace as trace_api
 from opentelemetry.context import Context
+from opentelemetry.trace import Link
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _TRACEPARENT: Final = "traceparent"
 _TRACESTATE: Final = "tracestate"
 _LONGEST: Final = 512
+MOST_BESIDE: Final = 8
+"""Of the causes of one work besides the newest so many are kept."""
 # One list member: key=value of printable ASCII without comma and equals sign (section 3.3.1.3).
 _MEMBER = re.compile(r"[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceContext:
-    """A position in a trace, as text: what goes into CloudEvents, NATS headers, annotations and ``TRACEPARENT``."""
+    """A position in a trace, as text: what goes into CloudEvents, NATS headers, annotations and ``TRACEPARENT``.
+
+    ``beside``: further causes of the same work, of other traces, the newest first. They never leave the process; the
+    work's span links to them.
+    """
 
     traceparent: str
     tracestate: str | None = None
+    beside: tuple[TraceContext, ...] = ()
+
+    @property
+    def trace_id(self) -> str:
+        """The trace's id: 32 hex digits."""
+        return self.traceparent.split("-")[1]
 
 
 def current_trace() -> TraceContext | None:
     """Return the current span's context, None outside of a span."""
     return _as_text(None)
+
+
+def joined(former: TraceContext | None, newer: TraceContext | None) -> TraceContext | None:
+    """Return the cause of work that has two: the newer one, and beside it what is of other traces."""
+    if former is None or newer is None:
+        return newer or former
+    found = {newer.trace_id: newer}
+    for one in (*newer.beside, former, *former.beside):
+        found.setdefault(one.trace_id, replace(one, beside=()))
+    return replace(newer, beside=tuple(found.values())[1 : MOST_BESIDE + 1])
+
+
+def links_of(trace: TraceContext | None) -> list[Link]:
+    """Return links to the causes that are not the parent."""
+    return links_to(trace.beside if trace is not None else ())
+
+
+def links_to(traces: Iterable[TraceContext]) -> list[Link]:
+    """Return links to positions in traces."""
+    return [Link(trace_api.get_current_span(context_from(one)).get_span_context()) for one in traces]
 
 
 def context_from(trace: TraceContext | None) -> Context:

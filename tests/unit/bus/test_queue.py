@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from support.timers import FakeTimers
 from trellis.bus.backoff import Backoff
 from trellis.bus.queue import KeyedQueue
-from trellis.telemetry import Metrics, Telemetry, TraceContext, current_trace, setup
+from trellis.telemetry import Metrics, Telemetry, TraceContext, current_trace, joined, setup
 
 LONGEST = Backoff(random=lambda: 1.0)
 TRACE = TraceContext("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
@@ -225,6 +225,21 @@ async def test_the_latest_trace_goes_to_the_run_and_the_adders_span_does_not(tel
         await settle()
         assert work.traces == [LATER_TRACE]
         assert inside == [None]
+
+
+async def test_a_run_and_its_retry_get_every_trace_that_named_the_key(telemetry: Telemetry) -> None:
+    work, timers = Work(), FakeTimers()
+    other, third = (TraceContext(f"00-{digit * 32}-{digit * 16}-01") for digit in "ab")
+    queue = new_queue(work, telemetry, timers)
+    async with working(queue):
+        queue.add("a", trace=TRACE)
+        queue.add("a", trace=other)
+        await settle()
+        assert work.traces == [joined(TRACE, other)]
+        await work.fail("a")
+        queue.add("a", trace=third)
+        await settle()
+        assert work.traces[1:] == [joined(joined(TRACE, other), third)]
 
 
 async def test_a_run_may_ask_to_run_again_later(telemetry: Telemetry) -> None:

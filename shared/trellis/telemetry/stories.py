@@ -1,0 +1,115 @@
+"""Which trace the work on a key belongs to, over several runs, until what was to be done is done.
+
+In: the causes of runs. Out: spans, and contexts for what is said between them. Called by the runs of keyed queues:
+what a run writes comes back as a watch event that knows of no trace, and causes the next run of the same story.
+Invariants: what is remembered is bounded in number and time; losing it (a new leader has none) costs a new trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+from opentelemetry import context as context_api
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, use_span
+from opentelemetry.util.types import AttributeValue
+
+from trellis.telemetry.service import Telemetry
+from trellis.telemetry.tracing import TraceContext, context_from, current_trace, joined, links_of, links_to
+
+K = TypeVar("K", bound=Hashable)
+
+MOST_STORIES: Final = 10_000
+STORY_SECONDS: Final = 600.0
+"""After that without a span what happens to a key is another story."""
+MOST_LINKS: Final = 128
+"""The SDK keeps as many of a span."""
+MERGED: Final = "merged"
+"""The span in the trace of a cause whose work is part of another trace; its link leads there."""
+
+
+@contextmanager
+def caused(
+    telemetry: Telemetry, name: str, cause: TraceContext | None, attributes: Mapping[str, AttributeValue]
+) -> Iterator[Span]:
+    """Begin the span of work that may have several causes, and make it the current one.
+
+    The newest cause is its parent, to the others it has links; each of these gets a span ``merged`` with a link back,
+    so that either trace leads to the other.
+    """
+    span = telemetry.tracer.start_span(
+        name, context=context_from(cause), attributes=dict(attributes), links=links_of(cause)
+    )
+    for other in cause.beside if cause is not None else ():
+        back = [Link(span.get_span_context())]
+        telemetry.tracer.start_span(MERGED, context=context_from(other), links=back).end()
+    with use_span(span, end_on_exit=True):
+        yield span
+
+
+@contextmanager
+def linked(
+    telemetry: Telemetry, name: str, to: Iterable[TraceContext], attributes: Mapping[str, AttributeValue]
+) -> Iterator[Span]:
+    """Begin the root span of work that no single trace is the cause of, with links to those that it is about."""
+    with telemetry.tracer.start_as_current_span(
+        name, context=Context(), attributes=dict(attributes), links=links_to(islice(to, MOST_LINKS))
+    ) as span:
+        yield span
+
+
+class Stories(Generic[K]):
+    """The stories of one queue's keys."""
+
+    def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._telemetry = telemetry
+        self._clock = clock
+        self._going_on: OrderedDict[K, tuple[TraceContext, float]] = OrderedDict()
+
+    @contextmanager
+    def span(
+        self, key: K, name: str, cause: TraceContext | None, attributes: Mapping[str, AttributeValue]
+    ) -> Iterator[Span]:
+        """Begin the span of a run: in the trace of its cause, else in that of the story, else in one of its own."""
+        former = self._find(key)
+        with caused(self._telemetry, name, joined(former, cause), attributes) as span:
+            now = current_trace()
+            if now is not None:
+                same = former is not None and former.trace_id == now.trace_id
+                self._keep(key, former if former is not None and same else now)
+            yield span
+
+    @contextmanager
+    def follow(self, key: K) -> Iterator[None]:
+        """Have spans that begin meanwhile be part of the key's story; without one each begins a trace of its own."""
+        token = context_api.attach(context_from(self._find(key)))
+        try:
+            yield
+        finally:
+            context_api.detach(token)
+
+    def end(self, key: K) -> None:
+        """Say that what was to be done is done: what happens to the key from now on is another story."""
+        self._going_on.pop(key, None)
+
+    def __len__(self) -> int:
+        """Return how many stories go on."""
+        return len(self._going_on)
+
+    def _find(self, key: K) -> TraceContext | None:
+        found = self._going_on.get(key)
+        if found is None or self._clock() - found[1] < STORY_SECONDS:
+            return None if found is None else found[0]
+        del self._going_on[key]
+        return None
+
+    def _keep(self, key: K, trace: TraceContext) -> None:
+        self._going_on[key] = (trace, self._clock())
+        self._going_on.move_to_end(key)
+        while len(self._going_on) > MOST_STORIES:
+            self._going_on.popitem(last=False)
