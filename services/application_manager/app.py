@@ -38,7 +38,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.rights import Refusals
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
-from trellis.telemetry import setup
+from trellis.telemetry import Stories, setup
 
 WORKERS: Final = 16
 LATTICE_WORKERS: Final = 4
@@ -68,7 +68,7 @@ def compose(settings: Settings, base: Base) -> Work:
     effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace))
     said = Said()
     refusals = Refusals(base.health, remedy)
-    keep = Keep(known, effects, base.bus, telemetry, said, refusals, settings.let_go)
+    keep = Keep(known, effects, base.bus, Stories(telemetry), said, refusals, settings.let_go)
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(kube, known.following, known.groups_of, news, refusals, measures, settings.sources_seconds)

@@ -27,6 +27,7 @@ from application_manager.actions import (
     Undeploy,
     WriteSpec,
 )
+from application_manager.asking import asking
 from application_manager.gather import AWAIT_SECONDS, Awaited, Known, World
 from application_manager.homes import name_of
 from application_manager.resources import make_application, make_spec_patch
@@ -77,11 +78,12 @@ class Effects:
             NotTaken: the API server changed a manifest.
         """
         for action in actions:
-            _log.debug("carrying out", application=str(world.key), action=type(action).__name__)
             await self._one(world, action)
 
     async def _one(self, world: World, action: Action) -> None:
         match action:
+            case Record():
+                pass  # part of the status
             case AddFinalizer():
                 view = _view(world)
                 await self._finalizers(view, [*view.finalizers, names.FINALIZER_APPLICATIONS])
@@ -94,9 +96,8 @@ class Effects:
             case DeleteObject():
                 await self._delete(world)
             case Put() | Deploy() | Undeploy() | DeleteModel():
-                await self._tell_wadm(world, action)
-            case Record():
-                pass
+                with asking(self.kube.telemetry, action):
+                    await self._tell_wadm(world, action)
             case _:
                 assert_never(action)
 

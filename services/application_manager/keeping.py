@@ -42,7 +42,7 @@ from trellis.lattice.link import LinkAwayError, TooLargeError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import Refusal, WadmRefusedError
 from trellis.lattice.subjects import SubjectError
-from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger
+from trellis.telemetry import Stories, TraceContext, get_logger
 
 _ASKED_OF_WADM: Final = (Put, Deploy, Undeploy, DeleteModel)
 _SOON_SECONDS: Final = 0.2
@@ -68,7 +68,7 @@ class Keep:
     known: Known
     effects: Effects
     bus: Bus
-    telemetry: Telemetry
+    stories: Stories[Key]
     said: Said
     refusals: Refusals
     let_go: bool = False
@@ -118,15 +118,12 @@ class Keep:
         self.known.won |= {key: decision.winner} if decision.winner is not None else {}
         self.known.lost |= {key: decision.lost} if decision.lost is not None else {}
         if not decision.actions or isinstance(decision.actions[0], Record):
-            return _soonest(await self._tell(world, decision), decision.again)
-        with self.telemetry.tracer.start_as_current_span(
-            f"keep {key}",
-            context=context_from(trace),
-            attributes={
-                "trellis.application": str(key),
-                "trellis.actions": [type(action).__name__ for action in decision.actions],
-            },
-        ):
+            again = _soonest(await self._tell(world, decision), decision.again)
+            if again is None and decision.waits is None:
+                self.stories.end(key)  # both sides are equal, and everybody knows
+            return again
+        done = [type(action).__name__ for action in decision.actions]
+        with self.stories.span(key, f"keep {key}", trace, {"trellis.application": str(key), "trellis.actions": done}):
             return await self._act(world, decision)
 
     async def _act(self, world: World, decision: Decision) -> float | None:
@@ -206,6 +203,7 @@ class Keep:
             self.known.lost.pop(key, None)
         overridden = status.get("overridden")
         return await self._say(
+            key,
             view.key,
             facts_of(
                 _identity(world, view),
@@ -229,9 +227,11 @@ class Keep:
         former = seen.view.status_fields()
         status = status_of(seen)
         if patch := patch_of(former, status):
-            await self.effects.status(world, seen.view, patch)
-            for reason, message in news_of(former, status):
-                await self.effects.event(seen.view, reason, message)
+            attributes = {"trellis.application": str(world.key)}
+            with self.stories.span(world.key, f"tell {world.key}", None, attributes):
+                await self.effects.status(world, seen.view, patch)
+                for reason, message in news_of(former, status):
+                    await self.effects.event(seen.view, reason, message)
         return status
 
     async def _duplicate(self, world: World, other: ApplicationView) -> None:
@@ -261,19 +261,20 @@ class Keep:
         """Say of every object of this application that is gone that it is."""
         for place in [place for place in self.said.facts if place not in self.known.applications]:
             if any(key.name in {fact.application, place} for fact in self.said.facts.get(place, {}).values()):
-                wait = await self._publish(self.said.gone(place))
+                wait = await self._publish(key, self.said.gone(place))
                 if wait is not None:
                     return wait
         return None
 
-    async def _say(self, place: str, holds: Iterable[Due]) -> float | None:
-        return await self._publish(self.said.due(place, holds))
+    async def _say(self, key: Key, place: str, holds: Iterable[Due]) -> float | None:
+        return await self._publish(key, self.said.due(place, holds))
 
-    async def _publish(self, due: Iterable[Due]) -> float | None:
+    async def _publish(self, key: Key, due: Iterable[Due]) -> float | None:
         try:
-            for one in due:
-                await self.bus.publish(one.fact, dedup=one.dedup)
-                self.said.note(one.fact)
+            with self.stories.follow(key):
+                for one in due:
+                    await self.bus.publish(one.fact, dedup=one.dedup)
+                    self.said.note(one.fact)
         except BusUnavailable:
             return BUS_RETRY_SECONDS
         return None

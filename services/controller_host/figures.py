@@ -10,6 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+from trellis.telemetry import TraceContext
+
 _TIMES: Final = 100
 
 
@@ -25,6 +27,8 @@ class Figures:
     snapshot_bytes: int = 0
     resident_bytes: int = 0
     wake_seconds: deque[float] | None = None
+    last_call: TraceContext | None = None
+    """The span of the last call."""
 
     def woken(self, seconds: float) -> None:
         """Note a wake."""

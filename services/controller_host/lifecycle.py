@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final
 
 from opentelemetry import trace
-from opentelemetry.context import Context
 
 from controller_host.calling import Calls
 from controller_host.deliveries import Delivery, NotPrepared, Served, StartFailed
@@ -30,10 +29,10 @@ from controller_host.keeping import Kept
 from controller_host.keys import key_text
 from controller_host.marks import Marks
 from controller_host.progress import NEVER, Mark, Past
-from controller_host.reconciling import attributes_of, reconcile
+from controller_host.reconciling import call_span, reconcile
 from controller_host.results import Result
 from controller_host.starting import Parts, Starting
-from trellis.telemetry import get_logger
+from trellis.telemetry import current_trace, get_logger
 
 SLICE_SECONDS: Final = 0.05
 """A controller that has called for so long lets others have the thread."""
@@ -192,11 +191,8 @@ class Life:
 
     def _deliver(self, served: Served, delivery: Delivery) -> Result | None:
         """Call for one key; None if the guest is gone."""
-        key, tracer = delivery.turn.key, self._parts.telemetry.tracer
-        attributes = attributes_of(self.controller, delivery.turn)
-        # Nobody's child: what led here came by a watch, and that knows of no trace.
-        span = tracer.start_span(f"reconcile {key.kind}", context=Context(), attributes=attributes)
-        with trace.use_span(span, end_on_exit=True):
+        with call_span(self._parts.telemetry, self.controller, delivery):
+            self.figures.last_call = current_trace()
             if not self._started(served):
                 return None
             try:

@@ -6,26 +6,47 @@ Invariant: the call is a span, and what the guest asks for is part of it.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Final
+
+import orjson
 from opentelemetry import trace
 
 from controller_host.calling import Calls
 from controller_host.deliveries import Delivery
 from controller_host.figures import Figures
 from controller_host.guest.instance import Instance
-from controller_host.keys import ObjectKey, reference
+from controller_host.keys import reference
 from controller_host.results import Result, read_result, reconcile_request
-from controller_host.turns import Turn
-from trellis.telemetry import Telemetry
+from trellis import names
+from trellis.telemetry import Telemetry, TraceContext, linked, trace_from
+
+_MARK: Final = names.ANNOTATION_TRACEPARENT.encode()
 
 
-def attributes_of(controller: str, turn: Turn[ObjectKey]) -> dict[str, str | int]:
-    """Return the attributes of the span of a key."""
-    return {
+def call_span(telemetry: Telemetry, controller: str, delivery: Delivery) -> AbstractContextManager[trace.Span]:
+    """Begin the span of a key, the root of a trace of its own: what led here came by a watch.
+
+    An object lives longer than the change that made it, and is called for again and again: a trace that it names is
+    linked to, not joined.
+    """
+    turn = delivery.turn
+    attributes: dict[str, str | int] = {
         "trellis.controller": controller,
         "trellis.attempt": turn.attempt,
         "k8s.namespace.name": turn.key.namespace,
         "k8s.object.name": turn.key.name,
     }
+    return linked(telemetry, f"reconcile {turn.key.kind}", traces_named(delivery.item), attributes)
+
+
+def traces_named(item: bytes | None) -> list[TraceContext]:
+    """Return the trace that an object's annotation names, none if it has none or it is malformed."""
+    if item is None or _MARK not in item:  # an object may have a MiB, and few have the annotation
+        return []
+    annotations = orjson.loads(item)["metadata"].get("annotations") or {}
+    found = trace_from(annotations.get(names.ANNOTATION_TRACEPARENT))
+    return [] if found is None else [found]
 
 
 def reconcile(instance: Instance, calls: Calls, delivery: Delivery, figures: Figures, telemetry: Telemetry) -> Result:

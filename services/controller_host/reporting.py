@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
 import orjson
+from opentelemetry.trace import Span
 
 from controller_host.hosted import Hosted, Trouble
 from controller_host.status import Before, Seen, Status, before_of, is_urgent, patch_of, status_of
@@ -30,7 +32,7 @@ from trellis.kube.errors import Conflict, NotFound
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import WASM_CONTROLLERS
-from trellis.telemetry import TraceContext
+from trellis.telemetry import TraceContext, linked
 
 FIGURES_SECONDS: Final = 60.0
 FIGURES_PER_SECOND: Final = 20.0
@@ -157,14 +159,15 @@ class Reporting:
             return None
         body = {"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": patch}
         try:
-            written = await self.kube.merge_patch(
-                WASM_CONTROLLERS,
-                view.name,
-                body,
-                view.namespace,
-                field_manager=names.FIELD_MANAGER_CONTROLLER_HOST,
-                subresource="status",
-            )
+            with self._telling(one):
+                written = await self.kube.merge_patch(
+                    WASM_CONTROLLERS,
+                    view.name,
+                    body,
+                    view.namespace,
+                    field_manager=names.FIELD_MANAGER_CONTROLLER_HOST,
+                    subresource="status",
+                )
         except NotFound:
             return None
         except Conflict:
@@ -217,7 +220,13 @@ class Reporting:
         fact = model.model_validate(
             {"namespace": one.view.namespace, "name": one.view.name, "uid": one.view.uid, **fields}
         )
-        await self.bus.publish(fact, dedup=f"{one.view.uid}/{model.fact}/{number}/{int(time.time())}")
+        with self._telling(one):
+            await self.bus.publish(fact, dedup=f"{one.view.uid}/{model.fact}/{number}/{int(time.time())}")
+
+    def _telling(self, one: Hosted) -> AbstractContextManager[Span]:
+        """Begin a span: it is about all calls since the last one, and leads to the newest of them."""
+        calls = [one.life.figures.last_call] if one.life.figures.last_call is not None else []
+        return linked(self.kube.telemetry, f"tell {one.key}", calls, {"trellis.controller": one.key})
 
     def _status(self, one: Hosted, told: _Told) -> Status:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -39,7 +39,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.rights import Refusals
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
-from trellis.telemetry import Telemetry, TraceContext, context_from, setup
+from trellis.telemetry import Stories, TraceContext, setup
 
 WORKERS: Final = 16
 POD_WORKERS: Final = 4
@@ -78,11 +78,12 @@ def compose(settings: Settings, base: Base) -> Work:
     known = Known(kube, groups, pods, budgets=watches.budgets.objects, listening=listening)
     effects = Effects(kube, EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER), known)
     refusals = Refusals(base.health, Advice(settings).remedy)
-    reconcile = Reconcile(known, effects, bus, telemetry, settings.sources_seconds, watches.knows, refusals)
+    stories: Stories[str] = Stories(telemetry)
+    reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, refusals)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
-    follow = FollowPods(known, bus, telemetry, watches.knows)
+    follow = FollowPods(known, bus, stories, watches.knows)
     followed = KeyedQueue(follow.run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
-    changed = FollowSecrets(known.changes, groups, queue.add)
+    changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace))
     secrets = KeyedQueue(changed.run, workers=SECRET_WORKERS, name="secrets", telemetry=telemetry)
     bus.subscribe("secrets", CONSUMED, on_secret(known.changes, secrets))
 
@@ -145,7 +146,7 @@ class Reconcile:
     known: Known
     effects: Effects
     bus: Bus
-    telemetry: Telemetry
+    stories: Stories[str]
     sources_seconds: float
     knows: Callable[[str], bool]
     refusals: Refusals
@@ -176,11 +177,9 @@ class Reconcile:
             self.known.knows(snapshot, self.sources_seconds)
         actions = deciding.decide(snapshot)
         if actions:
-            with self.telemetry.tracer.start_as_current_span(
-                f"reconcile hosts {key}",
-                context=context_from(trace),
-                attributes={"trellis.group": key, "trellis.actions": [type(action).__name__ for action in actions]},
-            ):
+            done = [type(action).__name__ for action in actions]
+            attributes = {"trellis.group": key, "trellis.actions": done}
+            with self.stories.span(key, f"reconcile hosts {key}", trace, attributes):
                 actions, again = await self._act(key, snapshot, actions)
                 if again is not None:
                     return again
@@ -257,12 +256,15 @@ class Reconcile:
             mark = f"{head.uid}.{head.generation}.ready"
             fact = HostsReady(**about, generation=head.generation, hosts=status.get("readyReplicas") or 0)
         if said.get(head.key) == mark:
+            self.stories.end(head.key)
             return None
         try:
-            await self.bus.publish(fact, dedup=f"{head.uid}.{head.resource_version}.{fact.fact}")
+            with self.stories.follow(head.key):
+                await self.bus.publish(fact, dedup=f"{head.uid}.{head.resource_version}.{fact.fact}")
         except BusUnavailable:
             return None if head.deleting else BUS_RETRY_SECONDS  # a group that is deleted must be able to go
         said[head.key] = mark
+        self.stories.end(head.key)
         return None
 
 
@@ -272,7 +274,7 @@ class FollowPods:
 
     known: Known
     bus: Bus
-    telemetry: Telemetry
+    stories: Stories[str]
     knows: Callable[[str], bool]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
@@ -285,7 +287,8 @@ class FollowPods:
         for fact in due(pod, said.get(key)):
             state = pod.resource_version if pod is not None and pod.uid == fact.uid else "deleted"
             try:
-                await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
+                with self.stories.follow(f"{fact.namespace}/{fact.group}"):
+                    await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
             except BusUnavailable:
                 return BUS_RETRY_SECONDS
             if isinstance(fact, HostPodReady):

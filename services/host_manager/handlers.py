@@ -17,7 +17,7 @@ from host_manager.waiting_changes import Changes
 from trellis.bus.queue import KeyedQueue
 from trellis.bus.subscriber import Received
 from trellis.events.secrets import SecretChanged
-from trellis.telemetry import TraceContext
+from trellis.telemetry import TraceContext, joined
 
 CONSUMED = (SecretChanged,)
 GATHERING_SECONDS = 10.0
@@ -42,14 +42,15 @@ class FollowSecrets:
 
     changes: Changes
     groups: Mapping[str, GroupView]
-    wake: Callable[[str], None]
+    wake: Callable[[str, TraceContext | None], None]
     seconds: float = field(default_factory=lambda: GATHERING_SECONDS)
     _until: float | None = field(default=None, init=False)
+    _traces: dict[str, TraceContext | None] = field(default_factory=dict, init=False)
 
     async def run(self, key: str, trace: TraceContext | None) -> None:
         """Return once every group that it may concern has looked; raises TimeoutError for the queue to try again."""
-        del trace
         if key in self.changes.gathered:
+            self._traces[key] = joined(self._traces.get(key), trace)
             now = asyncio.get_running_loop().time()
             self._until = now + self.seconds if self._until is None else self._until
             await asyncio.sleep(self._until - now)
@@ -61,6 +62,7 @@ class FollowSecrets:
         """Have groups look at all that was gathered; the first run that has waited does it for the others."""
         self._until = None
         gathered, self.changes.gathered = self.changes.gathered, {}
+        traces, self._traces = self._traces, {}
         for change in gathered.values():
             groups = [
                 key
@@ -71,4 +73,4 @@ class FollowSecrets:
             ]
             self.changes.hand_over(change, groups)
             for group in groups:
-                self.wake(group)
+                self.wake(group, traces.get(change.secret))

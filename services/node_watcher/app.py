@@ -30,7 +30,7 @@ from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS, NodeView
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shims import ShimView, view_shim
-from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, setup, trace_from
+from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, links_of, setup, trace_from
 
 WORKERS = 16
 
@@ -107,6 +107,7 @@ class Reconcile:
         with self.telemetry.tracer.start_as_current_span(
             f"reconcile node {name}",
             context=context_from(parent),
+            links=links_of(parent),
             start_time=observed_ns if parent is None else None,
             attributes={"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]},
         ):

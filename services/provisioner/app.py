@@ -38,7 +38,7 @@ from trellis.peers import Controller, view_controller
 from trellis.provisioning import INSTALLER_JOBS, NodeView, newest
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shims import ShimView, view_shim
-from trellis.telemetry import Telemetry, TraceContext, context_from, get_logger, setup, trace_from
+from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, linked, setup, trace_from
 
 WORKERS: Final = 16
 PLAN: Final = "plan"
@@ -168,11 +168,9 @@ class Reconcile:
         actions = deciding.decide(snapshot)
         if all(isinstance(action, LookAgain) for action in actions):
             return await self.effects.apply(actions)
-        with self.telemetry.tracer.start_as_current_span(
-            f"reconcile jobs {name}",
-            context=context_from(self._trace_of(snapshot, actions) or trace),
-            attributes={"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]},
-        ):
+        parent = self._trace_of(snapshot, actions) or trace
+        attributes = {"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]}
+        with caused(self.telemetry, f"reconcile jobs {name}", parent, attributes):
             return await self.effects.apply(actions)
 
     def _trace_of(self, snapshot: Snapshot, actions: list[Action]) -> TraceContext | None:
@@ -200,11 +198,8 @@ class FollowShims:
         snapshot = await self.shims.snapshot(name)
         actions = shim_decide.decide(snapshot) if snapshot else []
         if actions:
-            with self.telemetry.tracer.start_as_current_span(
-                f"reconcile shim {name}",
-                context=context_from(trace),
-                attributes={"trellis.shim": name, "trellis.actions": [type(action).__name__ for action in actions]},
-            ):
+            attributes = {"trellis.shim": name, "trellis.actions": [type(action).__name__ for action in actions]}
+            with caused(self.telemetry, f"reconcile shim {name}", trace, attributes):
                 await self.effects.apply(actions)
         return DELETING_SECONDS if snapshot and snapshot.shim.deleting else None
 
@@ -222,24 +217,25 @@ class Planner:
         """Plan once; raises KubeError when the ledger could not be written, for the queue to try again."""
         del trace
         just_read = self.known.ledger is None
-        begun = time.monotonic()
+        started = time.monotonic()
         world = await self.known.world()
         outcome = plan(world)
         if not just_read:
-            self.known.plan_seconds = time.monotonic() - begun
+            self.known.plan_seconds = time.monotonic() - started
         for node in (*outcome.claimed, *outcome.waiting):
             self.known.waiting_since.setdefault(node.uid, world.now)
         if outcome.ledger != world.ledger:
-            with self.telemetry.tracer.start_as_current_span(
-                "plan rollout",
-                attributes={
-                    "trellis.claimed": len(outcome.claimed),
-                    "trellis.released": len(outcome.released),
-                    "trellis.in_work": len(outcome.ledger.entries),
-                    "trellis.failing": sum(outcome.failing.values()),
-                },
-            ):
+            attributes = {
+                "trellis.claimed": len(outcome.claimed),
+                "trellis.released": len(outcome.released),
+                "trellis.in_work": len(outcome.ledger.entries),
+                "trellis.failing": sum(outcome.failing.values()),
+            }
+            begun = [self.known.traces[node.uid] for node in outcome.claimed if node.uid in self.known.traces]
+            with linked(self.telemetry, "plan rollout", begun, attributes):
                 await self.effects.write_ledger(outcome)
+                if (plan_trace := current_trace()) is not None:
+                    self.known.plans |= {node.uid: plan_trace for node in outcome.claimed}
                 if outcome.ledger.halted != world.ledger.halted:
                     await self.effects.show_rollout(outcome, world.ledger.halted)
         # A slot that a former leader gave, and whose Job it did not live to make, is known to nobody else.

@@ -43,7 +43,7 @@ from trellis.kube.errors import AlreadyExists, NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import JOBS
 from trellis.provisioning import END_NOW_SECONDS, JobView
-from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, trace_from
+from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, links_to, trace_from
 
 Step = (
     CreateJob
@@ -147,8 +147,11 @@ class Effects:
         node = action.node
         self.known.in_use.pop(node.uid, None)
         waited = time.time() - self.known.waiting_since.pop(node.uid, time.time())
+        plan = self.known.plans.pop(node.uid, None)
         with self.telemetry.tracer.start_as_current_span(
-            "create installer job", attributes={"k8s.node.name": node.name, "trellis.waited_seconds": round(waited, 3)}
+            "create installer job",
+            attributes={"k8s.node.name": node.name, "trellis.waited_seconds": round(waited, 3)},
+            links=links_to([plan] if plan is not None else []),
         ):
             trace = current_trace()
             task = self.known.task(node, action.target)

@@ -52,7 +52,10 @@ SETTLE_SECONDS = 1.0
 
 @dataclass(eq=False)
 class Known:
-    """Caches of one term of leadership. ``traces``: by Node uid, the trace its opting in began."""
+    """Caches of one term of leadership.
+
+    ``traces``: by Node uid, the trace its opting in began; ``plans``: by Node uid, the plan that claimed it.
+    """
 
     kube: Kube
     bus: Bus
@@ -66,6 +69,7 @@ class Known:
     """RuntimeClasses of canaries that are known to exist."""
     said: set[str] = field(default_factory=set)
     traces: dict[str, TraceContext] = field(default_factory=dict)
+    plans: dict[str, TraceContext] = field(default_factory=dict)
     seen_at: dict[str, float] = field(default_factory=dict)
     waiting_since: dict[str, float] = field(default_factory=dict)
     blocked_until: dict[str, float] = field(default_factory=dict)

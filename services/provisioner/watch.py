@@ -28,6 +28,7 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
     def handle(change: Change[NodeView]) -> None:
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
             known.traces.pop(change.old.uid, None)
+            known.plans.pop(change.old.uid, None)
             known.waiting_since.pop(change.old.uid, None)
             known.seen_at.pop(change.old.uid, None)
             known.targets.pop(change.old.uid, None)

@@ -13,12 +13,12 @@ import itertools
 import secrets
 from collections import OrderedDict
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final
 
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.events.secrets import SecretAnswered, SecretDenied, SecretGranted
-from trellis.telemetry import get_logger
-from trellis.telemetry.metrics import Metrics
+from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, joined
 
 MOST: Final = 10_000
 """Facts that may wait, some 10 MB."""
@@ -29,15 +29,30 @@ _REPORT_SECONDS: Final = 10.0
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """How many answers a fact stands for, and in which traces they were given."""
+
+    count: int
+    trace: TraceContext | None
+
+    def after(self, former: _Waiting | None) -> _Waiting:
+        """Return both together."""
+        if former is None:
+            return self
+        return _Waiting(former.count + self.count, joined(former.trace, self.trace))
+
+
 class Audit:
     """Of one process: what it says has numbers of its own, whatever other replicas say."""
 
-    def __init__(self, bus: Bus, metrics: Metrics, service: str) -> None:
+    def __init__(self, bus: Bus, telemetry: Telemetry) -> None:
         self._bus = bus
+        self._telemetry = telemetry
         self._mark = secrets.token_hex(8)
-        self._dropped_total = metrics.secrets_audit_dropped_total.labels(service)
+        self._dropped_total = telemetry.metrics.secrets_audit_dropped_total.labels(telemetry.service)
         self._dropped = 0
-        self._waiting: OrderedDict[Hashable, OrderedDict[SecretAnswered, int]] = OrderedDict()
+        self._waiting: OrderedDict[Hashable, OrderedDict[SecretAnswered, _Waiting]] = OrderedDict()
         self._numbers = itertools.count(1)
         self._news = asyncio.Event()
         self._empty = asyncio.Event()
@@ -55,7 +70,7 @@ class Audit:
         if fact not in mine and len(self) >= MOST:
             self._make_room()
             mine = self._waiting.setdefault(source, OrderedDict())
-        mine[fact] = mine.get(fact, 0) + 1
+        mine[fact] = _Waiting(1, current_trace()).after(mine.get(fact))
         self._empty.clear()
         self._news.set()
 
@@ -71,49 +86,49 @@ class Audit:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
         if self._waiting:
-            left = sum(sum(facts.values()) for facts in self._waiting.values())
+            left = sum(sum(one.count for one in facts.values()) for facts in self._waiting.values())
             _log.error("facts about secrets were not said before the end", facts=left)
 
     async def _send(self) -> None:
         while True:
             await self._news.wait()
             while self._waiting:
-                source, fact, count = self._next()
-                if not await self._published(fact, count):
+                source, fact, waiting = self._next()
+                if not await self._published(fact, waiting):
                     facts = self._waiting.setdefault(source, OrderedDict())
-                    facts[fact] = facts.get(fact, 0) + count
+                    facts[fact] = waiting if fact not in facts else facts[fact].after(waiting)
                     facts.move_to_end(fact, last=False)
                     await asyncio.sleep(BUS_RETRY_SECONDS)
                 await asyncio.sleep(_GAP_SECONDS)
             self._news.clear()
             self._empty.set()
 
-    def _next(self) -> tuple[Hashable, SecretAnswered, int]:
+    def _next(self) -> tuple[Hashable, SecretAnswered, _Waiting]:
         """Take the oldest fact of the source whose turn it is; the others come before its next."""
         source, facts = self._waiting.popitem(last=False)
-        fact, count = facts.popitem(last=False)
+        fact, waiting = facts.popitem(last=False)
         if facts:
             self._waiting[source] = facts
-        return source, fact, count
+        return source, fact, waiting
 
     def _make_room(self) -> None:
         """Drop the newest fact of the source that has most: a flood of one hides no other's."""
         source, facts = max(self._waiting.items(), key=lambda one: len(one[1]))
-        _, count = facts.popitem()
+        _, waiting = facts.popitem()
         if not facts:
             del self._waiting[source]
-        self._drop(count)
+        self._drop(waiting.count)
 
-    async def _published(self, fact: SecretAnswered, count: int) -> bool:
+    async def _published(self, fact: SecretAnswered, waiting: _Waiting) -> bool:
+        said = fact.model_copy(update={"count": waiting.count})
         try:
-            await self._bus.publish(
-                fact.model_copy(update={"count": count}), dedup=f"{self._mark}.{next(self._numbers)}"
-            )
+            with caused(self._telemetry, "audit", waiting.trace, {"trellis.answers": waiting.count}):
+                await self._bus.publish(said, dedup=f"{self._mark}.{next(self._numbers)}")
         except BusUnavailable:
             return False
         except (FactRefused, ValueError) as error:  # too large, or nothing that JSON can hold
             _log.error("a fact about a secret was refused", namespace=fact.namespace, name=fact.name, error=str(error))
-            self._drop(count)
+            self._drop(waiting.count)
         return True
 
     def _drop(self, count: int) -> None:

@@ -19,7 +19,7 @@ from trellis.events.secrets import SecretChanged, SecretGranted, SecretUsers
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import SECRETS
-from trellis.telemetry import get_logger
+from trellis.telemetry import Telemetry, TraceContext, current_trace, get_logger, joined, linked
 
 MOST_SECRETS: Final = 4096
 MOST_HOLDERS: Final = 256
@@ -60,18 +60,25 @@ class Holders:
 
 @dataclass(slots=True)
 class Given:
-    """What was given of one Secret; ``user`` read it the last time."""
+    """What was given of one Secret; ``user`` read it the last time, ``trace`` is that answer, and those before it."""
 
     user: str = ""
+    trace: TraceContext | None = None
     versions: dict[Version, Holders] = field(default_factory=dict)
+
+    @property
+    def answers(self) -> tuple[TraceContext, ...]:
+        """The last answers, each in a trace of its own."""
+        return () if self.trace is None else (self.trace, *self.trace.beside)
 
 
 class Changes:
     """Looks at what was given every ``seconds``."""
 
-    def __init__(self, kube: Kube, bus: Bus, seconds: float) -> None:
+    def __init__(self, kube: Kube, bus: Bus, telemetry: Telemetry, seconds: float) -> None:
         self._kube = kube
         self._bus = bus
+        self._telemetry = telemetry
         self._seconds = seconds
         self._given: OrderedDict[tuple[str, str], Given] = OrderedDict()
 
@@ -84,7 +91,7 @@ class Changes:
         key = (fact.namespace, fact.name)
         given = self._given.setdefault(key, Given())
         self._given.move_to_end(key)
-        given.user = fact.user
+        given.user, given.trace = fact.user, joined(given.trace, current_trace())
         given.versions.setdefault((fact.uid, fact.resource_version), Holders()).add(fact, groups)
         if len(given.versions) > MOST_VERSIONS:
             oldest, next_one, *_ = given.versions
@@ -116,8 +123,10 @@ class Changes:
         if not former:
             return
         fact = changed(place, now, former.values())
+        attributes = {"k8s.namespace.name": place[0], "k8s.object.name": place[1]}
         try:
-            await self._bus.publish(fact, dedup=f"{fact.uid}.{fact.resource_version}.changed.{_digest(fact)}")
+            with linked(self._telemetry, "secret changed", given.answers, attributes):
+                await self._bus.publish(fact, dedup=f"{fact.uid}.{fact.resource_version}.changed.{_digest(fact)}")
         except BusUnavailable:
             return
         except FactRefused as error:

@@ -34,7 +34,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import HTTP_ROUTES
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
-from trellis.telemetry import Telemetry, TraceContext, context_from, setup
+from trellis.telemetry import Stories, TraceContext, setup
 
 WORKERS: Final = 16
 LATTICE_WORKERS: Final = 4
@@ -69,7 +69,7 @@ def compose(settings: Settings, base: Base) -> Work:
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
     effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes)
-    reflect = Reflect(known, effects, base.bus, telemetry)
+    reflect = Reflect(known, effects, base.bus, Stories(telemetry))
     queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(known, news, settings.sources_seconds, measures)
@@ -121,7 +121,7 @@ class Reflect:
     known: Known
     effects: Effects
     bus: Bus
-    telemetry: Telemetry
+    stories: Stories[str]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one application's Services in one namespace up to date; returns when to say what could not be said.
@@ -134,18 +134,16 @@ class Reflect:
         snapshot = await self.known.snapshot(key)
         actions = deciding.decide(snapshot)
         if actions:
-            with self.telemetry.tracer.start_as_current_span(
-                f"reflect {key}",
-                context=context_from(trace),
-                attributes={
-                    "trellis.application": key,
-                    "trellis.actions": [type(action).__name__ for action in actions],
-                },
-            ):
+            attributes = {"trellis.application": key, "trellis.actions": [type(action).__name__ for action in actions]}
+            with self.stories.span(key, f"reflect {key}", trace, attributes):
                 await self._act(snapshot, actions)
         if any(not isinstance(action, Warn) for action in actions):
             return None  # what was written is news, and then is said
-        return await self._say(snapshot)
+        with self.stories.follow(key):
+            again = await self._say(snapshot)
+        if again is None and _settled(snapshot):
+            self.stories.end(key)
+        return again
 
     async def _act(self, snapshot: Snapshot, actions: list[Any]) -> None:
         try:
@@ -183,3 +181,10 @@ class Reflect:
 
     async def _publish(self, fact: ServiceReflected | ServiceRemoved, state: str) -> None:
         await self.bus.publish(fact, dedup=f"{fact.uid}.{state}.{fact.fact}")
+
+
+def _settled(snapshot: Snapshot) -> bool:
+    """Say whether a trace ends here: what is wanted leads to a host that is ready, or nothing is wanted."""
+    pieces = [piece for pieces in snapshot.slices.values() for piece in pieces]
+    ready = any(one.get("conditions", {}).get("ready") for piece in pieces for one in piece.endpoints)
+    return ready or not snapshot.claims

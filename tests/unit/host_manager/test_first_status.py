@@ -25,7 +25,7 @@ from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, NAMESPACES
 from trellis.kube.rights import Refusals
 from trellis.lattice.view import LatticeView
-from trellis.telemetry import setup
+from trellis.telemetry import Stories, setup
 from trellis.telemetry.metrics import Metrics
 
 KEY = "g/group"
@@ -84,8 +84,8 @@ class World:
         known = Known(self.kube, {}, {}, listening=self.told)
         effects = Slow(self.kube, EventRecorder(self.kube, component="test"), known)
         refusals = Refusals(Health("test"), lambda _: "")
-        telemetry = setup("test", metrics=Metrics())
-        self.reconcile = Reconcile(known, effects, cast("Bus", Quiet()), telemetry, SELDOM, lambda _: True, refusals)
+        stories: Stories[str] = Stories(setup("test", metrics=Metrics()))
+        self.reconcile = Reconcile(known, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals)
 
     def written(self) -> None:
         """Let the time pass that writing takes."""

@@ -227,7 +227,7 @@ async def test_only_groups_that_want_to_are_asked_and_the_fact_is_done_when_they
     changes, woken = Changes(), []
     wanting = a_view(restart_on=names.RESTART_ON_CHANGE)
     groups = {"shop/a": wanting, "shop/b": a_view(), "till/c": wanting, "shop/d": replace(wanting, deleting=True)}
-    follow = FollowSecrets(changes, groups, woken.append, seconds=0.05)
+    follow = FollowSecrets(changes, groups, lambda key, _: woken.append(key), seconds=0.05)
     for fact in (a_fact("7", MINE, namespaces=("shop",)), a_fact("8", MINE, name="api", namespaces=("shop",))):
         changes.heard(change_of(fact))
     runs = [asyncio.create_task(follow.run(f"payments/{name}", None)) for name in ("db", "api")]

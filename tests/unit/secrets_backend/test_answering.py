@@ -84,16 +84,17 @@ class Bench:
         self.grant = GRANT
         self.entity = Signer(MODULE)
         self.key = FixedKey()
-        self.audit = Audit(cast("Bus", None), self.metrics, "secrets_backend")
+        telemetry = setup("secrets_backend", metrics=self.metrics, span_exporters=[self.spans])
+        self.audit = Audit(cast("Bus", None), telemetry)
         kube = cast("Kube", server)
         self.answering = Answering(
             Parts(
-                tracer=setup("secrets_backend", metrics=self.metrics, span_exporters=[self.spans]).tracer,
+                tracer=telemetry.tracer,
                 key=cast("Key", self.key),
                 lookup=Lookup(kube),
                 limits=Limits(rate),
                 audit=self.audit,
-                changes=Changes(kube, cast("Bus", None), 60),
+                changes=Changes(kube, cast("Bus", None), telemetry, 60),
                 measures=Measures(self.metrics, "secrets_backend"),
                 backend="kube",
                 users=frozenset(),

@@ -14,7 +14,7 @@ from secrets_backend.audit import Audit
 from trellis.bus.bus import Bus, BusUnavailable, FactRefused
 from trellis.events.envelope import FactData
 from trellis.events.secrets import SecretDenied, SecretGranted
-from trellis.telemetry import Metrics
+from trellis.telemetry import Metrics, setup
 
 
 class Told:
@@ -65,7 +65,7 @@ def metrics() -> Metrics:
 @pytest.fixture
 def audit(bus: Told, metrics: Metrics, monkeypatch: pytest.MonkeyPatch) -> Audit:
     monkeypatch.setattr(auditing, "BUS_RETRY_SECONDS", 0.01)
-    return Audit(cast("Bus", bus), metrics, "secrets_backend")
+    return Audit(cast("Bus", bus), setup("secrets_backend", metrics=metrics))
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.secrets import SecretChanged, SecretGranted
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, NotFound
+from trellis.telemetry import Metrics, setup
 
 GROUPS = [("shop", "default")]
 
@@ -26,7 +27,7 @@ class World:
         self.facts: list[tuple[SecretChanged, str]] = []
         self.away = False
         self.looks = 0
-        self.changes = Changes(cast("Kube", self), cast("Bus", self), 0.01)
+        self.changes = Changes(cast("Kube", self), cast("Bus", self), setup("secrets_backend", metrics=Metrics()), 0.01)
 
     def acting_as(self, user: str) -> World:
         assert user == "reader"

@@ -1,0 +1,21 @@
+"""The span of what wadm is asked to do: its answer is all that is seen of it, wadm follows no trace.
+
+In: an action. Out: a span, the current one meanwhile. Called by ``apply``.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Final
+
+from opentelemetry.trace import Span, SpanKind
+
+from application_manager.actions import DeleteModel, Deploy, Put, Undeploy
+from trellis.telemetry import Telemetry
+
+_VERBS: Final = {Put: "put", Deploy: "deploy", Undeploy: "undeploy", DeleteModel: "delete"}
+
+
+def asking(telemetry: Telemetry, action: Put | Deploy | Undeploy | DeleteModel) -> AbstractContextManager[Span]:
+    """Begin the span of a change that wadm is asked for."""
+    return telemetry.tracer.start_as_current_span(f"wadm {_VERBS[type(action)]}", kind=SpanKind.CLIENT)
