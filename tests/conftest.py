@@ -20,6 +20,7 @@ pytest_plugins = [
     "support.fleet",
     "support.golden",
     "support.host_world",
+    "support.jaeger",
     "support.kept",
     "support.reflected",
     "support.secrets_world",

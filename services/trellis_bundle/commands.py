@@ -23,6 +23,7 @@ from trellis_bundle.nodes import nodes
 from trellis_bundle.rollout import app as rollout
 from trellis_bundle.secrets_app import app as secrets
 from trellis_bundle.status import status
+from trellis_bundle.trace import trace
 
 
 def register(app: typer.Typer) -> None:
@@ -32,6 +33,7 @@ def register(app: typer.Typer) -> None:
     app.command()(explain)
     app.command()(check)
     app.command("let-go")(let_go)
+    app.command()(trace)
     app.add_typer(apps, name="apps")
     app.add_typer(rollout, name="rollout")
     app.add_typer(events, name="events")

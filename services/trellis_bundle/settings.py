@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from trellis.kube.access import Access
-from trellis.settings import DnsLabel, ServiceSettings, load
+from trellis.settings import DnsLabel, HttpUrl, ServiceSettings, load
 
 
 class ClientSettings(ServiceSettings):
@@ -17,6 +17,10 @@ class ClientSettings(ServiceSettings):
         default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
     )
 
+    jaeger_url: HttpUrl | None = Field(
+        default=None, description="where `trellis trace` asks for traces: Jaeger's query API, http://host:16686"
+    )
+
     @property
     def access(self) -> Access:
         """Where credentials for the cluster come from."""
@@ -24,11 +28,15 @@ class ClientSettings(ServiceSettings):
 
 
 def client_settings(
-    *, kubeconfig: Path | None = None, context: str | None = None, nats_url: str | None = None
+    *,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    nats_url: str | None = None,
+    jaeger_url: str | None = None,
 ) -> ClientSettings:
     """Return the settings from the environment and these flags.
 
     Raises:
         SettingsError: a variable or a flag is wrong.
     """
-    return load(ClientSettings, kubeconfig=kubeconfig, context=context, nats_url=nats_url)
+    return load(ClientSettings, kubeconfig=kubeconfig, context=context, nats_url=nats_url, jaeger_url=jaeger_url)

@@ -1,0 +1,68 @@
+"""Asks Jaeger for a trace.
+
+In: the address of its query API, a trace's id. Out: spans. Called by ``trace`` and by tests. Changes nothing.
+Invariant: whatever stands at the address, there is an answer in bounded time and of bounded length.
+Source: Jaeger's HTTP query API: ``GET /api/traces/<id>``, 404 for a trace it does not have.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+import orjson
+
+from trellis.redaction import redact_url
+from trellis_bundle.cli_errors import CommandError
+from trellis_bundle.trace_model import ReadSpan, TraceDataError, read_spans
+
+_SECONDS: Final = 30.0
+MOST_BYTES: Final = 64 * 2**20
+"""Of an answer; a span takes about a KiB."""
+
+
+async def ask_jaeger(url: str, trace_id: str) -> list[ReadSpan]:
+    """Return the spans of a trace, none if Jaeger does not have it.
+
+    Raises:
+        CommandError: nobody answers there, or not Jaeger.
+    """
+    address = f"{url.rstrip('/')}/api/traces/{trace_id}"
+    where = f"Jaeger at {redact_url(url)}"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_SECONDS), trust_env=True) as session,
+            session.get(address) as answer,
+        ):
+            body = await _read(answer, where)
+            if answer.status == HTTPStatus.NOT_FOUND and _is_json(body):
+                return []
+            if answer.status != HTTPStatus.OK:
+                raise CommandError(
+                    f"{where} answers {answer.status} {answer.reason}: is it the query API (port 16686)?"
+                )
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        why = str(error) or type(error).__name__
+        raise CommandError(f"{where} does not answer: {why}; choose another with --jaeger") from None
+    try:
+        return read_spans(orjson.loads(body))
+    except (orjson.JSONDecodeError, TraceDataError) as error:
+        raise CommandError(f"{where}: {error}; choose another with --jaeger") from None
+
+
+async def _read(answer: aiohttp.ClientResponse, where: str) -> bytes:
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            raise CommandError(f"{where} has more of this trace than {MOST_BYTES // 2**20} MiB: look at it there")
+    return bytes(body)
+
+
+def _is_json(body: bytes) -> bool:
+    """Tell Jaeger, which does not have the trace, from another server, which does not have the page."""
+    try:
+        return "errors" in orjson.loads(body)
+    except (orjson.JSONDecodeError, TypeError):
+        return False

@@ -1,0 +1,137 @@
+"""`trellis trace` as a user runs it, against a real Jaeger and a real NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+from opentelemetry import trace as api
+
+from support.buses import opted_out
+from support.jaeger import Jaeger
+from trellis.bus.bus import Bus
+from trellis.events.subjects import NODE_WATCHER
+from trellis.health import Health
+from trellis.localcluster.nats import NatsServer
+from trellis.telemetry import Metrics, Telemetry, setup
+
+pytestmark = [pytest.mark.nats, pytest.mark.jaeger]
+
+NOBODY = "http://127.0.0.1:1"
+
+
+@pytest.fixture
+async def telemetry(jaeger: Jaeger) -> AsyncIterator[Telemetry]:
+    made = setup("provisioner", metrics=Metrics(), cluster="c1", otlp_endpoint=jaeger.otlp)
+    yield made
+    await made.shutdown()
+
+
+async def trellis(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "trellis_bundle", "trace", *arguments],
+        env={name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")} | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+async def a_trace(telemetry: Telemetry, jaeger: Jaeger) -> str:
+    """Send a trace of three spans, one of which failed; return its id once Jaeger has it."""
+    root = telemetry.tracer.start_span("reconcile jobs node-1")
+    with api.use_span(root, end_on_exit=True):
+        with telemetry.tracer.start_as_current_span("create installer job"):
+            pass
+        failed = telemetry.tracer.start_span("kubernetes CREATE jobs")
+        failed.set_status(api.StatusCode.ERROR, "Forbidden: no")
+        failed.end()
+    trace_id = f"{root.get_span_context().trace_id:032x}"
+    await telemetry.shutdown()
+    await jaeger.until(
+        "trellis-provisioner", lambda spans: spans[0].trace_id == trace_id and len(spans) == 3, "three spans"
+    )
+    return trace_id
+
+
+async def test_a_trace_is_shown_as_a_tree_and_as_json(telemetry: Telemetry, jaeger: Jaeger) -> None:
+    trace_id = await a_trace(telemetry, jaeger)
+    shown = await trellis(trace_id, "--jaeger", jaeger.url)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert f"trace {trace_id}" in shown.stdout
+    assert "└ kubernetes CREATE jobs  ✗ Forbidden: no" in shown.stdout
+    assert "3 spans, 1 service" in shown.stdout
+    document = await trellis(trace_id.upper(), "-o", "json", TRELLIS_JAEGER_URL=jaeger.url)
+    found = json.loads(document.stdout)
+    assert (found["trace"], found["whole"]) == (trace_id, True)
+    assert [span["depth"] for span in found["spans"]] == [0, 1, 1]
+
+
+async def test_an_objects_trace_is_that_of_its_last_fact(nats_server: NatsServer, jaeger: Jaeger) -> None:
+    cluster = f"c{secrets.token_hex(3)}"
+    telemetry = setup(NODE_WATCHER, metrics=Metrics(), cluster=cluster, otlp_endpoint=jaeger.otlp)
+    name = f"node-{cluster}.example"
+    bus = Bus(
+        nats_server.url,
+        cluster=cluster,
+        cluster_uid=cluster,
+        service=NODE_WATCHER,
+        telemetry=telemetry,
+        health=Health(NODE_WATCHER),
+    )
+    try:
+        await bus.connect()
+        for number in range(2):
+            with telemetry.tracer.start_as_current_span(f"change {number}"):
+                await bus.publish(opted_out(name), dedup=f"{cluster}.{number}")
+    finally:
+        await bus.close()
+        await telemetry.shutdown()
+    await jaeger.until(
+        "trellis-node-watcher", lambda spans: {"change 1"} < {span.name for span in spans}, "the second change"
+    )
+    environment = {"TRELLIS_NATS_URL": nats_server.url, "TRELLIS_CLUSTER": cluster, "TRELLIS_JAEGER_URL": jaeger.url}
+    shown = await trellis(f"node/{name}", **environment)
+    assert shown.returncode == 0, shown.stderr
+    assert "change 1" in shown.stdout
+    assert "└ publish node.opted_out" in shown.stdout
+    nobody = await trellis("node/nobody", **environment)
+    assert nobody.returncode == 1
+    assert "the bus has no fact about node nobody" in nobody.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("a" * 32,), 2, "--jaeger: is not given, nor TRELLIS_JAEGER_URL"),
+        (("a" * 32, "--jaeger", "jaeger:16686"), 2, "needs an address such as http://host"),
+        (("a" * 32, "--jaeger", NOBODY), 1, f"Jaeger at {NOBODY} does not answer"),
+        (("abc", "--jaeger", NOBODY), 1, "no trace 'abc': write its id of 32 hex digits, or one of node/NAME"),
+        (("shim/spin", "--jaeger", NOBODY), 1, "no trace 'shim/spin'"),
+    ],
+    ids=["no-jaeger", "no-address", "nobody-there", "no-id", "another-kind"],
+)
+async def test_a_mistake_is_one_line_that_says_what_to_do(arguments: tuple[str, ...], status: int, words: str) -> None:
+    done = await trellis(*arguments)
+    assert done.returncode == status
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+async def test_what_is_not_there_and_who_is_not_jaeger_are_told_apart(jaeger: Jaeger) -> None:
+    missing = await trellis("f" * 32, "--jaeger", jaeger.url)
+    assert missing.returncode == 1
+    assert f"has no trace {'f' * 32}" in missing.stderr
+    other = await trellis("f" * 32, "--jaeger", jaeger.otlp)
+    assert other.returncode == 1
+    assert "answers 404 Not Found: is it the query API" in other.stderr

@@ -1,0 +1,110 @@
+"""One real Jaeger for tests: spans by OTLP over HTTP, traces by its query API. It keeps them in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from trellis.localcluster import tools
+from trellis.localcluster.commands import PORTS, command
+from trellis.localcluster.errors import PortInUseError, StartError
+from trellis.localcluster.guard import guard
+from trellis.localcluster.paths import Layout
+from trellis.localcluster.ports import LOOPBACK, free_ports
+from trellis.localcluster.processes import end, spawn
+from trellis.localcluster.readiness import wait_ready
+from trellis_bundle.trace_model import ReadSpan, read_spans
+
+_START_SECONDS = 30.0
+_TRIES = 5
+_PATIENCE = 30.0
+
+
+class Jaeger:
+    """A context manager; ``otlp`` is what services are told, ``url`` the query API."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> Self:
+        self._directory.mkdir(parents=True)
+        token = secrets.token_hex(16)
+        self._guard = guard(self._directory, token)
+        for _ in range(_TRIES):
+            try:
+                self._start(token)
+            except PortInUseError:
+                continue
+            return self
+        raise StartError("Jaeger found every port taken that was free just before")
+
+    def __exit__(self, *_: object) -> None:
+        end([self._process], grace=5)
+        self._guard.abandon()
+
+    def traces(self, service: str) -> list[list[ReadSpan]]:
+        """Return the traces that a service has spans in."""
+        found = self._get(f"/api/traces?service={service}&limit=1000")
+        return [read_spans({"data": [trace]}) for trace in found["data"]]
+
+    def trace(self, trace_id: str) -> list[ReadSpan]:
+        """Return the spans of a trace, none if there is none."""
+        try:
+            return read_spans(self._get(f"/api/traces/{trace_id}"))
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            return []
+
+    async def until(self, service: str, holds: Callable[[list[ReadSpan]], Any], what: str) -> list[ReadSpan]:
+        """Wait for a trace of a service for which something holds; the newest of several."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            traces = await asyncio.to_thread(self.traces, service)
+            found = [spans for spans in traces if holds(spans)]
+            if found:
+                return max(found, key=lambda spans: min(span.start_ns for span in spans))
+            if time.monotonic() > deadline:
+                seen = sorted({f"{span.service}: {span.name}" for spans in traces for span in spans})
+                pytest.fail(f"Jaeger has no trace of {service} with {what}; there is:\n" + "\n".join(seen))
+            await asyncio.sleep(0.2)
+
+    def _get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def _start(self, token: str) -> None:
+        ports = dict(zip(PORTS["jaeger"], free_ports(len(PORTS["jaeger"])), strict=True))
+        _, *arguments = command("jaeger", Layout(self._directory), ports, audit=False)
+        log = self._directory / "jaeger.log"
+        self._process = spawn([str(tools.ensure("jaeger")), *arguments], log=log, token=token)
+        self.otlp = f"http://{LOOPBACK}:{ports['jaeger-otlp-http']}"
+        self.url = f"http://{LOOPBACK}:{ports['jaeger-query']}"
+        wait_ready("jaeger", self._answers, self._process, (log, 0), _START_SECONDS)
+
+    def _answers(self) -> bool:
+        try:
+            self._get("/api/services")
+        except OSError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="session")
+def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger]:
+    """A Jaeger of the test process."""
+    with Jaeger(tmp_path_factory.mktemp("jaeger") / "server") as started:
+        yield started
+
+
+__all__ = ["Jaeger", "jaeger"]

@@ -1,0 +1,162 @@
+"""`trellis trace`: what Jaeger answers becomes a tree, and an object's name becomes the pattern of its facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from trellis.bus.tail import Selection
+from trellis.events.subjects import FACTS, pattern_filter
+from trellis_bundle.trace import KINDS, pattern_of
+from trellis_bundle.trace_model import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
+from trellis_bundle.trace_views import document_of, notes, summary, table_of
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+OTHER = "b" * 32
+
+
+def span(number: int, name: str, *, parent: int = 0, tags: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    """Return a span as Jaeger has it: it begins after ``number`` ms and takes 10."""
+    references = [{"refType": "CHILD_OF", "traceID": TRACE, "spanID": f"{parent:016x}"}] if parent else []
+    return {
+        "traceID": TRACE,
+        "spanID": f"{number:016x}",
+        "operationName": name,
+        "references": references,
+        "startTime": 1_700_000_000_000_000 + number * 1000,
+        "duration": 10_000,
+        "tags": [{"key": key, "type": "string", "value": value} for key, value in (tags or {}).items()],
+        "processID": "p1",
+    } | more
+
+
+def answer(*spans: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "data": [{"traceID": TRACE, "spans": list(spans), "processes": {"p1": {"serviceName": "trellis-provisioner"}}}]
+    }
+
+
+def text_of(spans: Sequence[ReadSpan], width: int = 160) -> str:
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(table_of(spans))
+    return captured.get()
+
+
+def test_a_span_has_its_parent_times_service_and_attributes() -> None:
+    (root, child) = read_spans(answer(span(1, "a"), span(2, "b", parent=1, tags={"k8s.node.name": "n"})))
+    assert (root.parent_id, child.parent_id) == ("", f"{1:016x}")
+    assert child == ReadSpan(
+        TRACE,
+        f"{2:016x}",
+        f"{1:016x}",
+        "b",
+        "trellis-provisioner",
+        1_700_000_000_002_000_000,
+        1_700_000_000_012_000_000,
+        attributes={"k8s.node.name": "n"},
+    )
+
+
+def test_a_reference_to_another_trace_is_a_link_and_ids_get_their_zeros_back() -> None:
+    references = [
+        {"refType": "CHILD_OF", "traceID": TRACE, "spanID": "1"},
+        {"refType": "FOLLOWS_FROM", "traceID": "b" * 32, "spanID": "2"},
+    ]
+    (found,) = read_spans(answer(span(2, "b", references=references)))
+    assert found.parent_id == f"{1:016x}"
+    assert found.links == (SpanLink(OTHER, f"{2:016x}"),)
+
+
+@pytest.mark.parametrize(
+    ("tags", "error"),
+    [
+        ({}, ""),
+        ({"error": "false"}, ""),
+        ({"error": True}, "failed"),
+        ({"otel.status_code": "ERROR", "otel.status_description": "Conflict: it changed"}, "Conflict: it changed"),
+    ],
+)
+def test_a_failed_span_says_why(tags: dict[str, Any], error: str) -> None:
+    (found,) = read_spans(answer(span(1, "a", tags=tags)))
+    assert found.error == error
+
+
+@pytest.mark.parametrize(
+    "garbage", [None, [], "x", {}, {"data": 7}, {"data": [{"spans": [{}], "processes": {}}]}, {"data": [{"spans": []}]}]
+)
+def test_what_is_no_trace_is_said_not_to_be_one(garbage: object) -> None:
+    if garbage == {"data": [{"spans": []}]}:
+        assert read_spans(garbage) == []
+        return
+    with pytest.raises(TraceDataError, match="no query API of Jaeger's"):
+        read_spans(garbage)
+
+
+def test_the_tree_shows_offset_duration_service_name_failure_and_links() -> None:
+    links = [{"refType": "FOLLOWS_FROM", "traceID": OTHER, "spanID": "c" * 16}]
+    spans = read_spans(
+        answer(
+            span(1, "reconcile"),
+            span(3, "create", parent=1, tags={"error": True, "otel.status_description": "taken\x1b[2J"}),
+            span(5, "plan", parent=1, references=links),
+        )
+    )
+    lines = text_of(spans).splitlines()
+    create = next(line for line in lines if "create" in line)
+    assert create.split()[:2] == ["+2.0", "10.0"]
+    assert "provisioner" in create
+    assert "✗ taken\\x1b[2J" in create
+    assert "\x1b" not in text_of(spans)
+    assert "→ trace bbbbbbbb, span cccccccc" in next(line for line in lines if "plan" in line)
+    assert summary(spans) == "3 spans, 1 service, 14.0 ms, 1 error, 1 link"
+
+
+def test_a_bar_stands_where_its_span_stands_in_time() -> None:
+    spans = read_spans(answer(span(0, "all", duration=100_000), span(90, "late", parent=0)))
+    late = next(line for line in text_of(spans).splitlines() if "late" in line)
+    whole = next(line for line in text_of(spans).splitlines() if "all" in line)
+    assert whole.count("█") == 24
+    assert late.index("█") - whole.index("█") in {21, 22}
+
+
+def test_a_trace_of_which_a_parent_is_missing_is_shown_and_that_is_said() -> None:
+    spans = read_spans(answer(span(1, "a"), span(3, "c", parent=2)))
+    assert missing_parents(spans) == [f"{2:016x}"]
+    assert "1 parent missing" in notes(spans)[0]
+    assert "c" in text_of(spans)
+    assert document_of(TRACE, spans)["whole"] is False
+    assert notes(read_spans(answer(span(1, "a")))) == []
+
+
+def test_a_document_has_all_there_is_and_can_be_written() -> None:
+    document = document_of(TRACE, read_spans(answer(span(1, "a"), span(2, "b", parent=1))))
+    assert [(one["depth"], one["name"]) for one in document["spans"]] == [(0, "a"), (1, "b")]
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_a_trace_without_spans_is_an_empty_table() -> None:
+    assert "SPAN" in text_of([])
+    assert summary([]) == "0 spans, 0 services, 0.0 ms, 0 errors, 0 links"
+
+
+@pytest.mark.parametrize(
+    ("noun", "name", "namespace", "pattern"),
+    [
+        ("node", "node-1.example", None, "node.*.node-1=2Eexample"),
+        ("provision", "node-1", "ignored", "provision.*.node-1"),
+        ("application", "shop", None, "application.*.*.shop"),
+        ("application", "shop", "team-a", "application.*.team-a.shop"),
+    ],
+)
+def test_an_objects_facts_have_a_pattern(noun: str, name: str, namespace: str | None, pattern: str) -> None:
+    assert pattern_of(noun, name, namespace) == pattern
+    assert Selection(pattern=pattern_filter(pattern, "c1")).filter == f"trellis.evt.c1.{pattern}"
+
+
+def test_every_noun_of_a_fact_about_an_object_has_a_kind() -> None:
+    assert {noun for nouns in KINDS.values() for noun in nouns} == {spec.model.noun for spec in FACTS} - {"rollout"}
