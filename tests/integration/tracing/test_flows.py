@@ -1,0 +1,277 @@
+"""Each of the five flows is one trace in a real Jaeger, or traces that lead to each other where causes were merged."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support import flows
+from support.controllers_world import Host, Tenant, define, prebuilt, tenant_of
+from support.fleet import Fleet, eventually
+from support.host_behaviour import own_lattice
+from support.host_world import PATIENCE, HostWorld
+from support.jaeger import Jaeger
+from support.kept import KeptWorld, kept_world, spec
+from support.lattice_speaker import LatticeSpeaker
+from support.manifests import manifest
+from support.real_lattice import Wadm, application, wasm_component
+from support.reflected import ReflectedWorld
+from support.secrets_host import value
+from support.secrets_world import SecretsWorld
+from support.traces import assert_flow, assert_links_lead, assert_silent, assert_whole, tree
+from support.wadm_stand_in import WadmStandIn
+from trellis import names
+from trellis.events.subjects import HOST_MANAGER
+from trellis.kube.resources import DEPLOYMENTS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+from trellis_bundle.trace_model import ReadSpan
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.nats,
+    pytest.mark.jaeger,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(300),
+]
+
+SECRET = "no-span-may-have-this"
+NEWER = "nor-this-one"
+ROLL = {"annotations": {names.ANNOTATION_RESTART_ON: names.RESTART_ON_CHANGE}}
+RIGHTS = {
+    "apiGroups": [""],
+    "resources": ["configmaps"],
+    "verbs": ["get", "list", "watch", "create", "update", "delete"],
+}
+
+
+def has(*wanted: str) -> Callable[[list[ReadSpan]], bool]:
+    """Return a condition: a trace has spans of all these names."""
+    return lambda spans: {*wanted} <= {span.name for span in spans}
+
+
+def only(spans: list[ReadSpan], name: str) -> list[ReadSpan]:
+    return [span for span in spans if span.name == name]
+
+
+def run_installer(environment: dict[str, str], root: Path, endpoint: str) -> int:
+    """Run the installer as the Job's container would, on a node that has no runtime; return its exit status."""
+    passed = {name: text for name, text in os.environ.items() if not name.startswith("TRELLIS_")}
+    passed |= environment | {"NODE_ROOT": str(root), "TRELLIS_OTLP_ENDPOINT": endpoint}
+    passed["TRELLIS_INSTALLER_SPEC"] = '{"shims": []}'
+    command = [sys.executable, "-m", "node_installer", "install"]
+    return subprocess.run(command, env=passed, capture_output=True, timeout=60, check=False).returncode
+
+
+async def test_a_node_is_one_trace_from_its_annotation_to_its_label(
+    fleet: Fleet, jaeger: Jaeger, tmp_path: Path
+) -> None:
+    async with fleet.services(otlp_endpoint=jaeger.otlp):
+        await fleet.both_listen()
+        [name] = fleet.add("node")
+        jobs = await eventually(fleet.jobs, "a Job")
+        (container,) = jobs[0]["spec"]["template"]["spec"]["containers"]
+        environment = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        assert await asyncio.to_thread(run_installer, environment, tmp_path, jaeger.otlp) != 0
+        await fleet.all_provisioned([name])
+        await fleet.quiet()
+    spans = await jaeger.until("trellis-node-watcher", has(f"reconcile node {name}", "publish node.ready"), name)
+    assert_flow(spans, flows.NODE, {name: "<node>"})
+    assert {span.error for span in only(spans, "installer install")} != {""}, "its failure is marked"
+    (plan,) = only(spans, "create installer job")[0].links
+    (of_plan,) = [span for span in jaeger.trace(plan.trace_id) if span.span_id == plan.span_id]
+    assert of_plan.name == "plan rollout"
+    assert spans[0].trace_id in {link.trace_id for link in of_plan.links}, tree([of_plan])
+    assert_links_lead([*spans, of_plan], jaeger.trace)
+
+
+async def test_nodes_that_are_claimed_together_have_traces_of_their_own_and_one_plan(
+    fleet: Fleet, jaeger: Jaeger
+) -> None:
+    async with fleet.services(otlp_endpoint=jaeger.otlp):
+        await fleet.both_listen()
+        nodes = fleet.add("one", "two", "three")
+        await fleet.all_provisioned(nodes)
+        await fleet.quiet()
+    traces = [
+        await jaeger.until("trellis-node-watcher", has(f"reconcile node {name}", "publish node.ready"), name)
+        for name in nodes
+    ]
+    assert len({spans[0].trace_id for spans in traces}) == len(nodes)
+    for spans in traces:
+        assert_whole(spans)
+        assert_links_lead(spans, jaeger.trace)
+        assert only(spans, "create installer job")[0].links
+
+
+async def test_an_application_is_one_trace_from_wadms_word_to_a_ready_endpoint(
+    world: ReflectedWorld, jaeger: Jaeger
+) -> None:
+    lattice = own_lattice()
+    world.group("group", lattice)
+    key = f"{world.namespace}/shop"
+    async with world.wadm(lattice) as wadm, world.reflector(otlp_endpoint=jaeger.otlp):
+        await wadm.deploy(manifest("shop"))
+        await world.has_service("shop", 8080)
+        address = world.pod("group", "host-1")
+        await world.leads_to("shop", address)
+    spans = await jaeger.until("trellis-service-reflector", has(f"reflect {key}", "publish service.reflected"), key)
+    assert_flow(spans, flows.SERVICE, {key: "<application>"})
+
+
+async def test_a_group_is_one_trace_from_its_creation_to_its_hosts(
+    hosts: HostWorld, nats_server: NatsServer, jaeger: Jaeger
+) -> None:
+    key = f"{hosts.namespace}/group"
+    async with hosts.service(otlp_endpoint=jaeger.otlp):
+        hosts.create("group", lattice=own_lattice(), natsAddress="nats://127.0.0.1", natsClientPort=nats_server.port)
+        await hosts.settled("group")
+    spans = await jaeger.until("trellis-host-manager", has(f"reconcile hosts {key}", "publish hosts.ready"), key)
+    assert_flow(spans, flows.GROUP, {key: "<group>"})
+
+
+@pytest.fixture
+async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
+    async with WadmStandIn(nats_server.url, own_lattice()) as started:
+        yield started
+
+
+@pytest.fixture
+def kept(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
+        made.group()
+        yield made
+
+
+async def test_an_application_applied_with_kubectl_is_one_trace_over_wadm_to_its_status(
+    kept: KeptWorld, jaeger: Jaeger
+) -> None:
+    name = f"shop-{secrets.token_hex(3)}"
+    key = f"{kept.lattice}/{name}"
+    async with kept.manager(otlp_endpoint=jaeger.otlp):
+        kept.apply(name, spec())
+        await kept.synced(name)
+    spans = await jaeger.until(
+        "trellis-application-manager", has(f"keep {key}", "publish application.synced"), "an application synced"
+    )
+    assert_flow(spans, flows.APPLICATION, {key: "<application>"})
+    assert {span.attributes["span.kind"] for span in spans if span.name.startswith("wadm ")} == {"client"}
+
+
+async def test_an_application_put_with_wash_is_one_trace_to_its_object(
+    kept: KeptWorld, stand_in: WadmStandIn, jaeger: Jaeger
+) -> None:
+    name = f"shop-{secrets.token_hex(3)}"
+    key = f"{kept.lattice}/{name}"
+    async with Wadm.of(stand_in.url, stand_in.lattice) as wadm, kept.manager(otlp_endpoint=jaeger.otlp):
+        await wadm.put(application(name, wasm_component("echo", "file:///none-1.wasm"), version="v1"))
+        await wadm.deploy(name)
+        await kept.synced(name)
+    spans = await jaeger.until(
+        "trellis-application-manager", has(f"keep {key}", "publish application.synced"), "an application synced"
+    )
+    assert_flow(spans, flows.FROM_WADM, {key: "<application>"})
+
+
+async def test_a_secret_is_one_trace_and_its_change_leads_back_to_it(
+    hosts: HostWorld, secret_world: SecretsWorld, jaeger: Jaeger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("host_manager.handlers.GATHERING_SECONDS", 0.5)
+    secret_world.secret("db", password=SECRET)
+    secret_world.account(secrets=("db",))
+    key, endpoint = f"{hosts.namespace}/group", {"otlp_endpoint": jaeger.otlp}
+    async with (
+        LatticeSpeaker(secret_world.server.url, "default", models=[]) as speaker,
+        hosts.service(**endpoint),
+        secret_world.backend(**endpoint),
+    ):
+        hosts.create("group", ROLL, natsAddress="nats://127.0.0.1", natsClientPort=secret_world.server.port)
+        async with secret_world.asking() as host:
+            await hosts.settled("group")
+            await eventually(lambda: len(hosts.pods("group")) == 1, "one pod is left", seconds=PATIENCE)
+            pod = hosts.pods("group")[0]["metadata"]["name"]
+            speaker.add(host.host.public, labels={"kubernetes_pod": pod})
+            await speaker.beat(host.host.public)
+            await eventually(lambda: hosts.status("group").get("hosts"), "the host is seen", seconds=PATIENCE)
+            await hosts.fleet.listening(HOST_MANAGER)
+            assert value(await host.get("db", "password", namespace=hosts.namespace)) == SECRET
+            refused = await host.get("nothing", "password", namespace=hosts.namespace)
+            assert "error" in refused
+            secret_world.secret("db", password=NEWER)
+            await eventually(lambda: rolled(hosts), "it rolls", seconds=PATIENCE)
+    changed = await jaeger.until(
+        "trellis-secrets-backend",
+        has("secret changed", f"reconcile hosts {key}"),
+        "a changed Secret and the roll of its group",
+    )
+    assert_flow(changed, flows.CHANGED, {key: "<group>"})
+    (root,) = only(changed, "secret changed")
+    (link,) = root.links
+    answer = jaeger.trace(link.trace_id)
+    assert_flow(answer, flows.SECRET, {})
+    assert_links_lead([*changed, *answer], jaeger.trace)
+    denied = await jaeger.until("trellis-secrets-backend", has("publish secret.denied"), "a refusal")
+    assert_whole(denied)
+    assert [span.error != "" for span in only(denied, "kubernetes GET secrets")] == [True]
+    assert_silent([*changed, *answer, *denied], SECRET, NEWER)
+
+
+def rolled(hosts: HostWorld) -> bool:
+    """Say whether the pods of the group say what they were restarted for."""
+    template = hosts.call("GET", DEPLOYMENTS, "group")["spec"]["template"]["metadata"]
+    return bool(template.get("annotations", {}).get(names.ANNOTATION_RESTARTED_FOR))
+
+
+@pytest.fixture
+def tenants(cluster_api: Api) -> Iterator[tuple[Tenant, Tenant]]:
+    define(cluster_api)
+    made = tenant_of(cluster_api), tenant_of(cluster_api)
+    yield made
+    for tenant in made:
+        for item in cluster_api.call("GET", tenant._of_controllers())[1].get("items") or ():
+            tenant.remove(item["metadata"]["name"])
+        cluster_api.call("DELETE", f"/api/v1/namespaces/{tenant.name}")
+
+
+async def test_a_controllers_call_is_one_trace_that_leads_to_what_its_object_names_and_from_its_status(
+    cluster: ClusterInfo, nats_server: NatsServer, tenants: tuple[Tenant, Tenant], jaeger: Jaeger, tmp_path: Path
+) -> None:
+    tenant, target = tenants
+    host = Host(cluster, nats_server.url, tmp_path, {"TRELLIS_OTLP_ENDPOINT": jaeger.otlp})
+    who = f"{tenant.name}/mirror"
+    tenant.account("mirror", RIGHTS, namespaces=(tenant.name, target.name))
+    tenant.module("mirror", prebuilt("mirror"))
+    tenant.controller("mirror", config={"targetNamespace": target.name})
+    async with host.serving():
+        made = tenant.config_map("one", text="former")
+        await eventually(lambda: target.data("one") == {"text": "former"}, "mirrored", seconds=PATIENCE)
+        await eventually(host.asleep, "put to disk", seconds=PATIENCE)
+        cold = await jaeger.until("trellis-controller-host", calls(who, "cold start"), "the first call")
+        cause = f"00-{cold[0].trace_id}-{cold[0].span_id}-01"
+        patch = {"metadata": {"annotations": {names.ANNOTATION_TRACEPARENT: cause}}, "data": {"text": "newer"}}
+        path = f"/api/v1/namespaces/{made['metadata']['namespace']}/configmaps/one"
+        assert tenant.api.call("PATCH", path, patch)[0] == 200
+        await eventually(lambda: (target.data("one") or {}).get("text") == "newer", "followed", seconds=PATIENCE)
+    woken = await jaeger.until("trellis-controller-host", calls(who, "wake"), "the second call")
+    assert_flow(woken, flows.CONTROLLER, {})
+    (root,) = [span for span in woken if not span.parent_id]
+    assert [(link.trace_id, link.span_id) for link in root.links] == [(cold[0].trace_id, cold[0].span_id)]
+    told = await jaeger.until(
+        "trellis-controller-host", has(f"tell {who}", "kubernetes PATCH wasmcontrollers"), "its status"
+    )
+    assert_flow(told, flows.TOLD, {who: "<controller>"})
+    assert_links_lead([*woken, *told], jaeger.trace)
+    assert_silent([*cold, *woken, *told], "former", "newer")
+
+
+def calls(who: str, how: str) -> Callable[[list[ReadSpan]], bool]:
+    """Return a condition: a trace is the call of a controller, whose instance came by this."""
+    return lambda spans: has(how)(spans) and any(span.attributes.get("trellis.controller") == who for span in spans)
