@@ -114,7 +114,7 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
     ):
         watcher.apply(rights[WATCHER])
         installer.apply(rights[PROVISIONER])
-        settings = fleet.settings(namespace=SYSTEM)
+        settings = fleet.settings(namespace=SYSTEM, halt_after_failures=1)
         watching = serving(
             node_watcher.app.create_app, node_watcher.settings.Settings, settings | {"kubeconfig": watcher.kubeconfig}
         )
