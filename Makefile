@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 # Installs the locks; the same version stands in the dev group, so that the sync keeps it.
 UV_VERSION := 0.13.8
 
-.PHONY: help install demo test check test-e2e fuzz bench generate verify lock format clean
+.PHONY: help install demo test check test-rights test-e2e fuzz bench generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ check: install ## Lint, types, boundaries, unit and contract tests (fast: all da
 test: check ## Everything CI runs: check, the built wheel, real nats-server, real kube-apiserver
 	@$(BIN)/trellis dev tools --jaeger
 	@$(BIN)/python tests/integration/run.py
+
+test-rights: install ## The integration tests again, each service under its own account with the rights of deploy/rbac
+	@$(BIN)/python tests/integration/run.py --rights
 
 test-e2e: install ## What needs more than `make test`: real nodes (root, Linux); ARGS=--quick for a minute of it
 	@$(BIN)/python tests/e2e/run.py $(ARGS)

@@ -3,20 +3,29 @@
 They run real servers on machines that others use too: a process that got no processor for its deadline is no fault of
 what is tested. A fault fails again. More than ``FEW`` failures are no coincidence and are not tried again.
 
-Exit status: pytest's; 0 also if all that failed among the others passed alone.
+With ``--rights`` the services of tests have the rights of ``deploy/rbac`` and no others; after a whole run a refusal
+and a rule that nothing used are failures too.
+
+Exit status: pytest's; 0 also if all that failed among the others passed alone; 1 for wrong rights.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.suite_rights import FOLDER_VARIABLE, faults
+
 HERE = Path(__file__).parent
 FEW = 3
 TESTS_FAILED = 1
+RIGHTS = "--rights"
 
 
 def run(tests: list[str], *options: str) -> tuple[int, list[str]]:
@@ -30,7 +39,20 @@ def run(tests: list[str], *options: str) -> tuple[int, list[str]]:
 
 
 def main(options: list[str]) -> int:
-    """Run all, and once more what failed, if that is little."""
+    """Run all, and once more what failed, if that is little; with ``--rights`` look at the rights that were used."""
+    if RIGHTS not in options:
+        return run_all(options)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[FOLDER_VARIABLE] = folder
+        status = run_all([one for one in options if one != RIGHTS])
+        wrong = faults(Path(folder))
+    for one in wrong:
+        print(f"RIGHTS  {one}", flush=True)
+    return status or int(bool(wrong))
+
+
+def run_all(options: list[str]) -> int:
+    """Run all, and once more what failed, if that is little; return pytest's exit status."""
     status, names = run([str(HERE)], "-n", "2", "--dist", "loadgroup", *options)
     if status != TESTS_FAILED or not 0 < len(names) <= FEW:
         return status

@@ -6,7 +6,9 @@ killed. A test that stops a server must start it again before it ends; a test wo
 
 from __future__ import annotations
 
+import contextlib
 import http
+import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from support.installers import INSTALLER_STAGES
+from support.suite_accounts import suite_accounts
+from support.suite_rights import FOLDER_VARIABLE, write_seen
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
@@ -27,10 +31,20 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[ClusterInfo]:
-    """A control plane with kwok and no nodes. It has a NATS of its own, and an audit log of all writes."""
-    with owned_cluster(audit=True, kwok_stages=INSTALLER_STAGES) as info:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterInfo]:
+    """A control plane with kwok and no nodes. It has a NATS of its own, and an audit log of all writes.
+
+    With ``make test-rights`` services that this process runs come as accounts with the rights of ``deploy/rbac``.
+    """
+    with contextlib.ExitStack() as stack:
+        info = stack.enter_context(owned_cluster(audit=True, kwok_stages=INSTALLER_STAGES))
+        seen = os.environ.get(FOLDER_VARIABLE)
+        if seen is not None:
+            stack.enter_context(suite_accounts(info, tmp_path_factory.mktemp("accounts")))
         yield info
+        if seen is not None:
+            assert info.audit_log is not None
+            write_seen(Path(info.audit_log), Path(seen))
 
 
 @pytest.fixture(scope="session")

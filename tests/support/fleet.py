@@ -24,6 +24,7 @@ import node_watcher.app
 import node_watcher.settings
 import provisioner.app
 import provisioner.settings
+from support.suite_rights import is_read_by_suite
 from trellis import localcluster, names
 from trellis.bus.permissions import durables
 from trellis.bus.tail import Selection, TailedEvent, tail
@@ -240,7 +241,8 @@ class Fleet:
         assert self.info.audit_log is not None
         with Path(self.info.audit_log).open("rb") as log:
             log.seek(since)
-            return [orjson.loads(line) for line in log if line.endswith(b"\n")]
+            records = [orjson.loads(line) for line in log if line.endswith(b"\n")]
+        return [one for one in records if not is_read_by_suite(one)]
 
     def mark(self) -> int:
         """Return where the API server's history ends now."""

@@ -1,0 +1,107 @@
+"""Which rights of ``deploy/rbac`` the suite's services used, and which they were refused: the whole suite's answer.
+
+In: the audit log of each test process' cluster. Out: a file for each, and their sum's faults: a refusal by RBAC, and a
+rule that no test uses. Called by the fixture ``cluster`` at its end, and by ``tests/integration/run.py`` after all.
+Source of the marks: kube-apiserver's audit events (``authorization.k8s.io/decision``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from support.grants import Manifest, manifests, used
+
+FOLDER_VARIABLE: Final = "RIGHTS_SEEN_FOLDER"
+"""Where the test processes write what their clusters saw; without it services come as the administrator."""
+SUITE: Final = "-suite"
+FILES: Final = (
+    "application-manager.yaml",
+    "controller-host.yaml",
+    "host-manager.yaml",
+    "node-watcher.yaml",
+    "provisioner.yaml",
+    "secrets-backend.yaml",
+    "service-reflector.yaml",
+)
+_READING: Final = frozenset({"get", "list", "watch"})
+_USER: Final = "system:serviceaccount:trellis-system:"
+
+Pair = tuple[str, str]
+"""A verb, and a resource with its group and subresource."""
+
+NOT_USED: Final[dict[str, dict[Pair, str]]] = {}
+
+
+def is_read_by_suite(record: Manifest) -> bool:
+    """Say whether a record is a reading call of a service as the suite's account; a cluster logs writes else."""
+    return record["verb"] in _READING and record["user"]["username"].endswith(SUITE)
+
+
+def write_seen(audit_log: Path, folder: Path) -> None:
+    """Write what the suite's accounts used and were refused."""
+    users: dict[str, list[Manifest]] = {}
+    with audit_log.open("rb") as log:
+        for line in log:
+            if b'-suite"' in line and line.endswith(b"\n"):
+                record = orjson.loads(line)
+                user = record["user"]["username"]
+                if user.endswith(SUITE) and "impersonatedUser" not in record:
+                    users.setdefault(user, []).append(record)
+    seen = {
+        user.removeprefix(_USER).removesuffix(SUITE): {
+            "used": sorted({(verb, resource) for verb, resource, _ in used(filter(_allowed, records), user)}),
+            "refused": sorted({_call(one) for one in records if _refused(one)}),
+        }
+        for user, records in users.items()
+    }
+    (folder / f"{os.getpid()}.json").write_bytes(orjson.dumps(seen))
+
+
+def faults(folder: Path) -> list[str]:
+    """Return what is wrong with the rights of ``deploy/rbac``, as all that the whole suite did shows it."""
+    seen = [orjson.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    wrong = [
+        f"{account} was refused: {call}" for one in seen for account, its in one.items() for call in its["refused"]
+    ]
+    for name in FILES:
+        account = f"trellis-{name.removesuffix('.yaml')}"
+        found = {tuple(pair) for one in seen for pair in one.get(account, {}).get("used", ())}
+        unused = given_pairs(manifests(name)) - found - set(NOT_USED.get(name, ()))
+        wrong += [
+            f"deploy/rbac/{name} gives {verb} {resource}, and no test uses it" for verb, resource in sorted(unused)
+        ]
+    return wrong
+
+
+def given_pairs(found: Iterable[Manifest]) -> set[Pair]:
+    """Return the verbs and resources that Roles and ClusterRoles give, wherever."""
+    return {
+        (verb, resource if not group else _grouped(resource, group))
+        for one in found
+        for rule in one.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def _grouped(resource: str, group: str) -> str:
+    plural, _, subresource = resource.partition("/")
+    return f"{plural}.{group}" + (f"/{subresource}" if subresource else "")
+
+
+def _allowed(record: Manifest) -> bool:
+    return bool(record.get("annotations", {}).get("authorization.k8s.io/decision") == "allow")
+
+
+def _refused(record: Manifest) -> bool:
+    return bool(record.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid")
+
+
+def _call(record: Manifest) -> str:
+    return f"{record['verb']} {record['requestURI']}"
