@@ -132,8 +132,8 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
     refuse_half_confined(loaded)
     if nats is not None and any(its.nats_credentials for its in loaded):
         raise SettingsError(
-            "--own-nats: its user has a password of its own: unset TRELLIS_NATS_NKEY_FILE and "
-            "TRELLIS_NATS_CREDENTIALS_FILE"
+            "--own-nats: its user has a password of its own: unset TRELLIS_NATS_NKEY_FILE, "
+            "TRELLIS_NATS_CREDENTIALS_FILE and TRELLIS_NATS_CA_FILE"
         )
     setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
     for name in [name for name, one in SERVICES.items() if not one.installed and not services]:

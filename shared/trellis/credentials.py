@@ -1,7 +1,8 @@
 """Who a service is on the bus: a file that holds an nkey seed, or NATS' credentials file with a JWT and a seed.
 
-In: a path. Out: the public key, and signatures of what the server asks. Called by ``settings``, which refuses a file
-that cannot be used, and by ``trellis.bus`` at each connect, so that a rotated file counts from the next one on.
+And by which authorities it knows the bus. In: paths. Out: the public key, signatures of what the server asks, a context
+for TLS. Called by ``settings``, which refuses a file that cannot be used, and by ``trellis.bus`` at each connect, so
+that a rotated file counts from the next one on.
 Invariant: nothing of a file's content is in any message.
 Source: NATS' nkeys (base32 of prefix, key, CRC-16) and its decorated credentials files.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import base64
 import re
 import secrets
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -32,6 +34,7 @@ class Kind(StrEnum):
 
     NKEY = "a NATS user seed (SU…)"
     CREDENTIALS = "NATS credentials (a user JWT and its seed)"
+    ADDRESS = "no user: who connects is whoever the address says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,15 @@ class IdentitySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where a user's secret is."""
+    """Where a user's secret is, and by whose word the server is believed.
 
-    path: Path
+    ``path`` is None where the address says who connects, ``ca_file`` where the system's authorities count, if the
+    server has TLS at all. With ``ca_file`` it must have.
+    """
+
+    path: Path | None
     kind: Kind
+    ca_file: Path | None = None
 
     @property
     def where(self) -> str:
@@ -82,7 +90,26 @@ class Credentials:
             why = str(error)
             raise CredentialsError(f"needs a file with {self.kind.value}: {why[:1].lower()}{why[1:]}") from None
 
+    def trust(self) -> ssl.SSLContext:
+        """Return what to connect with: the server's certificate has to be of one of the authorities of now.
+
+        Raises:
+            CredentialsError: ``ca_file`` is missing, may not be read, or holds no certificates.
+        """
+        if self.ca_file is None:
+            return ssl.create_default_context()
+        try:
+            authorities = self.ca_file.read_bytes().decode("ascii", errors="ignore")  # bundles have names in UTF-8
+            return ssl.create_default_context(cadata=authorities or "nothing")
+        except (ssl.SSLError, ValueError):
+            why = "there are none in it"
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+        raise CredentialsError(f"needs a file with certificates of authorities (PEM): {why}")
+
     def _text(self) -> str:
+        if self.path is None:
+            raise CredentialsError("no file is named")
         try:
             with self.path.open("rb") as file:
                 content = file.read(_FILE_MAX)

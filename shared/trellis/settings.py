@@ -169,6 +169,13 @@ class ServiceSettings(BaseSettings):
     nats_credentials_file: Annotated[Path, AfterValidator(_home)] | None = Field(
         default=None, description="NATS credentials file, in place of a seed"
     )
+    nats_ca_file: Annotated[Path, AfterValidator(_home)] | None = Field(
+        default=None,
+        description="file with the authorities (PEM) that NATS' certificate has to be of; those of the system if unset",
+    )
+    stream_replicas: int = Field(
+        default=1, ge=1, le=5, description="copies that JetStream keeps of a stream made here: a cluster of NATS has 3"
+    )
     cluster: DnsLabel | None = Field(
         default=None, description="the cluster's name on the bus; 8 characters of kube-system's uid if unset"
     )
@@ -195,12 +202,12 @@ class ServiceSettings(BaseSettings):
 
     @property
     def nats_credentials(self) -> Credentials | None:
-        """Who this service is on the bus; None where the bus asks for nothing, or the URL says it."""
+        """Who this service is on the bus, and how it knows the bus; None where the URL says it all."""
         if self.nats_nkey_file is not None:
-            return Credentials(self.nats_nkey_file, Kind.NKEY)
+            return Credentials(self.nats_nkey_file, Kind.NKEY, self.nats_ca_file)
         if self.nats_credentials_file is not None:
-            return Credentials(self.nats_credentials_file, Kind.CREDENTIALS)
-        return None
+            return Credentials(self.nats_credentials_file, Kind.CREDENTIALS, self.nats_ca_file)
+        return Credentials(None, Kind.ADDRESS, self.nats_ca_file) if self.nats_ca_file is not None else None
 
     @field_validator("nats_nkey_file", "nats_credentials_file")
     @classmethod
@@ -214,6 +221,17 @@ class ServiceSettings(BaseSettings):
         except CredentialsError as error:
             raise ValueError(str(error) if path == value else f"{error}, for {path}") from None
         return path
+
+    @field_validator("nats_ca_file")
+    @classmethod
+    def _authorities(cls, value: Path | None) -> Path | None:
+        """Take a file that has certificates in it."""
+        if value is not None:
+            try:
+                Credentials(None, Kind.ADDRESS, value).trust()
+            except CredentialsError as error:
+                raise ValueError(str(error)) from None
+        return value
 
     @model_validator(mode="after")
     def _one_identity(self) -> Self:

@@ -27,7 +27,7 @@ class NatsUsers:
         self.write()
 
     def credentials(self, name: str) -> Credentials:
-        return Credentials(self._seed_file(name), Kind.NKEY)
+        return Credentials(self.seed_file(name), Kind.NKEY)
 
     def rotate(self, name: str, server: NatsServer) -> None:
         """Give a user another key, in its file and on the server, as a person would."""
@@ -39,9 +39,9 @@ class NatsUsers:
     def write(self) -> None:
         public = {}
         for name, seed in self._seeds.items():
-            self._seed_file(name).write_text(f"{seed}\n")
+            self.seed_file(name).write_text(f"{seed}\n")
             public[name] = nkeys.from_seed(bytearray(seed.encode())).public_key.decode()
         (self._directory / KEYS_FILE).write_text(keys(self._clusters, public))
 
-    def _seed_file(self, name: str) -> Path:
+    def seed_file(self, name: str) -> Path:
         return self._directory / f"{name}.nk"

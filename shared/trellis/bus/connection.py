@@ -94,12 +94,17 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where NATS is and who connects."""
+    """Where NATS is, one server or several separated by commas, and who connects."""
 
     url: str
     service: str
     cluster: str
     credentials: Credentials | None = None
+
+    @property
+    def servers(self) -> list[str]:
+        """The servers, of which one is connected to."""
+        return [part.strip() for part in self.url.split(",")]
 
     @property
     def client_name(self) -> str:
@@ -123,7 +128,7 @@ class _Broker(NatsBroker):
     credentials: Credentials | None
 
     async def _connect(self) -> Client:
-        client = UserClient(self.credentials)
+        client = UserClient.of(self.credentials)
         try:
             await client.connect(**{**self._connection_kwargs, "error_cb": self.on_error})
         except BaseException:
@@ -185,7 +190,7 @@ class Connection:
 
     def _new_broker(self) -> NatsBroker:
         broker = _Broker(
-            self._address.url,
+            self._address.servers,
             name=self._address.client_name,
             inbox_prefix=self._address.inbox_prefix,
             max_reconnect_attempts=-1,

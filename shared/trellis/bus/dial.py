@@ -7,11 +7,9 @@ three seconds at most, and what it met is said in words.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Final
 
 import nats.errors
-from nats.aio.client import Client
 
 from trellis.bus.connection import describe
 from trellis.bus.errors import BusUnavailable
@@ -24,6 +22,7 @@ AGAIN_SECONDS: Final = 1
 """Between two attempts, once there was a connection."""
 
 _CONNECT_SECONDS: Final = 3
+_GOODBYE_SECONDS: Final = 2.0
 
 
 async def dial(url: str, name: str, credentials: Credentials | None = None) -> UserClient:
@@ -47,7 +46,7 @@ async def dial(url: str, name: str, credentials: Credentials | None = None) -> U
         if not connected and len(servers) == 1 and not isinstance(error, ConnectionResetError):
             raise error
 
-    client = UserClient(credentials)
+    client = UserClient.of(credentials)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             await client.connect(
@@ -66,7 +65,6 @@ async def dial(url: str, name: str, credentials: Credentials | None = None) -> U
     return client
 
 
-async def hang_up(client: Client) -> None:
-    """Close a client, in whatever state its connection is."""
-    with contextlib.suppress(nats.errors.Error, OSError):
-        await client.close()
+async def hang_up(client: UserClient) -> None:
+    """Close a client, in whatever state its connection is; waits two seconds at most for the server's goodbye."""
+    await client.say_goodbye(_GOODBYE_SECONDS)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import ssl
+from collections.abc import Callable
 from typing import Any, Final
 
 import nats.errors
@@ -19,7 +21,7 @@ from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 
 from trellis.bus.client import SturdyClient
-from trellis.credentials import CredentialsError, IdentitySource
+from trellis.credentials import Credentials, CredentialsError, IdentitySource, Kind
 
 _VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 _ADVICE: Final = "give it the permission, or this service the file of the right user"
@@ -33,13 +35,38 @@ class PermissionDenied(nats.errors.Error):
 
 
 class UserClient(SturdyClient):
-    """The library's client. Without credentials it is whoever the URL says, or nobody."""
+    """The library's client. Without credentials it is whoever the URL says, or nobody.
 
-    def __init__(self, credentials: IdentitySource | None) -> None:
+    ``trust`` makes what each connection verifies the server with; with it a server without TLS is refused.
+    """
+
+    def __init__(self, credentials: IdentitySource | None, trust: Callable[[], ssl.SSLContext] | None = None) -> None:
         super().__init__()
         self._credentials = credentials
+        self._trust = trust
         self._asking: dict[str, set[asyncio.Timeout]] = {}
         self._deaf: PermissionDenied | None = None
+
+    @classmethod
+    def of(cls, credentials: Credentials | None) -> UserClient:
+        """Return the client of whoever a service's or a person's settings say."""
+        if credentials is None:
+            return cls(None)
+        return cls(
+            None if credentials.kind is Kind.ADDRESS else credentials,
+            None if credentials.ca_file is None else credentials.trust,
+        )
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """What the library connects with, made anew for each connection."""
+        if self._trust is None:
+            return super().ssl_context
+        try:
+            return self._trust()
+        except CredentialsError as error:
+            self.hang_up()
+            raise nats.errors.Error(f"TRELLIS_NATS_CA_FILE: {error}") from None
 
     async def request(
         self,
@@ -135,6 +162,9 @@ class UserClient(SturdyClient):
 
     def _connect_command(self) -> bytes:
         self._deaf = None
+        if self._trust is not None and not self._server_info.get("tls_required"):
+            self.hang_up()
+            raise nats.errors.Error("the server has no TLS, and TRELLIS_NATS_CA_FILE asks for it")
         if self._credentials is not None:
             try:
                 identity = self._credentials.read()

@@ -163,9 +163,7 @@ async def test_the_user_for_readers_from_outside_may_do_all_that(
         await bus.connect()
         fact = opted_out("before")
         await bus.publish(fact, dedup="before")
-        commands = [
-            programs.command(language, name, server.url, users.credentials(OUTSIDE).path) for name in ("live", "past")
-        ]
+        commands = [programs.command(language, name, server.url, users.seed_file(OUTSIDE)) for name in ("live", "past")]
         numbers = itertools.count()
 
         async def say() -> str:

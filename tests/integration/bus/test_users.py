@@ -373,7 +373,7 @@ async def test_a_rotated_key_is_followed(world: World) -> None:
 async def test_a_key_file_that_breaks_later_is_said_and_its_repair_is_followed(world: World) -> None:
     watcher = world.bus(NODE_WATCHER)
     await watcher.connect()
-    path = world.users.credentials("node_watcher.c1").path
+    path = world.users.seed_file("node_watcher.c1")
     seed = path.read_text()
     for broken in ("garbage", None):
         path.write_text(broken) if broken else path.unlink()

@@ -69,7 +69,7 @@ async def test_services_of_one_process_are_let_in_each_by_its_own_key_and_people
         await until_status(port, "/readyz", 200)
         await fleet.all_provisioned(fleet.add("node"))
         assert process.returncode is None
-        people = users.credentials(PEOPLE).path
+        people = users.seed_file(PEOPLE)
         people_of = fleet.environment(nats_url=guarded.url, nats_nkey_file=people)
         # A node is labelled before its facts are on the bus.
         async with asyncio.timeout(60):
