@@ -18,6 +18,7 @@ import structlog
 from trellis.bus import cancellation
 from trellis.bus.bus import Bus, Timing
 from trellis.bus.queue import KeyedQueue
+from trellis.bus.streams import limits_with
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.backoff import Backoff
@@ -174,6 +175,7 @@ class Service(ABC):
             telemetry=self.telemetry,
             health=self.health,
             credentials=self.settings.nats_credentials,
+            limits=limits_with(self.settings.stream_replicas),
             timing=Timing(publish_budget=PUBLISH_SECONDS),
         )
         base = Base(self.telemetry, self.health, kube, bus, cluster.name)

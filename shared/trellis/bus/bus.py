@@ -31,7 +31,7 @@ from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.bus.subscriber import FactHandler, Reader, Received, Subscription
 from trellis.credentials import Credentials
 from trellis.events.envelope import CONTENT_TYPE, FactData
-from trellis.events.subjects import STREAM_DEAD, STREAM_LATTICE, copy_subject, fact_subject, spec_of
+from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, copy_subject, fact_subject, spec_of
 from trellis.health import Health
 from trellis.telemetry import Telemetry, current_trace, get_logger, trace_from
 
@@ -60,7 +60,7 @@ class Bus:
     """Made once per service (and term of leadership); nothing happens before ``connect``.
 
     ``cluster`` is the cluster's name on the bus, ``cluster_uid`` kube-system's uid: who else comes with this name and
-    another uid is not let in.
+    another uid is not let in. ``limits`` count for streams that are made here.
     """
 
     def __init__(  # noqa: PLR0913 (keywords, most of which have defaults)
@@ -91,7 +91,7 @@ class Bus:
         self._keeper = Keeper(
             self._connection,
             self._availability,
-            claim=Claim(cluster, cluster_uid, service, timing.claim),
+            claim=Claim(cluster, cluster_uid, service, timing.claim, limits[STREAM_EVENTS].replicas),
             limits=limits,
             timing=timing,
             missed=self._list_everything,

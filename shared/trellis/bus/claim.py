@@ -16,8 +16,9 @@ from nats.js import JetStreamContext
 from nats.js.api import Header, RawStreamMsg, RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import APIError, NotFoundError
 
-from trellis.bus.errors import ClusterTaken
+from trellis.bus.errors import ClusterTaken, StreamError
 from trellis.bus.naming import CLAIM_BUCKET, CLAIM_STREAM, CLAIM_SUBJECTS, claim_subject
+from trellis.bus.streams import lack_of_servers
 from trellis.telemetry import get_logger
 
 CLAIM_SECONDS: Final = 1800.0
@@ -40,13 +41,15 @@ _log = get_logger(__name__)
 class Claim:
     """One service's hold on its cluster's name; all services and replicas of a cluster hold the same claim.
 
-    ``lifetime`` is in seconds and counts for a bucket that is made here; one that is there keeps its own.
+    ``lifetime`` in seconds and ``replicas``, the number of copies, count for a bucket that is made here; one that is
+    there keeps its own.
     """
 
     cluster: str
     uid: str
     service: str
     lifetime: float = CLAIM_SECONDS
+    replicas: int = 1
     _refresh_at: float = field(default=0.0, init=False)
 
     async def hold(self, jetstream: JetStreamContext) -> None:
@@ -54,6 +57,7 @@ class Claim:
 
         Raises:
             ClusterTaken: another cluster holds it.
+            StreamError: the bucket of claims cannot be made; a person has to act.
             nats.errors.Error: NATS or JetStream did not answer.
         """
         for _ in range(_ATTEMPTS):
@@ -101,13 +105,16 @@ class Claim:
             max_msgs_per_subject=1,
             duplicate_window=min(self.lifetime, _DUPLICATE_SECONDS),
             allow_direct=True,
+            num_replicas=self.replicas,
         )
         try:
             await jetstream.add_stream(config)
         except APIError as error:
-            if error.err_code != _NAME_IN_USE:
-                raise
-            return  # another service was faster
+            if error.err_code == _NAME_IN_USE:
+                return  # another service was faster
+            if (why := lack_of_servers(self.replicas, error)) is not None:
+                raise StreamError(f"the bucket {CLAIM_BUCKET} cannot be made: {why}") from error
+            raise
         _log.info("made the bucket of cluster names", bucket=CLAIM_BUCKET)
 
     def _taken(self, owner: str) -> str:

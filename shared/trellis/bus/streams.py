@@ -1,17 +1,18 @@
 """The streams: made where they are missing, and told apart when they are made anew.
 
 In: JetStream. Out: the streams of the subject table, and the epoch of the facts' stream. Called by ``trellis.bus.bus``.
-Invariants: limits that a person changed are left alone; a stream that does not take our subjects is refused, not
-changed. Two streams of one name are told apart by their creation time. A stream that we make counts its messages from
-that time on, in microseconds, so that no sequence of one life is ever one of the next: a late acknowledgement of a
-message that is gone reaches nobody (ADR 0012).
+Invariants: limits and copies that a person changed are left alone; a stream that does not take our subjects is
+refused, not changed. Two streams of one name are told apart by their creation time. A stream that we make counts its
+messages from that time on, in microseconds, so that no sequence of one life is ever one of the next: a late
+acknowledgement of a message that is gone reaches nobody (ADR 0012).
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -37,16 +38,19 @@ _COUNT_FROM_ONE: Final = frozenset({STREAM_DEAD})
 _NAME_IN_USE: Final = 10058
 _SUBJECTS_OVERLAP: Final = 10065
 _NO_ROOM: Final = frozenset({10002, 10023, 10028, 10047})
+_NOT_CLUSTERED: Final = 10074
+_NO_PEERS: Final = 10005
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """What a new stream may hold: seconds and bytes."""
+    """What a new stream may hold, seconds and bytes, and how many servers keep a copy of it."""
 
     max_age: float
     max_bytes: int
+    replicas: int = 1
 
 
 DEFAULT_LIMITS: Final[Mapping[str, StreamLimits]] = {
@@ -72,6 +76,11 @@ class Epoch:
         return f"{self.created:x}"
 
 
+def limits_with(replicas: int) -> dict[str, StreamLimits]:
+    """Return the default limits, for streams of which so many servers keep a copy."""
+    return {name: replace(limits, replicas=replicas) for name, limits in DEFAULT_LIMITS.items()}
+
+
 async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, StreamLimits] = DEFAULT_LIMITS) -> Epoch:
     """Make the streams that are missing and return the life of the facts' stream.
 
@@ -79,25 +88,33 @@ async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, Strea
         StreamError: a stream cannot be made, or does not take our subjects; a person has to act.
         nats.errors.Error: NATS or JetStream did not answer.
     """
-    infos = {name: await _ensure(jetstream, name, subject, limits[name]) for name, subject in STREAM_SUBJECTS.items()}
+    infos = {
+        name: await _ensure(jetstream, _new_stream(name, subject, limits[name]))
+        for name, subject in STREAM_SUBJECTS.items()
+    }
     return epoch_of(infos[STREAM_EVENTS])
 
 
-async def _ensure(jetstream: JetStreamContext, name: str, subject: str, limits: StreamLimits) -> StreamInfo:
+async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo:
+    name, [subject] = str(wanted.name), wanted.subjects or []
     try:
         info = await jetstream.stream_info(name)
     except NotFoundError:
-        info = await _make(jetstream, name, subject, limits)
+        info = await _make(jetstream, wanted)
     if subject not in (info.config.subjects or ()):
         raise StreamError(
             f"stream {name} takes {', '.join(info.config.subjects or ()) or 'no subjects'}, but not {subject}: "
             f"add it (nats stream edit {name}), or delete the stream to have it made anew"
         )
+    copies, more = info.config.num_replicas or 1, wanted.num_replicas or 1
+    if copies < more:
+        _tell_of_copies(name, copies, more)
     return info
 
 
-async def _make(jetstream: JetStreamContext, name: str, subject: str, limits: StreamLimits) -> StreamInfo:
-    config = StreamConfig(
+def _new_stream(name: str, subject: str, limits: StreamLimits) -> StreamConfig:
+    """Return what a stream is made as."""
+    return StreamConfig(
         name=name,
         subjects=[subject],
         retention=RetentionPolicy.LIMITS,
@@ -107,26 +124,63 @@ async def _make(jetstream: JetStreamContext, name: str, subject: str, limits: St
         max_bytes=limits.max_bytes,
         duplicate_window=DUPLICATE_WINDOW_SECONDS,
         allow_direct=True,
+        num_replicas=limits.replicas,
         first_seq=None if name in _COUNT_FROM_ONE else time.time_ns() // 1000,
     )
+
+
+async def _make(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo:
     try:
-        info = await jetstream.add_stream(config)
+        info = await jetstream.add_stream(wanted)
     except APIError as error:
         if error.err_code == _NAME_IN_USE:
-            return await jetstream.stream_info(name)  # another service was faster
-        if error.err_code == _SUBJECTS_OVERLAP:
-            raise StreamError(
-                f"stream {name} cannot be made: another stream takes {subject} already; "
-                f"remove that subject from it (nats stream ls --subjects)"
-            ) from error
-        if error.err_code in _NO_ROOM:
-            raise StreamError(
-                f"stream {name} cannot be made: JetStream has no room for its {limits.max_bytes // _MIB} MiB; give the "
-                f"server more (jetstream max_file_store, or the account's limit) or make max_bytes of {name} smaller"
-            ) from error
+            return await jetstream.stream_info(str(wanted.name))  # another service was faster
+        if (why := _refusal(wanted, error)) is not None:
+            raise StreamError(f"stream {wanted.name} cannot be made: {why}") from error
         raise
-    _log.info("made the stream", stream=name, max_mib=limits.max_bytes // _MIB, max_days=round(limits.max_age / _DAY))
+    _log.info(
+        "made the stream",
+        stream=wanted.name,
+        max_mib=(wanted.max_bytes or 0) // _MIB,
+        max_days=round((wanted.max_age or 0) / _DAY),
+        copies=wanted.num_replicas,
+    )
     return info
+
+
+def _refusal(wanted: StreamConfig, error: APIError) -> str | None:
+    """Return why a stream cannot be made, and what to do; None if it may work the next time."""
+    if error.err_code == _SUBJECTS_OVERLAP:
+        [subject] = wanted.subjects or []
+        return f"another stream takes {subject} already; remove that subject from it (nats stream ls --subjects)"
+    if error.err_code in _NO_ROOM:
+        return (
+            f"JetStream has no room for its {(wanted.max_bytes or 0) // _MIB} MiB; give the server more (jetstream "
+            f"max_file_store, or the account's limit) or make max_bytes of {wanted.name} smaller"
+        )
+    return lack_of_servers(wanted.num_replicas or 1, error)
+
+
+def lack_of_servers(replicas: int, error: APIError) -> str | None:
+    """Return why so many copies cannot be kept, and what to do; None if the error says something else."""
+    if error.err_code == _NOT_CLUSTERED:
+        why = "this NATS server is alone: cluster it, or set TRELLIS_STREAM_REPLICAS=1"
+    elif error.err_code == _NO_PEERS:
+        why = f"fewer servers of the NATS cluster are there, or have room: {error.description}"
+    else:
+        return None
+    return f"{replicas} copies are wanted, and {why}"
+
+
+@functools.cache
+def _tell_of_copies(name: str, copies: int, wanted: int) -> None:
+    """Say, once a process, that a stream has fewer copies than it is to have: services may not change it."""
+    _log.warning(
+        "a stream that is there keeps its number of copies: change it by `nats stream edit STREAM --replicas N`",
+        stream=name,
+        copies=copies,
+        wanted=wanted,
+    )
 
 
 def epoch_of(info: StreamInfo) -> Epoch:
