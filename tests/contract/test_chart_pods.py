@@ -21,9 +21,9 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222", "seedsSecret": "seeds"}
 SET_BY_THE_CHART = {
-    "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "cluster", "namespace",
-    "health_port", "otlp_endpoint", "identity", "installer_namespace", "auto_provision", "watch_namespaces",
-    "secrets_users", "controller_resources", "controller_data_dir", "controller_modules_dir",
+    "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "nats_ca_file", "stream_replicas",
+    "cluster", "namespace", "health_port", "otlp_endpoint", "identity", "installer_namespace", "auto_provision",
+    "watch_namespaces", "secrets_users", "controller_resources", "controller_data_dir", "controller_modules_dir",
 }  # fmt: skip
 """Settings that values of the chart say by other names, or that no pod needs."""
 FULL = {
@@ -193,7 +193,7 @@ def test_what_is_privileged_has_a_namespace_of_its_own() -> None:
 def test_two_replicas_are_not_evicted_together_and_one_is_in_nobodys_way() -> None:
     found = {one["metadata"]["name"] for one in of_kind(rendered(), "PodDisruptionBudget")}
     two = {f"trellis-{kebab(name)}" for name, its in VALUES["services"].items() if its["replicas"] > 1}
-    assert found == two
+    assert found == two | {"trellis-nats"}
 
 
 def test_all_that_runs_has_a_network_policy() -> None:

@@ -48,11 +48,13 @@ include "{KEYS_FILE}"
 def chart_accounts() -> str:
     """Return ``accounts.conf`` of the Helm chart: one cluster, which a value names, and users with passwords.
 
-    Helm cannot make keys, but it can make passwords, and keep them.
+    Helm cannot make keys, but it can make passwords, and keep them. What all copies of the streams take is worked out
+    there, from the number of servers.
     """
     cluster = "cluster-of-the-values"
     store = sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES
-    account = _account([*users([cluster])[:-1], bundle_user(cluster)], store)
+    copies = f"{{{{ mul {store} (int .Values.nats.replicas) }}}}"
+    account = _account([*users([cluster])[:-1], bundle_user(cluster)], copies)
     passwords = _NKEY.sub(_password, account).replace(cluster, "{{ .Values.cluster }}")
     head = "# Users of the bus and what each may do. Written by `make generate`; not to be edited."
     return f'{head}\ninclude "passwords.conf"\n\n{passwords}'
@@ -63,7 +65,7 @@ def _password(nkey: re.Match[str]) -> str:
     return f'{nkey[1]}user: "{variable.lower()}"\n{nkey[1]}password: $PASSWORD_{variable}'
 
 
-def _account(its_users: Sequence[User], store: int) -> str:
+def _account(its_users: Sequence[User], store: int | str) -> str:
     head = f"""\
 accounts {{
   {ACCOUNT} {{

@@ -45,7 +45,7 @@ class ChartBus:
 
 @pytest.fixture(params=["services", "bundle"])
 def bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, ChartBus]]:
-    objects = of(rendered(mode=request.param, cluster="lab-1"))
+    objects = of(rendered(mode=request.param, cluster="lab-1", nats={"replicas": 1}))
     with bus_server(objects["Secret", HOME, "trellis-nats-server"]["stringData"], tmp_path) as server:
         yield request.param, ChartBus(server, objects)
 

@@ -29,6 +29,7 @@ async def test_what_is_deployed_becomes_ready(
     values = {
         "mode": mode,
         "cluster": "lab-1",
+        "nats": {"replicas": 1},
         "installers": {"namespace": installers},
         "crds": {"install": False},
         "secrets": {"accounts": [{"namespace": "default", "serviceAccount": "reader", "secrets": ["db"]}]},

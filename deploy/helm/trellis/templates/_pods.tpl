@@ -24,6 +24,7 @@
 {{- $_ := set $found "TRELLIS_CONTROLLER_DATA_DIR" "/var/lib/trellis/controllers/state" -}}
 {{- if $v.controllers.modulesClaim }}{{ $_ := set $found "TRELLIS_CONTROLLER_MODULES_DIR" "/var/lib/trellis/modules" }}{{ end -}}
 {{- end -}}
+{{- $found = merge $found (include "trellis.natsSettings" .root | fromYaml) -}}
 {{- if not $v.nats.enabled -}}
 {{- $_ := set $found "TRELLIS_NATS_URL" $v.nats.url -}}
 {{- if $v.nats.seedsSecret }}{{ $_ := set $found "TRELLIS_NATS_NKEY_FILE" (printf "/etc/trellis/nats/{service}.%s.nk" $v.cluster) }}{{ end -}}

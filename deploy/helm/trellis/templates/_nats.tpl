@@ -1,0 +1,95 @@
+{{/* The chart's own NATS: what does not go together, sizes, names, and what services are told of it. */}}
+
+{{- define "trellis.natsCheck" -}}
+{{- $nats := .Values.nats -}}
+{{- $tls := $nats.tls -}}
+{{- if and $tls.secretName $tls.certManager.issuerRef.name -}}
+{{- fail "nats.tls: secretName is for certificates of your own, and certManager has them made: say one of the two" -}}
+{{- end -}}
+{{- if and (not $tls.enabled) (or $tls.secretName $tls.certManager.issuerRef.name) -}}
+{{- fail "nats.tls.enabled: is false, and certificates are named: set it to true" -}}
+{{- end -}}
+{{- if and $nats.enabled $nats.caSecret -}}
+{{- fail "nats.caSecret: is for a server of your own: set nats.enabled to false" -}}
+{{- end -}}
+{{- if $nats.enabled -}}
+{{- $room := include "trellis.natsRoom" . | int64 -}}
+{{- if lt $room (include "trellis.natsStreams" . | int64) -}}
+{{- fail (printf "nats.storage.size: %s is too small: the streams take up to %s bytes, and a tenth is for the server itself; needs 2600Mi or more" $nats.storage.size (include "trellis.natsStreams" .)) -}}
+{{- end -}}
+{{- $there := lookup "apps/v1" "StatefulSet" .Release.Namespace "trellis-nats" -}}
+{{- $has := dig "spec" "replicas" 0 $there | int -}}
+{{- if and $there (ne $has (int $nats.replicas)) -}}
+{{- fail (printf "nats.replicas: there are %d servers, and what they store does not move to %d: services make the streams anew and say again what holds, but former facts and dead letters are gone (trellis dead list shows them). Keep nats.replicas=%d; or delete the servers and upgrade again: kubectl -n %s delete statefulset trellis-nats" $has (int $nats.replicas) $has .Release.Namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* bytes that all streams may have: their limits, as trellis.bus.accounts sums them up */}}
+{{- define "trellis.natsStreams" -}}
+2432696320
+{{- end -}}
+
+{{/* bytes that a server may store: its claim, less a tenth for its logs and indexes */}}
+{{- define "trellis.natsRoom" -}}
+{{- $size := .Values.nats.storage.size -}}
+{{- $unit := regexFind "[A-Za-z]+$" $size -}}
+{{- $units := dict "" 1 "K" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "E" 1000000000000000000 "Ei" 1152921504606846976 -}}
+{{- mulf (trimSuffix $unit $size | float64) (get $units $unit) 0.9 | int64 -}}
+{{- end -}}
+
+{{/* the Secret with tls.crt, tls.key and ca.crt */}}
+{{- define "trellis.natsTlsSecret" -}}
+{{- if .Values.nats.tls.secretName -}}
+{{- .Values.nats.tls.secretName -}}
+{{- else if .Values.nats.tls.certManager.issuerRef.name -}}
+trellis-nats-certificate
+{{- else -}}
+trellis-nats-tls
+{{- end -}}
+{{- end -}}
+
+{{/* the Secret with the authorities that services know NATS by; empty where the system's count, or there is no TLS */}}
+{{- define "trellis.natsCaSecret" -}}
+{{- if not .Values.nats.enabled -}}
+{{- .Values.nats.caSecret -}}
+{{- else if .Values.nats.tls.enabled -}}
+{{- include "trellis.natsTlsSecret" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* the names that the servers are called by; short ones are completed by the cluster's DNS */}}
+{{- define "trellis.natsNames" -}}
+{{- $names := list "localhost" -}}
+{{- range $host := list "trellis-nats" "*.trellis-nats-headless" -}}
+{{- range $rest := list "" ".svc" ".svc.cluster.local" -}}
+{{- $names = append $names (printf "%s.%s%s" $host $.Release.Namespace $rest) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $names -}}
+{{- end -}}
+
+{{/* certificates made here, base64, as they were at the last upgrade or new: a map; the same in all templates */}}
+{{- define "trellis.natsMadeTls" -}}
+{{- if not (hasKey .Values.nats "madeTls") -}}
+{{- $kept := dig "data" dict (lookup "v1" "Secret" .Release.Namespace "trellis-nats-tls") -}}
+{{- if not (and (get $kept "tls.crt") (get $kept "tls.key") (get $kept "ca.crt")) -}}
+{{- $authority := genCA "trellis-nats-authority" 3650 -}}
+{{- $names := include "trellis.natsNames" . | fromYamlArray -}}
+{{- $made := genSignedCert "trellis-nats" (list "127.0.0.1") $names 3650 $authority -}}
+{{- $kept = dict "tls.crt" ($made.Cert | b64enc) "tls.key" ($made.Key | b64enc) "ca.crt" ($authority.Cert | b64enc) -}}
+{{- end -}}
+{{- $_ := set .Values.nats "madeTls" (pick $kept "tls.crt" "tls.key" "ca.crt") -}}
+{{- end -}}
+{{- toYaml .Values.nats.madeTls -}}
+{{- end -}}
+
+{{/* TRELLIS_ variables about NATS, as a map */}}
+{{- define "trellis.natsSettings" -}}
+{{- $nats := .Values.nats -}}
+{{- $copies := ternary $nats.replicas $nats.streamReplicas $nats.enabled | int -}}
+{{- $found := dict -}}
+{{- if gt $copies 1 }}{{ $_ := set $found "TRELLIS_STREAM_REPLICAS" (toString $copies) }}{{ end -}}
+{{- if include "trellis.natsCaSecret" . }}{{ $_ := set $found "TRELLIS_NATS_CA_FILE" "/etc/trellis/nats-ca/ca.crt" }}{{ end -}}
+{{- toYaml $found -}}
+{{- end -}}

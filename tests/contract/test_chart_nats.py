@@ -1,0 +1,200 @@
+"""The chart's NATS: three servers that find each other, or one; certificates; values that are refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from support.chart import CHART, SYSTEM, ChartRefusedError, Manifest, helm, of, rendered
+from trellis.bus.accounts import chart_accounts
+
+ISSUED = {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}
+OWN = {"enabled": True, "secretName": "bus-certificates"}
+MADE = {"enabled": True}
+CA_FILE = "/etc/trellis/nats-ca/ca.crt"
+
+
+def nats(**values: Any) -> dict[tuple[str, str, str], Manifest]:
+    """Return the chart's manifests with these values of ``nats``."""
+    return of(rendered(nats=values))
+
+
+def servers(found: dict[tuple[str, str, str], Manifest]) -> Manifest:
+    spec: Manifest = found["StatefulSet", SYSTEM, "trellis-nats"]["spec"]
+    return spec
+
+
+def config(found: dict[tuple[str, str, str], Manifest]) -> str:
+    text: str = found["Secret", SYSTEM, "trellis-nats-server"]["stringData"]["nats.conf"]
+    return text
+
+
+def test_three_servers_are_begun_together_spread_evicted_one_at_a_time_and_told_of_each_other() -> None:
+    found = nats()
+    spec = servers(found)
+    assert (spec["replicas"], spec["podManagementPolicy"], spec["serviceName"]) == (
+        3,
+        "Parallel",
+        "trellis-nats-headless",
+    )
+    assert [one["topologyKey"] for one in spec["template"]["spec"]["topologySpreadConstraints"]] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    assert found["PodDisruptionBudget", SYSTEM, "trellis-nats"]["spec"]["maxUnavailable"] == 1
+    headless = found["Service", SYSTEM, "trellis-nats-headless"]["spec"]
+    assert headless["clusterIP"] == "None"
+    assert headless["publishNotReadyAddresses"], "they find each other before they are ready"
+    routes = re.findall(r'"nats-route://routes:\w{64}@([^"]+)"', config(found))
+    assert routes == [f"trellis-nats-{ordinal}.trellis-nats-headless.{SYSTEM}:6222" for ordinal in range(3)]
+    ports = [one["ports"] for one in found["NetworkPolicy", SYSTEM, "trellis-nats"]["spec"]["ingress"]]
+    assert [port[0]["port"] for port in ports] == ["client", "cluster"]
+
+
+def test_one_server_has_nothing_of_a_cluster() -> None:
+    found = nats(replicas=1)
+    spec = servers(found)
+    assert (spec["replicas"], spec["serviceName"]) == (1, "trellis-nats")
+    assert "podManagementPolicy" not in spec, "as an installed one has it: it cannot be changed"
+    assert "cluster {" not in config(found)
+    assert not {("Service", SYSTEM, "trellis-nats-headless"), ("PodDisruptionBudget", SYSTEM, "trellis-nats")} & set(
+        found
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "copies"),
+    [
+        ({}, "3"),
+        ({"replicas": 1}, None),
+        ({"enabled": False, "url": "nats://n:4222"}, None),
+        ({"enabled": False, "url": "nats://n:4222", "streamReplicas": 5}, "5"),
+    ],
+    ids=["three servers", "one", "one's own", "one's own cluster"],
+)
+def test_services_make_streams_with_a_copy_on_each_server(values: dict[str, Any], copies: str | None) -> None:
+    for deployment in deployments(nats(**values)):
+        assert environment(deployment).get("TRELLIS_STREAM_REPLICAS") == copies
+
+
+def deployments(found: dict[tuple[str, str, str], Manifest]) -> list[Manifest]:
+    chosen = [one for key, one in found.items() if key[0] == "Deployment"]
+    assert chosen
+    return chosen
+
+
+def environment(deployment: Manifest) -> dict[str, str]:
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    return {one["name"]: one["value"] for one in container["env"] if "value" in one}
+
+
+def test_the_account_has_room_for_every_copy_and_each_server_for_one_of_each_stream() -> None:
+    total = int(re.findall(r"mul (\d+) ", chart_accounts())[0])
+    for replicas in (1, 3):
+        found = nats(replicas=replicas, storage={"size": "2600Mi"})
+        accounts = found["Secret", SYSTEM, "trellis-nats-server"]["stringData"]["accounts.conf"]
+        assert f"max_file: {total * replicas}\n" in accounts
+        [room] = re.findall(r"max_file_store: (\d+)\n", config(found))
+        assert total <= int(room) == int(2600 * 1024 * 1024 * 0.9)
+
+
+@pytest.mark.parametrize(
+    ("size", "room"), [("3Gi", 2899102924), ("4G", 3600000000), ("1.5Ti", 1484340697497), ("5000000000", 4500000000)]
+)
+def test_a_server_stores_less_than_its_claim_has(size: str, room: int) -> None:
+    assert f"max_file_store: {room}\n" in config(nats(storage={"size": size}))
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"storage": {"size": "2Gi"}}, "nats.storage.size: 2Gi is too small"),
+        ({"tls": {**ISSUED, "secretName": "own"}}, "nats.tls: secretName is for certificates of your own"),
+        ({"tls": {"secretName": "own"}}, "nats.tls.enabled: is false, and certificates are named"),
+        ({"caSecret": "ca"}, "nats.caSecret: is for a server of your own"),
+    ],
+    ids=["too small a claim", "two kinds of certificates", "certificates without TLS", "an authority of ours"],
+)
+def test_what_does_not_go_together_is_refused_by_its_name(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(reason)):
+        nats(**values)
+
+
+@pytest.mark.parametrize("replicas", [0, 2, 5, "3"])
+def test_another_number_of_servers_is_refused(replicas: object) -> None:
+    with pytest.raises(ChartRefusedError, match="replicas"):
+        nats(replicas=replicas)
+
+
+@pytest.mark.parametrize(
+    ("tls", "secret"),
+    [(MADE, "trellis-nats-tls"), (ISSUED, "trellis-nats-certificate"), (OWN, "bus-certificates")],
+    ids=["made", "issued", "own"],
+)
+def test_with_tls_servers_have_the_key_and_services_the_authority_alone(tls: dict[str, Any], secret: str) -> None:
+    found = nats(tls=tls)
+    volumes = {one["name"]: one for one in servers(found)["template"]["spec"]["volumes"]}
+    assert volumes["tls"]["secret"]["secretName"] == secret
+    assert config(found).count('key_file: "/etc/nats-tls/tls.key"') == 2, "of clients and of the other servers"
+    assert "verify: true" in config(found)
+    for deployment in deployments(found):
+        pod = deployment["spec"]["template"]["spec"]
+        [volume] = [one["secret"] for one in pod["volumes"] if one["name"] == "nats-ca"]
+        assert (volume["secretName"], volume["items"]) == (secret, [{"key": "ca.crt", "path": "ca.crt"}])
+        [mount] = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "nats-ca"]
+        assert environment(deployment)["TRELLIS_NATS_CA_FILE"] == f"{mount['mountPath']}/ca.crt" == CA_FILE
+    for key, one in found.items():
+        if key[0] == "Secret" and "url" in one.get("stringData", {}):
+            assert one["stringData"]["url"].startswith("tls://")
+
+
+@pytest.mark.parametrize(("tls", "told"), [(MADE, False), (ISSUED, True), (OWN, True)], ids=["made", "issued", "own"])
+def test_servers_are_told_of_certificates_that_somebody_else_renews(tls: dict[str, Any], *, told: bool) -> None:
+    pod = servers(nats(tls=tls))["template"]["spec"]
+    assert [one["name"] for one in pod["containers"]] == (["nats", "reloader"] if told else ["nats"])
+    assert pod.get("shareProcessNamespace", False) is told
+    for one in pod["containers"]:
+        assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert one["securityContext"]["readOnlyRootFilesystem"]
+        assert {"limits", "requests"} <= set(one["resources"])
+
+
+def test_an_issued_certificate_is_for_every_name_that_a_server_is_called_by() -> None:
+    found = nats(tls=ISSUED)
+    certificate = found["Certificate", SYSTEM, "trellis-nats"]["spec"]
+    assert certificate["issuerRef"] == {"name": "lab", "kind": "Issuer"}
+    assert certificate["secretName"] == "trellis-nats-certificate"
+    assert {"server auth", "client auth"} <= set(certificate["usages"])
+    called = re.findall(r"@([^:\"]+):6222", config(found))
+    called += [one["stringData"]["url"].split("@")[1].split(":")[0] for one in with_urls(found)]
+    for name in called:
+        wildcard = "*." + name.split(".", 1)[1]
+        assert {name, wildcard} & set(certificate["dnsNames"]), name
+
+
+def with_urls(found: dict[tuple[str, str, str], Manifest]) -> list[Manifest]:
+    return [one for key, one in found.items() if key[0] == "Secret" and "url" in one.get("stringData", {})]
+
+
+def test_a_server_of_ones_own_may_have_an_authority_of_ones_own() -> None:
+    for deployment in deployments(nats(enabled=False, url="tls://nats.example.com:4222", caSecret="bus-ca")):
+        [volume] = [one for one in deployment["spec"]["template"]["spec"]["volumes"] if one["name"] == "nats-ca"]
+        assert volume["secret"]["secretName"] == "bus-ca"
+        assert environment(deployment)["TRELLIS_NATS_CA_FILE"] == CA_FILE
+
+
+def test_a_small_cluster_has_one_process_and_one_server() -> None:
+    values = yaml.safe_load((CHART / "values-small.yaml").read_text(encoding="utf-8"))
+    found = of(
+        [
+            one
+            for one in yaml.safe_load_all(helm("template", "t", str(CHART), "--namespace", SYSTEM, values=values))
+            if one
+        ]
+    )
+    assert servers(found)["replicas"] == 1
+    [deployment] = deployments(found)
+    assert deployment["spec"]["replicas"] == 1

@@ -1,0 +1,184 @@
+"""Three servers with the chart's configuration: what was said outlives any one of them, and services go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from nats.js.errors import NotFoundError
+
+from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.chart import rendered
+from support.chart_nats import ChartServers, PodServer
+from trellis.bus.bus import Bus, BusUnavailable
+from trellis.bus.dial import dial
+from trellis.bus.naming import CLAIM_STREAM
+from trellis.bus.streams import limits_with
+from trellis.bus.user_client import UserClient
+from trellis.events.node import NodeOptedOut
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS, STREAM_SUBJECTS
+
+pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-cluster"), pytest.mark.timeout(300)]
+
+CLUSTER = "trellis"
+PATIENCE = 60.0
+
+
+class World:
+    """The servers, a service that says facts and one that hears them."""
+
+    def __init__(self, servers: ChartServers) -> None:
+        self.servers = servers
+        self.buses = Buses("", CLUSTER)
+        self.heard = Listener()
+        self.said: list[str] = []
+
+    async def begin(self) -> None:
+        self.watcher, self.provisioner = self.bus(NODE_WATCHER), self.bus(PROVISIONER)
+        self.provisioner.subscribe("nodes", [NodeOptedOut], self.heard)
+        for bus in (self.watcher, self.provisioner):
+            await bus.connect()
+            await bus.start()
+        self.people = await dial(self.servers.url("people"), "test")
+
+    def bus(self, service: str) -> Bus:
+        self.buses.url = self.servers.url(service.replace("_", "-"))
+        return self.buses.new(service, limits=limits_with(3))
+
+    async def say(self, count: int) -> None:
+        """Say so many facts, as services do: what could not be said is said again."""
+        for _ in range(count):
+            node = f"n{len(self.said)}"
+            while True:
+                try:
+                    await self.watcher.publish(opted_out(node), dedup=node)
+                except BusUnavailable:
+                    continue
+                break
+            self.said.append(node)
+
+    async def all_heard(self) -> None:
+        await eventually(lambda: set(self.heard.names) >= set(self.said), PATIENCE)
+
+    async def all_ready(self) -> None:
+        await eventually(lambda: all(health.readiness().ok for health in self.buses.healths), PATIENCE)
+
+    async def copies(self) -> dict[str, int]:
+        """Return how many servers have all of each stream."""
+        found = {}
+        for name in (*STREAM_SUBJECTS, CLAIM_STREAM):
+            info = (await self.people.jetstream().stream_info(name)).cluster
+            assert info is not None
+            found[name] = sum(1 for one in info.replicas or [] if one.current) + bool(info.leader)
+        return found
+
+    async def leader(self) -> PodServer:
+        """Return the server that leads the stream of facts."""
+        info = (await self.people.jetstream().stream_info(STREAM_EVENTS)).cluster
+        assert info is not None
+        assert info.leader is not None
+        return self.servers.pods[int(info.leader.rpartition("-")[2])]
+
+    async def close(self) -> None:
+        await self.people.close()
+        await self.buses.close()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    with ChartServers(tmp_path, rendered()).running() as servers:
+        await servers.ready()
+        made = World(servers)
+        await made.begin()
+        yield made
+        for one in servers.pods:
+            one.server.start()
+        await made.close()
+
+
+async def complete(world: World) -> bool:
+    return set((await world.copies()).values()) == {3}
+
+
+async def test_services_make_every_stream_with_a_copy_on_each_server(world: World) -> None:
+    await eventually_async(lambda: complete(world), PATIENCE)
+    info = await world.people.jetstream().consumer_info(STREAM_EVENTS, f"provisioner-nodes-{CLUSTER}")
+    assert info.cluster is not None
+    assert len(info.cluster.replicas or []) == 2, "who reads keeps its place on all of them too"
+
+
+async def test_what_was_said_outlives_the_server_that_led_and_services_go_on(world: World) -> None:
+    await world.say(20)
+    lost = await world.leader()
+    saying = asyncio.create_task(world.say(60))
+    lost.server.kill()
+    await saying
+    await world.all_heard()
+    await world.all_ready()
+    await lost.started()
+    await world.say(5)
+    await world.all_heard()
+    stored = (await world.people.jetstream().stream_info(STREAM_EVENTS)).state.messages
+    assert stored == len(world.said), "each once"
+
+
+async def test_with_two_servers_away_nothing_is_lost_and_it_goes_on_when_one_is_back(world: World) -> None:
+    await world.say(10)
+    first = await world.leader()
+    others = [one for one in world.servers.pods if one is not first]
+    for one in others:
+        one.server.kill()
+    saying = asyncio.create_task(world.say(10))
+    await eventually(lambda: not all(health.readiness().ok for health in world.buses.healths), PATIENCE)
+    assert not saying.done(), "nothing is stored by one of three"
+    await others[0].started()
+    await saying
+    await world.all_heard()
+    await world.all_ready()
+
+
+async def test_a_rolling_restart_loses_nothing(world: World) -> None:
+    """As a StatefulSet does it: the last first, the next when it is started and ready."""
+    stop = asyncio.Event()
+
+    async def on_and_on() -> None:
+        while not stop.is_set():
+            await world.say(1)
+            await asyncio.sleep(0.02)
+
+    saying = asyncio.create_task(on_and_on())
+    for one in reversed(world.servers.pods):
+        await one.ended()
+        await one.started()
+    stop.set()
+    await saying
+    await world.all_heard()
+    await world.all_ready()
+    stored = (await world.people.jetstream().stream_info(STREAM_EVENTS)).state.messages
+    assert stored == len(world.said), "each once"
+
+
+async def test_a_stream_that_is_gone_is_made_again_with_three_copies(world: World) -> None:
+    """All disks are lost: services find nothing, make it anew and are told to list everything."""
+    listed: list[int] = []
+    world.watcher.on_new_stream.append(lambda: listed.append(1))
+    for one in world.servers.pods:
+        one.server.kill()
+        for path in sorted((one.directory / "server" / "store").rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+    for one in world.servers.pods:
+        one.server.start()
+    await world.servers.ready()
+    await eventually(lambda: listed, PATIENCE)
+    await eventually_async(lambda: made_again(world.people), PATIENCE)
+    await eventually_async(lambda: complete(world), PATIENCE)
+
+
+async def made_again(people: UserClient) -> bool:
+    try:
+        await people.jetstream().stream_info(CLAIM_STREAM)
+    except (NotFoundError, TimeoutError):
+        return False
+    return True

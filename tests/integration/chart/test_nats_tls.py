@@ -1,0 +1,144 @@
+"""Three servers with TLS as the chart has it: nobody is let in unheard, and renewed certificates need no restart."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from support.chart import rendered
+from support.chart_nats import ChartServers, PodServer
+from trellis.bus.dial import dial
+from trellis.bus.errors import BusUnavailable
+from trellis.bus.reloader import Reloader
+from trellis.bus.streams import limits_with
+from trellis.credentials import Credentials, Kind
+from trellis.events.node import NodeOptedOut
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER
+from trellis.localcluster.nats import NatsServer
+from trellis.localcluster.ports import LOOPBACK
+
+pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-cluster"), pytest.mark.timeout(300)]
+
+CLUSTER = "trellis"
+TLS = {"tls": {"enabled": True}}
+
+
+def by_the_word_of(path: Path) -> Credentials:
+    return Credentials(None, Kind.ADDRESS, path)
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[ChartServers]:
+    with ChartServers(tmp_path / "servers", rendered(nats=TLS)).running() as made:
+        await made.ready()
+        yield made
+
+
+@pytest.fixture
+def authority(servers: ChartServers, tmp_path: Path) -> Path:
+    path = tmp_path / "ca.crt"
+    path.write_text(servers.certificates["ca.crt"], encoding="utf-8")
+    return path
+
+
+async def test_services_and_servers_know_each_other_by_the_authority(servers: ChartServers, authority: Path) -> None:
+    buses, heard = Buses("", CLUSTER), Listener()
+    made = {}
+    for service in (NODE_WATCHER, PROVISIONER):
+        buses.url = servers.url(service.replace("_", "-"))
+        assert buses.url.startswith("tls://")
+        made[service] = buses.new(service, credentials=by_the_word_of(authority), limits=limits_with(3))
+    made[PROVISIONER].subscribe("nodes", [NodeOptedOut], heard)
+    for bus in made.values():
+        await asyncio.wait_for(bus.connect(), 60)
+        await bus.start()
+    await made[NODE_WATCHER].publish(opted_out("n"), dedup="n")
+    await eventually(lambda: heard.names == ["n"])
+    await buses.close()
+
+
+async def test_a_server_of_another_authority_is_not_believed(servers: ChartServers, tmp_path: Path) -> None:
+    other = tmp_path / "other.crt"
+    replace(other, ChartServers(tmp_path / "other", rendered(nats=TLS, cluster="other")).certificates["ca.crt"])
+    for credentials in (by_the_word_of(other), None):
+        with pytest.raises(BusUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+            await dial(servers.url("people", servers.pods[0]), "test", credentials)
+
+
+async def test_a_server_without_tls_learns_no_password(nats_server: NatsServer, authority: Path) -> None:
+    """As somebody between the service and the server would be, who says that there is no TLS."""
+    with pytest.raises(BusUnavailable, match="the server has no TLS, and TRELLIS_NATS_CA_FILE asks for it"):
+        await dial(nats_server.url, "test", by_the_word_of(authority))
+
+
+async def test_nobody_speaks_to_the_servers_in_plain_words_nor_as_a_server(servers: ChartServers) -> None:
+    context = ssl.create_default_context(cadata=servers.certificates["ca.crt"])
+    pod = servers.pods[0]
+    reader, writer = await asyncio.open_connection(LOOPBACK, pod.server.port)
+    assert b'"tls_required":true' in await reader.readline()
+    writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+    assert b"PONG" not in await reader.read()
+    writer.close()
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):  # a certificate is asked for
+        await first_byte(pod.route, context)
+
+
+async def first_byte(port: int, context: ssl.SSLContext) -> None:
+    """Wait for the first word of whoever listens there."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port, ssl=context)
+    try:
+        await reader.readexactly(1)
+    finally:
+        writer.transport.abort()
+
+
+async def shown(pod: PodServer) -> bytes:
+    """Return the certificate that a server shows to whoever connects now."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(LOOPBACK, pod.server.port)
+    await reader.readline()
+    await writer.start_tls(context)
+    certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.transport.abort()
+    return bytes(certificate)
+
+
+async def others(servers: ChartServers, before: bytes) -> bool:
+    return all([await shown(pod) != before for pod in servers.pods])
+
+
+def replace(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
+    servers: ChartServers, authority: Path, tmp_path: Path
+) -> None:
+    """Of another authority even: the servers stay with each other, a client comes back with the file of then."""
+    renewed = ChartServers(tmp_path / "renewed", rendered(nats=TLS, cluster="renewed")).certificates
+    client = await dial(servers.url("people"), "test", by_the_word_of(authority))
+    before, pids = await shown(servers.pods[0]), [pod.server.pid for pod in servers.pods]
+    reloaders = [Reloader(pod.certificates, pod.directory / "nats.pid") for pod in servers.pods]
+    assert {one.look() for one in reloaders} == {"told the server to read its certificates"}
+    assert {one.look() for one in reloaders} == {""}
+    for pod in servers.pods:
+        pod.renew(renewed)
+    replace(authority, renewed["ca.crt"])
+    for one in reloaders:
+        assert one.look()
+    await eventually_async(lambda: others(servers, before))
+    assert [pod.server.pid for pod in servers.pods] == pids
+    await client.flush()
+    servers.pods[0].server.kill()  # every connection of it has to be made again, with the new certificates
+    await servers.pods[0].started()
+    await eventually(lambda: client.is_connected)
+    await client.flush()
+    fresh = await dial(servers.url("people", servers.pods[0]), "test", by_the_word_of(authority))
+    await fresh.close()
+    await client.close()
