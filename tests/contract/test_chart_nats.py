@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.chart import CHART, SYSTEM, ChartRefusedError, Manifest, helm, of, rendered
+from support.chart import CHART, SYSTEM, ChartRefusedError, Manifest, helm, hooks, of, rendered
 from trellis.bus.accounts import chart_accounts
 
 ISSUED = {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}
@@ -149,6 +149,14 @@ def test_with_tls_servers_have_the_key_and_services_the_authority_alone(tls: dic
     for key, one in found.items():
         if key[0] == "Secret" and "url" in one.get("stringData", {}):
             assert one["stringData"]["url"].startswith("tls://")
+
+
+def test_the_test_of_an_installation_believes_the_bus_as_services_do() -> None:
+    [pod] = [one for one in hooks("test", nats={"tls": MADE}) if one["kind"] == "Pod"]
+    [container] = pod["spec"]["containers"]
+    assert {"name": "TRELLIS_NATS_CA_FILE", "value": CA_FILE} in container["env"]
+    assert [one["name"] for one in pod["spec"]["volumes"]] == [one["name"] for one in container["volumeMounts"]]
+    assert "nats-ca" in [one["name"] for one in pod["spec"]["volumes"]]
 
 
 @pytest.mark.parametrize(("tls", "told"), [(MADE, False), (ISSUED, True), (OWN, True)], ids=["made", "issued", "own"])

@@ -173,8 +173,8 @@ async def kubelet(installation: Installation, started: list[Running]) -> AsyncIt
 async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_deleted(
     cluster: ClusterInfo, leaving: Leaving, tmp_path: Path
 ) -> None:
-    installers = {"installers": {"namespace": leaving.shim.fleet.installers}}
-    with installed(leaving.api, Path(cluster.kubeconfig), **installers) as installation:
+    values = {"installers": {"namespace": leaving.shim.fleet.installers}, "nats": {"replicas": 1}}
+    with installed(leaving.api, Path(cluster.kubeconfig), **values) as installation:
         leaving.apply()
         with bus_server(installation.secret("trellis-nats-server"), tmp_path) as server:
             where = Where(cluster, leaving.api, tmp_path, server.url.split("//")[1])

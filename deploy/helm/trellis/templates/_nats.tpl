@@ -58,6 +58,24 @@ trellis-nats-tls
 {{- end -}}
 {{- end -}}
 
+{{/* where a pod has them: a volume, and where it is mounted; empty where there are none */}}
+{{- define "trellis.natsCaVolume" -}}
+{{- with include "trellis.natsCaSecret" . -}}
+- name: nats-ca
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+    items:
+      - {key: ca.crt, path: ca.crt}
+{{- end -}}
+{{- end -}}
+
+{{- define "trellis.natsCaMount" -}}
+{{- if include "trellis.natsCaSecret" . -}}
+- {name: nats-ca, mountPath: /etc/trellis/nats-ca, readOnly: true}
+{{- end -}}
+{{- end -}}
+
 {{/* the names that the servers are called by; short ones are completed by the cluster's DNS */}}
 {{- define "trellis.natsNames" -}}
 {{- $names := list "localhost" -}}
