@@ -49,7 +49,9 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     return LedService(
         name=APPLICATION_MANAGER,
         settings=settings,
-        telemetry=setup(APPLICATION_MANAGER, otlp_endpoint=settings.otlp_endpoint),
+        telemetry=setup(
+            APPLICATION_MANAGER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio
+        ),
         compose=partial(compose, settings),
         namespaces={settings.namespace: {}},
         kube=kube,

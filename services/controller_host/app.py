@@ -79,7 +79,9 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     return LedService(
         name=CONTROLLER_HOST,
         settings=settings,
-        telemetry=setup(CONTROLLER_HOST, otlp_endpoint=settings.otlp_endpoint),
+        telemetry=setup(
+            CONTROLLER_HOST, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio
+        ),
         compose=partial(compose, settings),
         namespaces={settings.namespace: {}},
         kube=kube,

@@ -58,7 +58,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     return LedService(
         name=HOST_MANAGER,
         settings=settings,
-        telemetry=setup(HOST_MANAGER, otlp_endpoint=settings.otlp_endpoint),
+        telemetry=setup(HOST_MANAGER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
         compose=partial(compose, settings),
         namespaces={settings.namespace: {}},
         kube=kube,

@@ -25,8 +25,14 @@ def main() -> None:
         _leave_message(result, DEFAULT_TERMINATION)
         _say(report.last_words(result))
         sys.exit(exit_code(result))
-    headers = dict(settings.otlp_headers)
-    tracer = Tracer(settings.otlp_endpoint, settings.traceparent, _version(), headers, settings.ca_file)
+    tracer = Tracer(
+        settings.otlp_endpoint,
+        settings.traceparent,
+        _version(),
+        dict(settings.otlp_headers),
+        settings.ca_file,
+        settings.samples_always,
+    )
     session = Session(settings, _say, tracer)
     session.interruption.listen()
     result = perform(session)

@@ -30,6 +30,7 @@ _ENVIRONMENT: Final = """environment:
   TRELLIS_INSTALLER_PULL_SECRETS  --pull-secrets
   HTTPS_PROXY, HTTP_PROXY, NO_PROXY
   TRACEPARENT, TRELLIS_OTLP_ENDPOINT (or OTEL_EXPORTER_OTLP_ENDPOINT), OTEL_EXPORTER_OTLP_HEADERS
+  OTEL_TRACES_SAMPLER=always_on   send spans also where TRACEPARENT says that the trace is not sampled
 
 exit codes: 0 what was asked for holds, 1 it does not (another try may help), 2 the same at once again will not help."""
 
@@ -56,6 +57,7 @@ class Settings:
     traceparent: str | None = None
     otlp_endpoint: str | None = None
     otlp_headers: tuple[tuple[str, str], ...] = ()
+    samples_always: bool = False
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -87,6 +89,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         termination_log=Path(chosen.termination_log),
         traceparent=environment.get("TRACEPARENT"),
         otlp_endpoint=endpoint or None,
+        samples_always=environment.get("OTEL_TRACES_SAMPLER") == "always_on",
         otlp_headers=_headers(environment.get("OTEL_EXPORTER_OTLP_HEADERS", "")),
     )
 

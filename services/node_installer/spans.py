@@ -26,7 +26,8 @@ from typing import Any, Final
 from node_installer.errors import InstallError
 from node_installer.web import opener
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})")
+_SAMPLED: Final = 0x01
 _SEND_SECONDS: Final = 2.0
 _INTERNAL, _ERROR = 1, 2
 
@@ -53,6 +54,8 @@ class Tracer:
     version: str = "unknown"
     headers: Mapping[str, str] = field(default_factory=dict)
     ca_file: Path | None = None
+    samples_always: bool = False
+    """Send also what whoever began the trace does not."""
     _spans: list[Span] = field(default_factory=list, init=False)
     _open: list[Span] = field(default_factory=list, init=False)
 
@@ -75,7 +78,7 @@ class Tracer:
     def send(self) -> str:
         """Send all ended spans; return why they could not be sent, "" if they were or need not be."""
         trace, _ = self._ids()
-        if not self.endpoint or not trace or not self._spans:
+        if not self.endpoint or not trace or not self._spans or not self._is_sampled():
             return ""
         headers = {"Content-Type": "application/json", **self.headers}
         body = json.dumps(self._payload(trace), separators=(",", ":")).encode()
@@ -90,6 +93,13 @@ class Tracer:
     def _ca_file(self) -> Path | None:
         """Return the file where it matters: without TLS a missing one is no reason to send nothing."""
         return self.ca_file if (self.endpoint or "").lower().startswith("https:") else None
+
+    def _is_sampled(self) -> bool:
+        """Return whether whoever began the trace sends it: the rest of it alone would be of no use."""
+        if self.samples_always:
+            return True
+        found = _TRACEPARENT.fullmatch((self.traceparent or "").strip().lower())
+        return bool(found and int(found["flags"], 16) & _SAMPLED)
 
     def _ids(self) -> tuple[str, str]:
         found = _TRACEPARENT.fullmatch((self.traceparent or "").strip().lower())

@@ -40,7 +40,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     return LedService(
         name=NODE_WATCHER,
         settings=settings,
-        telemetry=setup(NODE_WATCHER, otlp_endpoint=settings.otlp_endpoint),
+        telemetry=setup(NODE_WATCHER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
         compose=partial(compose, settings),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,

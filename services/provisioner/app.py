@@ -5,6 +5,8 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -61,7 +63,7 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     return LedService(
         name=PROVISIONER,
         settings=settings,
-        telemetry=setup(PROVISIONER, otlp_endpoint=settings.otlp_endpoint),
+        telemetry=setup(PROVISIONER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
         compose=partial(compose, settings),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
@@ -150,7 +152,7 @@ def compose(settings: Settings, base: Base) -> Work:
         [queue, plans, followed],
         list_all,
         known.forget_said,
-        background=[breaker.run],
+        background=[breaker.run, planner.shown],
     )
 
 
@@ -222,6 +224,7 @@ class Planner:
         outcome = plan(world)
         if not just_read:
             self.known.plan_seconds = time.monotonic() - started
+        self.telemetry.metrics.rollouts_halted.labels(self.telemetry.service).set(len(outcome.ledger.halted))
         for node in (*outcome.claimed, *outcome.waiting):
             self.known.waiting_since.setdefault(node.uid, world.now)
         if outcome.ledger != world.ledger:
@@ -245,3 +248,11 @@ class Planner:
         if await self.effects.tell_rollout(outcome):
             return min(BUS_RETRY_SECONDS, outcome.wake_in or BUS_RETRY_SECONDS)
         return outcome.wake_in
+
+    async def shown(self) -> None:
+        """Wait until the term ends, and leave no figure of it behind: another replica plans then."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            with contextlib.suppress(KeyError):
+                self.telemetry.metrics.rollouts_halted.remove(self.telemetry.service)

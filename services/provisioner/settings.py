@@ -167,6 +167,7 @@ class Settings(ServiceSettings):
         inherited = self.otlp_endpoint if _is_for_others(self.otlp_endpoint) else None
         return Surroundings(
             otlp_endpoint=self.installer_otlp_endpoint or inherited,
+            sends_alone=self.otlp_endpoint is None,
             proxies=tuple((variable, value) for variable, value in proxies if value),
             proxy_secret=self.installer_proxy_secret,
             ca=(name, key or _CA_KEY) if name else None,

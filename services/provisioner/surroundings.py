@@ -31,9 +31,11 @@ class Surroundings:
 
     ``proxies``: values by name of the variable, without credentials. ``proxy_secret``: what has the other variables.
     ``ca``: name and key of a ConfigMap. ``image_pull_secrets``: for the image of the installer itself.
+    ``sends_alone``: no service has an endpoint, so none decided whether the trace is to be sent.
     """
 
     otlp_endpoint: str | None = None
+    sends_alone: bool = False
     proxies: tuple[tuple[str, str], ...] = ()
     proxy_secret: str | None = None
     ca: tuple[str, str] | None = None
@@ -48,6 +50,8 @@ def make_env(surroundings: Surroundings, fetched: Sequence[str] | None) -> list[
     env: list[Manifest] = []
     if surroundings.otlp_endpoint:
         env.append({"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": surroundings.otlp_endpoint})
+        if surroundings.sends_alone:
+            env.append({"name": "OTEL_TRACES_SAMPLER", "value": "always_on"})
     plain = dict(surroundings.proxies)
     for variable in PROXY_VARIABLES:
         if variable in plain:

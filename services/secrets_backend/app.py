@@ -51,7 +51,9 @@ def create_app(
     return EqualService(
         name=SECRETS_BACKEND,
         settings=settings,
-        telemetry=setup(SECRETS_BACKEND, otlp_endpoint=settings.otlp_endpoint),
+        telemetry=setup(
+            SECRETS_BACKEND, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio
+        ),
         compose=partial(compose, settings, timings=timings or Timings()),
         namespaces={settings.namespace: {}},
         kube=kube,

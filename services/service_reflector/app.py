@@ -45,7 +45,9 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     return LedService(
         name=SERVICE_REFLECTOR,
         settings=settings,
-        telemetry=setup(SERVICE_REFLECTOR, otlp_endpoint=settings.otlp_endpoint),
+        telemetry=setup(
+            SERVICE_REFLECTOR, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio
+        ),
         compose=partial(compose, settings),
         namespaces={settings.namespace: {}},
         kube=kube,

@@ -96,6 +96,10 @@ class Health:
         reasons = tuple(f"{what}: {why}" for what, why in sorted(self._why.items()))
         return Verdict(not reasons, reasons)
 
+    def parts(self) -> dict[str, bool]:
+        """Return of each part whether it is ready."""
+        return {what: what not in self._why for what in sorted(self._known)}
+
     def liveness(self) -> Verdict:
         """Return whether no probe asks for a restart."""
         answers = ((what, probe()) for what, probe in sorted(self._probes.items()))
@@ -212,6 +216,11 @@ class HealthServer:
         return bodies
 
     async def _metrics_text(self, request: web.Request) -> web.Response:
+        # Parts come and go with terms and watches; what is gone leaves no series.
+        self._metrics.part_ready.clear()
+        for name, health in self._healths.items():
+            for part, ready in health.parts().items():
+                self._metrics.part_ready.labels(name, part).set(ready)
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._metrics.registry), headers={"Content-Type": content_type})
 

@@ -186,6 +186,12 @@ class ServiceSettings(BaseSettings):
         validation_alias=AliasChoices("TRELLIS_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
         description="OTLP over HTTP collector, http://host:4318; nothing is sent if unset",
     )
+    trace_sample_ratio: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="share of traces begun here that are sent, 0 to 1; OTEL_TRACES_SAMPLER counts if unset, else all",
+    )
     log_format: Annotated[Literal["auto", "json", "text"], BeforeValidator(_lower)] = Field(
         default="auto", description="auto is text on a terminal and JSON elsewhere"
     )

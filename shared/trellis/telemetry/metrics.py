@@ -187,6 +187,8 @@ class Metrics:
         self.lattice_linked: Final = self._gauge(
             "lattice_linked", "1 while there is a connection to a lattice's NATS", *_OF_LATTICE
         )
+        self.rollouts_halted: Final = self._gauge("rollouts_halted", "Shims whose rollout too many failures halted")
+        self.part_ready: Final = self._gauge("part_ready", "1 while a part that readiness depends on works", "part")
         self.event_loop_lag_seconds: Final = Gauge(
             "trellis_event_loop_lag_seconds",
             "Longest time since the last scrape that the event loop was late",

@@ -17,7 +17,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler, TraceIdRatioBased
 from opentelemetry.trace import Tracer
 
 from trellis.telemetry.export import ReportingExporter, otlp_processor
@@ -103,6 +103,7 @@ def setup(
     *,
     cluster: str | None = None,
     otlp_endpoint: str | None = None,
+    sample_ratio: float | None = None,
     span_exporters: Sequence[SpanExporter] = (),
     metrics: Metrics | None = None,
 ) -> Telemetry:
@@ -112,6 +113,7 @@ def setup(
         service: name with underscores, ``node_watcher``; spans carry ``trellis-node-watcher``.
         cluster: the cluster's name if it is known already, else set ``Telemetry.cluster`` later.
         otlp_endpoint: ``http://host:4318``; nothing is sent without one.
+        sample_ratio: which share of the traces that begin here is recorded, 0 to 1; None leaves it to the environment.
         span_exporters: further exporters, called at the end of each span (tests, demo).
         metrics: where to count; the process' metrics unless given.
     """
@@ -122,9 +124,7 @@ def setup(
     }
     if cluster is not None:
         attributes["k8s.cluster.name"] = cluster
-    # Spans nobody gets are not recorded; ids are made and handed on all the same, for logs and for others' spans.
-    # None: the SDK's default, which follows OTEL_TRACES_SAMPLER.
-    sampler = None if otlp_endpoint or span_exporters else ALWAYS_OFF
+    sampler = _sampler(sample_ratio, anybody=bool(otlp_endpoint or span_exporters))
     # Without the exit handler: shutdown() is ours to call, and the SDK's may take 30 s.
     provider = TracerProvider(sampler, Resource.create(attributes), shutdown_on_exit=False)
     exporter = None
@@ -134,3 +134,14 @@ def setup(
     for span_exporter in span_exporters:
         provider.add_span_processor(SimpleSpanProcessor(span_exporter))
     return Telemetry(service, provider, metrics or process_metrics(), cluster, exporter)
+
+
+def _sampler(ratio: float | None, *, anybody: bool) -> Sampler | None:
+    """Return what decides about a trace; None is the SDK's default, which follows OTEL_TRACES_SAMPLER.
+
+    Whoever begins a trace decides for all of it: a share of whole traces is sent, never a share of each trace.
+    """
+    if not anybody:
+        # Spans nobody gets are not recorded; ids are made and handed on all the same, for logs and for others' spans.
+        return ALWAYS_OFF
+    return None if ratio is None else ParentBased(TraceIdRatioBased(ratio))

@@ -27,6 +27,11 @@ class Site:
             assert response.content_type == "application/json"
             return response.status, await response.json()
 
+    async def text(self, path: str) -> str:
+        async with self.client.get(f"http://127.0.0.1:{self.port}{path}") as response:
+            assert response.status == 200
+            return await response.text()
+
 
 @pytest.fixture
 def metrics() -> Metrics:
@@ -45,6 +50,20 @@ async def site(metrics: Metrics) -> AsyncIterator[Site]:
 async def test_a_process_without_services_is_alive_but_not_ready(site: Site) -> None:
     assert await site.get("/readyz") == (503, {"ok": False, "services": {}})
     assert await site.get("/livez") == (200, {"ok": True, "services": {}})
+
+
+async def test_prometheus_sees_which_part_works_and_nothing_of_one_that_is_gone(site: Site) -> None:
+    health = Health("node_watcher")
+    site.server.add(health)
+    health.ready("bus")
+    health.not_ready("watch nodes", "403")
+    text = await site.text("/metrics")
+    assert 'trellis_part_ready{part="bus",service="node_watcher"} 1.0' in text
+    assert 'trellis_part_ready{part="watch nodes",service="node_watcher"} 0.0' in text
+    health.forget("watch nodes")
+    text = await site.text("/metrics")
+    assert 'part="bus"' in text
+    assert 'part="watch nodes"' not in text
 
 
 async def test_it_is_ready_when_all_services_are_and_says_who_is_not_and_why(site: Site) -> None:

@@ -308,6 +308,18 @@ def test_without_a_parent_nothing_is_sent(traceparent: str | None) -> None:
     assert tracer.send() == ""
 
 
+@pytest.mark.parametrize(("flags", "always", "sends"), [("00", False, False), ("00", True, True), ("03", False, True)])
+def test_a_trace_that_is_not_sampled_is_left_out_unless_nobody_else_sends(
+    flags: str, always: bool, sends: bool
+) -> None:
+    with serving(lambda _: WebAnswer(body=b"{}")) as collector:
+        tracer = Tracer(collector.url, f"00-{TRACE}-{PARENT}-{flags}", samples_always=always)
+        with tracer.span("x"):
+            pass
+        assert tracer.send() == ""
+    assert len(collector.requests) == int(sends)
+
+
 def test_a_failed_step_carries_its_cause() -> None:
     tracer = Tracer("http://127.0.0.1:1", f"00-{TRACE}-{PARENT}-01")
     with pytest.raises(ValueError, match="why"), tracer.span("x"):

@@ -111,5 +111,6 @@ def test_ca_and_endpoint_of_the_job_lead_to_the_collector(removes: bool, tls: Pa
         kubelet = Kubelet(tmp_path, config_maps={"our-ca": {"ca.crt": (tls / "ca.pem").read_text()}})
         given = read_settings(job["spec"]["template"]["spec"]["containers"][0]["args"], kubelet.environment(job))
         assert given.otlp_endpoint is not None
+        assert given.samples_always, "no service has an endpoint, so none decided"
         assert sent(given.otlp_endpoint, given.ca_file) == ""
     assert received(collector)

@@ -252,6 +252,24 @@ async def test_a_halt_is_said_once_and_so_is_its_end(rollout: Rollout) -> None:
     assert rollout.bus.heard == ["rollout.halted", "rollout.resumed"]
 
 
+async def test_prometheus_sees_how_many_rollouts_are_halted_while_this_replica_plans(rollout: Rollout) -> None:
+    telemetry = rollout.effects.telemetry
+    known = rollout.effects.known
+
+    def halted() -> float | None:
+        return telemetry.metrics.registry.get_sample_value("trellis_rollouts_halted", {"service": telemetry.service})
+
+    for failing, wanted in ((5, 1), (0, 0)):
+        await rollout.plan(failing=failing)
+        assert halted() == wanted
+    planner = Planner(known, of_plans(rollout.effects), telemetry, cast("KeyedQueue[str]", Keys()))
+    shown = asyncio.create_task(planner.shown())
+    await asyncio.sleep(0)
+    shown.cancel()
+    await asyncio.gather(shown, return_exceptions=True)
+    assert halted() is None, "another replica plans now"
+
+
 async def test_a_halt_that_could_not_be_said_is_said_later_also_by_another_leader(rollout: Rollout) -> None:
     rollout.bus.trouble = BusUnavailable
     again = await rollout.plan(failing=5)

@@ -64,6 +64,37 @@ async def test_the_sampler_of_the_environment_is_respected(monkeypatch: pytest.M
     await telemetry.shutdown()
 
 
+@pytest.mark.parametrize(("ratio", "sent"), [(0.0, 0), (1.0, 20)])
+async def test_the_share_of_traces_that_is_asked_for_is_sent(
+    ratio: float, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_on" if ratio == 0 else "always_off")
+    spans = InMemorySpanExporter()
+    telemetry = setup("node_watcher", sample_ratio=ratio, span_exporters=[spans])
+    for _ in range(20):
+        telemetry.tracer.start_span("s", context=context_from(None)).end()
+    assert len(spans.get_finished_spans()) == sent
+    await telemetry.shutdown()
+
+
+async def test_a_share_of_traces_is_whole_traces_across_services() -> None:
+    spans = InMemorySpanExporter()
+    first = setup("node_watcher", sample_ratio=0.5, span_exporters=[spans])
+    second = setup("provisioner", sample_ratio=0.0, span_exporters=[spans])
+    for _ in range(200):
+        with first.tracer.start_as_current_span("said", context=context_from(None)):
+            trace = current_trace()
+        second.tracer.start_span("heard", context=context_from(trace)).end()
+    names: dict[int, set[str]] = {}
+    for span in spans.get_finished_spans():
+        assert span.context is not None
+        names.setdefault(span.context.trace_id, set()).add(span.name)
+    assert 0 < len(names) < 200
+    assert all(found == {"said", "heard"} for found in names.values()), "the second follows whoever began"
+    await first.shutdown()
+    await second.shutdown()
+
+
 async def test_the_global_provider_is_never_touched() -> None:
     before = trace_api.get_tracer_provider()
     await setup("node_watcher").shutdown()
