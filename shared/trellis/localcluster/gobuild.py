@@ -76,6 +76,10 @@ RECIPES: Final[dict[str, Recipe]] = {
         variables={"github.com/containerd/containerd/v2/version.Version": "v{version}"},
     ),
     "kubeconform": Recipe(packages={"kubeconform": "cmd/kubeconform"}, variables={"main.version": "v{version}"}),
+    "prometheus": Recipe(
+        packages={"promtool": "cmd/promtool"},
+        variables={"github.com/prometheus/common/version.Version": "{version}"},
+    ),
     "coredns": Recipe(packages={"coredns": ""}),  # the module's root is the program
 }
 

@@ -55,6 +55,7 @@ TOOLS: Final[dict[str, Tool]] = {
     "jaeger": Tool("jaeger", ("version",)),
     "nats": Tool("nats", exact_minor=False),
     "kubeconform": Tool("kubeconform", ("-v",), exact_minor=False),
+    "promtool": Tool("prometheus", exact_minor=False),
     "kubelet": Tool("kubernetes", inside_node=True),
     "kube-proxy": Tool("kubernetes", inside_node=True),
     "containerd": Tool("containerd", inside_node=True),
@@ -66,9 +67,9 @@ TOOLS: Final[dict[str, Tool]] = {
 REAL_NODE: Final = tuple(tool for tool, description in TOOLS.items() if description.inside_node)
 """What only real nodes need."""
 
-DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", *REAL_NODE})
-"""What every cluster needs; the nats CLI and kubeconform are for the examples, Jaeger and what runs in real nodes only
-if asked for."""
+DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", *REAL_NODE})
+"""What every cluster needs. The nats CLI, kubeconform and promtool are for examples and alert rules; Jaeger and what
+runs in real nodes are there only if asked for."""
 
 
 def cached(tool: str) -> Path:
