@@ -1,0 +1,48 @@
+"""The metrics of the services as a Markdown table, from the registry itself.
+
+Pure but for making a registry of its own. In: nothing. Out: rows for people. Called by ``generate``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from prometheus_client.metrics import MetricWrapperBase
+
+from trellis.telemetry.metrics import Metrics
+
+BEGIN: Final = "<!-- metrics: written by make generate from shared/trellis/telemetry/metrics.py -->"
+END: Final = "<!-- end of metrics -->"
+
+
+def described() -> dict[str, tuple[str, tuple[str, ...], str]]:
+    """Return by name, as it is scraped, the kind of each metric, its labels and what it is."""
+    found: dict[str, tuple[str, tuple[str, ...], str]] = {}
+    for metric in vars(Metrics()).values():
+        if isinstance(metric, MetricWrapperBase):
+            suffix = "_total" if metric._type == "counter" else ""  # noqa: SLF001 - no public accessor
+            found[f"{metric._name}{suffix}"] = (str(metric._type), metric._labelnames, metric._documentation)  # noqa: SLF001
+    found["trellis_build_info"] = ("gauge", ("version",), "Constant 1; the version")
+    return dict(sorted(found.items()))
+
+
+def metrics_table() -> str:
+    """Return the metrics as a Markdown table; ``service``, which nearly all have, is left out."""
+    rows = []
+    for name, (kind, labels, documentation) in described().items():
+        others = ", ".join(f"`{label}`" for label in labels if label != "service")
+        rows.append(f"| `{name}` | {kind} | {others} | {documentation.replace('|', '&#124;')} |\n")
+    return "".join(("| metric | kind | labels | what |\n", "|---|---|---|---|\n", *rows))
+
+
+def with_table(text: str) -> str:
+    """Return a page with the table as it is now between the marks.
+
+    Raises:
+        ValueError: the page has no place for it.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"has no place for the table of metrics: {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{metrics_table()}{END}{after}"
