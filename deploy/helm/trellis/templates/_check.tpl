@@ -19,6 +19,15 @@
 {{- if and $v.services.controllerHost.enabled $v.controllers.snapshots.existingClaim (gt (int $replicas) 1) -}}
 {{- fail "controllers.snapshots.existingClaim: needs one replica: a snapshot is of one process" -}}
 {{- end -}}
+{{- if and $v.wadm.enabled (not $v.latticeNats.enabled) (empty $v.wadm.nats.url) -}}
+{{- fail "wadm.nats.url: needs the address of the lattices' NATS, as latticeNats.enabled is false" -}}
+{{- end -}}
+{{- if and $v.latticeNats.enabled $v.wadm.nats.url -}}
+{{- fail "wadm.nats.url: is for a server of your own: set latticeNats.enabled to false" -}}
+{{- end -}}
+{{- if and $v.collector.enabled (not $v.jaeger.enabled) (empty $v.collector.endpoint) -}}
+{{- fail "collector.endpoint: needs the address where traces are kept, as jaeger.enabled is false" -}}
+{{- end -}}
 {{- if and (not $v.nats.enabled) (empty $v.nats.url) -}}
 {{- fail "nats.url: needs the address of a NATS server with JetStream, as nats.enabled is false" -}}
 {{- end -}}

@@ -4,7 +4,10 @@
 {{- define "trellis.settings" -}}
 {{- $v := .root.Values -}}
 {{- $found := dict "TRELLIS_NAMESPACE" .root.Release.Namespace "TRELLIS_CLUSTER" $v.cluster -}}
-{{- with $v.otlpEndpoint }}{{ $_ := set $found "TRELLIS_OTLP_ENDPOINT" . }}{{ end -}}
+{{- with include "trellis.otlpEndpoint" .root -}}
+{{- $_ := set $found "TRELLIS_OTLP_ENDPOINT" . -}}
+{{- $_ := set $found "TRELLIS_TRACE_SAMPLE_RATIO" (toString $v.tracing.sampleRatio) -}}
+{{- end -}}
 {{- if has .service (list "nodeWatcher" "provisioner") -}}
 {{- $_ := set $found "TRELLIS_INSTALLER_NAMESPACE" $v.installers.namespace -}}
 {{- $_ := set $found "TRELLIS_AUTO_PROVISION" (include "trellis.autoProvision" .root) -}}

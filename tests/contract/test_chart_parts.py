@@ -1,0 +1,204 @@
+"""The optional parts of the chart: what they are told, who sends spans where, and what watches them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from support.chart import CHART, ChartRefusedError, Manifest, of, rendered
+
+HOME = "trellis-system"
+PROMETHEUS = {"podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}, "dashboard": {"enabled": True}}
+ALL: dict[str, Any] = {
+    "jaeger": {"enabled": True},
+    "collector": {"enabled": True},
+    "monitoring": PROMETHEUS,
+    "latticeNats": {"enabled": True},
+    "wadm": {"enabled": True},
+}
+KEPT = {**ALL, "jaeger": {"enabled": True, "storage": {"type": "badger"}}}
+ELSEWHERE: dict[str, Any] = {
+    "otlpEndpoint": "http://otel.example.com:4318",
+    "wadm": {
+        "enabled": True,
+        "nats": {"url": "tls://nats.example.com:4222", "credentialsSecret": "creds", "caSecret": "ca"},
+    },
+}
+PARTS = ("collector", "jaeger", "lattice-nats", "wadm")
+
+
+def workloads(found: list[Manifest]) -> list[Manifest]:
+    return [one for one in found if one["kind"] in {"Deployment", "StatefulSet"}]
+
+
+def container(workload: Manifest) -> Manifest:
+    [found] = workload["spec"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def environment(workload: Manifest) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in container(workload).get("env", ()) if "value" in one}
+
+
+def part(found: list[Manifest], name: str) -> Manifest:
+    [workload] = [one for one in workloads(found) if one["metadata"]["name"] == f"trellis-{name}"]
+    return workload
+
+
+def test_nothing_of_it_is_there_unless_it_is_asked_for() -> None:
+    names = {one["metadata"]["name"] for one in rendered()}
+    assert not names & {f"trellis-{name}" for name in (*PARTS, "dashboard")}
+    assert not [one for one in rendered() if one["apiVersion"].startswith("monitoring.coreos.com")]
+
+
+@pytest.mark.parametrize("values", [ALL, KEPT, ELSEWHERE], ids=["all", "with a volume", "elsewhere"])
+def test_no_part_has_a_privilege_a_token_or_more_than_its_network_policy_lets_in(values: dict[str, Any]) -> None:
+    found = rendered(**values)
+    policies = [one["spec"] for one in found if one["kind"] == "NetworkPolicy"]
+    for one in workloads(found):
+        component = one["metadata"]["labels"]["app.kubernetes.io/component"]
+        if component not in PARTS:
+            continue
+        pod, runs = one["spec"]["template"]["spec"], container(one)
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert runs["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"limits", "requests"} <= set(runs["resources"])
+        assert {"readinessProbe", "livenessProbe"} <= set(runs)
+        claims = {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", ())}
+        volumes = {volume["name"] for volume in pod.get("volumes", ())}
+        assert {mount["name"] for mount in runs.get("volumeMounts", ())} == volumes | claims
+        labels = one["spec"]["selector"]["matchLabels"]
+        [policy] = [policy for policy in policies if policy["podSelector"]["matchLabels"] == labels]
+        ports = {port["name"] for port in runs["ports"]}
+        assert {port["port"] for rule in policy["ingress"] for port in rule["ports"]} <= ports
+        assert not any(rule.get("from") == [] for rule in policy["ingress"]), "an empty list lets everybody in"
+
+
+@pytest.mark.parametrize(
+    ("values", "endpoint"),
+    [
+        ({}, None),
+        ({"jaeger": {"enabled": True}}, "http://trellis-jaeger.trellis-system:4318"),
+        (ALL, "http://trellis-collector.trellis-system:4318"),
+        ({**ALL, "otlpEndpoint": "http://mine:4318"}, "http://mine:4318"),
+    ],
+    ids=["nowhere", "Jaeger", "the collector before it", "what is said before both"],
+)
+def test_spans_go_to_whoever_is_there_to_take_them(values: dict[str, Any], endpoint: str | None) -> None:
+    found = rendered(**values)
+    services = {(one["metadata"]["name"], port["port"]) for one in found if one["kind"] == "Service"
+                for port in one["spec"]["ports"]}  # fmt: skip
+    for one in workloads(found):
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] in {*PARTS, "nats"}:
+            continue
+        assert environment(one).get("TRELLIS_OTLP_ENDPOINT") == endpoint
+        assert ("TRELLIS_TRACE_SAMPLE_RATIO" in environment(one)) is (endpoint is not None)
+    if endpoint is not None and HOME in endpoint:
+        name = endpoint.removeprefix("http://").partition(".")[0]
+        assert (name, 4318) in services
+
+
+def test_a_share_of_traces_reaches_every_service_as_it_is_said() -> None:
+    found = rendered(otlpEndpoint="http://mine:4318", tracing={"sampleRatio": 0.05})
+    shares = {environment(one).get("TRELLIS_TRACE_SAMPLE_RATIO") for one in found if one["kind"] == "Deployment"}
+    assert shares == {"0.05"}
+
+
+def test_wadm_is_where_the_lattices_are() -> None:
+    assert environment(part(rendered(**ALL), "wadm"))["WADM_NATS_SERVER"] == (
+        "nats://trellis-lattice-nats.trellis-system:4222"
+    )
+    wadm = part(rendered(**ELSEWHERE), "wadm")
+    variables = environment(wadm)
+    assert variables["WADM_NATS_SERVER"] == "tls://nats.example.com:4222"
+    assert variables["WADM_TRACING_ENDPOINT"] == "http://otel.example.com:4318/v1/traces"
+    mounted = {mount["name"]: mount["mountPath"] for mount in container(wadm)["volumeMounts"]}
+    volumes = {volume["name"]: volume["secret"] for volume in wadm["spec"]["template"]["spec"]["volumes"]}
+    for variable, volume, secret in (("CREDS_FILE", "credentials", "creds"), ("TLS_CA_FILE", "ca", "ca")):
+        directory, _, file = variables[f"WADM_NATS_{variable}"].rpartition("/")
+        assert mounted[volume] == directory
+        assert volumes[volume]["secretName"] == secret
+        assert [item["path"] for item in volumes[volume]["items"]] == [file]
+
+
+def test_the_collector_hands_on_what_it_takes_and_names_nothing_that_is_not_there() -> None:
+    values = {**ALL, "collector": {"enabled": True, "endpoint": "https://otlp.example.com",
+                                   "authorization": {"secret": "key"}}}  # fmt: skip
+    found = rendered(**values)
+    config = yaml.safe_load(of(found)["ConfigMap", HOME, "trellis-collector"]["data"]["config.yaml"])
+    [pipeline] = config["service"]["pipelines"].values()
+    for kind in ("receivers", "processors", "exporters"):
+        assert set(pipeline[kind]) == set(config[kind])
+    assert pipeline["processors"][0] == "memory_limiter", "before anything is kept"
+    endpoints = {exporter["endpoint"] for exporter in config["exporters"].values()}
+    assert endpoints == {"https://otlp.example.com", "http://trellis-jaeger.trellis-system:4318"}
+    collector = container(part(found, "collector"))
+    listens = {int(one["endpoint"].rpartition(":")[2]) for one in config["receivers"]["otlp"]["protocols"].values()}
+    metrics = config["service"]["telemetry"]["metrics"]["readers"][0]["pull"]["exporter"]["prometheus"]["port"]
+    assert {port["containerPort"] for port in collector["ports"]} == listens | {metrics}
+    wanted = set(re.findall(r"\$\{env:(\w+)\}", json.dumps(config)))
+    assert {one["name"] for one in collector["env"]} == wanted == {"AUTHORIZATION"}
+    assert collector["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "key", "key": "authorization"}
+
+
+def test_another_configuration_is_another_collector() -> None:
+    def annotations(endpoint: str) -> dict[str, str]:
+        found = rendered(collector={"enabled": True, "endpoint": endpoint})
+        return dict(part(found, "collector")["spec"]["template"]["metadata"]["annotations"])
+
+    assert annotations("http://a:4318") != annotations("http://b:4318")
+
+
+def test_prometheus_finds_every_port_that_has_metrics_and_keeps_our_labels() -> None:
+    found = rendered(**ALL)
+    [monitor] = [one for one in found if one["kind"] == "PodMonitor"]
+    assert monitor["spec"]["namespaceSelector"] == {"matchNames": [HOME]}
+    assert all(endpoint["honorLabels"] for endpoint in monitor["spec"]["podMetricsEndpoints"])
+    asked = {endpoint["port"] for endpoint in monitor["spec"]["podMetricsEndpoints"]}
+    scraped = {}
+    for one in workloads(found):
+        labels = one["spec"]["template"]["metadata"]["labels"]
+        assert labels.items() >= monitor["spec"]["selector"]["matchLabels"].items()
+        ports = {port["name"] for port in container(one)["ports"]}
+        scraped[labels[monitor["spec"]["jobLabel"]]] = ports & asked
+    assert {name for name, ports in scraped.items() if not ports} == {"wadm", "lattice-nats", "nats"}
+    assert all(len(ports) <= 1 for ports in scraped.values())
+
+
+def test_rules_and_dashboard_are_the_files_as_they_stand() -> None:
+    values = {**PROMETHEUS, "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}}}
+    found = of(rendered(monitoring=values))
+    rule = found["PrometheusRule", HOME, "trellis"]
+    assert rule["spec"] == yaml.safe_load((CHART / "monitoring/rules.yaml").read_text())
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    dashboard = found["ConfigMap", HOME, "trellis-dashboard"]
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    [text] = dashboard["data"].values()
+    assert json.loads(text) == json.loads((CHART / "monitoring/dashboard.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"wadm": {"enabled": True}}, "wadm.nats.url: needs the address"),
+        ({**ALL, "wadm": {"enabled": True, "nats": {"url": "nats://x:4222"}}}, "wadm.nats.url: is for a server"),
+        ({"wadm": {"enabled": True, "nats": {"url": "nats://me:password@x:4222"}}}, "wadm.nats.url"),
+        ({"collector": {"enabled": True}}, "collector.endpoint: needs the address"),
+        ({"tracing": {"sampleRatio": 10}}, "tracing.sampleRatio"),
+        ({"jaeger": {"storage": {"type": "elasticsearch"}}}, "jaeger.storage.type"),
+        ({"monitoring": {"podMonitor": {"interval": "often"}}}, "monitoring.podMonitor.interval"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused_by_name(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+        rendered(**values)
