@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from controller_host.preparing import COMPILING
+from controller_host.views import parse_bytes
 from support.chart import CHART, ChartRefusedError, Manifest, of, only, rendered
 from trellis.bus.permissions import SUBSCRIPTIONS
 from trellis.crds.kinds import BY_DIRECTORY, KINDS
@@ -128,6 +130,23 @@ def test_no_pod_of_the_chart_has_a_privilege(values: dict[str, Any]) -> None:
         mounted = {mount["name"] for mount in runs["volumeMounts"]}
         claims = {claim["metadata"]["name"] for claim in one["spec"].get("volumeClaimTemplates", ())}
         assert mounted == {volume["name"] for volume in pod["volumes"]} | claims
+
+
+@pytest.mark.parametrize("mode", ["services", "bundle"])
+def test_compiling_modules_leaves_controllers_half_of_the_memory_of_their_pod(mode: str) -> None:
+    """With control groups v2 the kubelet has all processes of a container ended together when there is none left."""
+    runs = {one["metadata"]["name"]: one for one in of_kind(rendered(mode=mode), "Deployment")}
+    one = runs["trellis-controller-host" if mode == "services" else "trellis-bundle"]
+    model = RUNNABLES["controller-host"].settings
+    compiling = model(controller_compile_memory=environment(one)["TRELLIS_CONTROLLER_COMPILE_MEMORY"])
+    limit = parse_bytes(container(one)["resources"]["limits"]["memory"])
+    assert 2 * COMPILING * compiling.controller_compile_memory <= limit
+
+
+def test_a_program_that_starts_slowly_is_given_time() -> None:
+    for one in of_kind(rendered(), "Deployment"):
+        probe = container(one)["startupProbe"]
+        assert probe["periodSeconds"] * probe["failureThreshold"] >= 180
 
 
 def test_a_password_is_no_value_of_a_variable() -> None:

@@ -1,7 +1,8 @@
 """Images for groups of hosts on a real node: the stub host in two versions, and a NATS server; no registry is asked.
 
 The stub is what ``tests/support/stub_host.py`` is, under the name by which pods start a host (``wasmcloud``), with the
-NATS client of the tests. The server has a ``sleep`` besides, which is how the leaf of a pod outlives its host.
+NATS client of the tests. The server is on the PATH, too, and has a
+``sleep`` besides, which is how the leaf of a pod outlives its host.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def host_images(how: How) -> list[Path]:
 def nats_image(target: Path, how: How) -> Path:
     """Write the archive of :data:`NATS`, and return it."""
     files = {"nats-server": tools.ensure("nats-server"), "bin/busybox": debian.tree("node", how) / "bin/busybox"}
-    links = {"bin/sleep": "busybox"}
+    links = {"bin/sleep": "busybox", "bin/nats-server": "../nats-server"}
     write_image(target, Image(NATS, ["/nats-server"], architecture(), links=links, open_directories=("tmp",)), files)
     return target
 
