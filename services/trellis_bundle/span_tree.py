@@ -6,7 +6,7 @@ Invariant: every span given is shown exactly once, also when its parent is missi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -57,9 +57,11 @@ class Branch(Generic[S]):
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, S]]:
         """Yield depth and span of the whole branch, as it is printed."""
-        yield depth, self.span
-        for child in self.children:
-            yield from child.walk(depth + 1)
+        todo: list[tuple[int, Branch[S]]] = [(depth, self)]
+        while todo:
+            at, branch = todo.pop()
+            yield at, branch.span
+            todo += [(at + 1, child) for child in reversed(branch.children)]
 
 
 def forest(spans: Iterable[S]) -> tuple[Branch[S], ...]:
@@ -72,16 +74,30 @@ def forest(spans: Iterable[S]) -> tuple[Branch[S], ...]:
             children.setdefault(span.parent_id, []).append(span)
         else:
             roots.append(span)
-    left = dict(by_id)
+    # Parents in a circle are broken where it began. Not by recursion: a trace may be deeper than Python's stack.
+    reached = _reached(roots, children)
+    while len(reached) < len(by_id):
+        known = {span.span_id for span in reached}
+        first = next(span for span in by_id.values() if span.span_id not in known)
+        roots.append(first)
+        reached += _reached([first], children, known)
+    grown: dict[str, Branch[S]] = {}
+    for span in reversed(reached):
+        below = (grown.pop(child.span_id, None) for child in children.get(span.span_id, ()))
+        grown[span.span_id] = Branch(span, tuple(branch for branch in below if branch is not None))
+    return tuple(sorted((grown[root.span_id] for root in roots), key=lambda branch: branch.span.start_ns))
 
-    def grow(span: S) -> Branch[S]:
-        del left[span.span_id]
-        return Branch(span, tuple(grow(child) for child in children.get(span.span_id, ()) if child.span_id in left))
 
-    grown = [grow(root) for root in roots]
-    while left:  # parents in a circle: broken where it began
-        grown.append(grow(next(iter(left.values()))))
-    return tuple(sorted(grown, key=lambda branch: branch.span.start_ns))
+def _reached(roots: Iterable[S], children: Mapping[str, list[S]], known: Iterable[str] = ()) -> list[S]:
+    """Return what hangs below these, each before those that it caused and once."""
+    seen, found, todo = set(known), list[S](), list(roots)
+    while todo:
+        span = todo.pop()
+        if span.span_id not in seen:
+            seen.add(span.span_id)
+            found.append(span)
+            todo += children.get(span.span_id, ())
+    return found
 
 
 def render(title: str, branches: Iterable[Branch[S]]) -> Table:
@@ -106,9 +122,12 @@ def render(title: str, branches: Iterable[Branch[S]]) -> Table:
     return table
 
 
-def lines_of(branch: Branch[S], guide: str = "", below: str = "") -> Iterator[tuple[str, S]]:
-    """Yield guide and span of a branch; ``below`` is what stands before the guides of its children."""
-    yield guide, branch.span
-    for child in branch.children:
-        last = child is branch.children[-1]
-        yield from lines_of(child, below + ("└ " if last else "├ "), below + ("  " if last else "│ "))
+def lines_of(branch: Branch[S]) -> Iterator[tuple[str, S]]:
+    """Yield guide and span of a branch."""
+    todo = [("", "", branch)]  # what stands before the span, what before the guides of its children
+    while todo:
+        guide, below, one = todo.pop()
+        yield guide, one.span
+        for child in reversed(one.children):
+            last = child is one.children[-1]
+            todo.append((below + ("└ " if last else "├ "), below + ("  " if last else "│ "), child))

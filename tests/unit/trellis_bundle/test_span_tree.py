@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from trellis_bundle.span_tree import Branch, forest, render
+from trellis_bundle.span_tree import Branch, forest, lines_of, render
 
 MS = 1_000_000
 
@@ -57,6 +57,14 @@ def test_a_span_whose_parent_did_not_come_in_begins_a_tree_of_its_own() -> None:
 def test_parents_in_a_circle_are_shown_all_the_same() -> None:
     circle = [FakeSpan("1", "2", "a", 1), FakeSpan("2", "1", "b", 2), FakeSpan("3", "3", "own", 3)]
     assert sorted(name for _, name in shape(forest(circle))) == ["a", "b", "own"]
+
+
+def test_a_trace_deeper_than_pythons_stack_is_a_tree_too() -> None:
+    chain = [FakeSpan(str(number), str(number - 1) if number else "", f"s{number}", number) for number in range(5000)]
+    found = shape(forest(chain))
+    assert found == [(number, f"s{number}") for number in range(5000)]
+    (branch,) = forest(chain[:3])
+    assert [guide for guide, _ in lines_of(branch)] == ["", "└ ", "  └ "]
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 9), st.integers(0, 99)), unique_by=lambda row: row[0]))
