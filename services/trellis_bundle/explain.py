@@ -1,36 +1,63 @@
-"""``trellis explain KIND/NAME``: why something is, or is not, as it should be: one page, the whole chain.
+"""``trellis explain KIND/NAME``: why something is, or is not, as it should be: the answer first, then the whole chain.
 
-In: flags. Out: lines or JSON, and exit status 1 if a step of the chain is not well. Called by the command line. Writes
+In: flags. Out: a page or JSON, and exit status 1 if a step of the chain is not well. Called by the command line. Writes
 nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from service_reflector.views import view_pod, view_service, view_slice
-from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR
-from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden
-from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, HOST_CONFIGS, PODS, SERVICES, Manifest
-from trellis.lattice.group_views import view_group
-from trellis_bundle.apps import read_apps
+from trellis.bus.dead_letters import dead_letters
+from trellis.bus.letters import DeadLetter
+from trellis.telemetry import setup_logging
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
-from trellis_bundle.explain_application import MANAGER, AppWorld, explain_application
-from trellis_bundle.explain_service import Line, Warned, World, explain_service
+from trellis_bundle.explain_letter import explain_letter
+from trellis_bundle.explain_read import (
+    application_page,
+    controller_page,
+    grant_page,
+    group_page,
+    node_page,
+    service_page,
+    shim_page,
+)
+from trellis_bundle.explaining import Explanation
 from trellis_bundle.gather import connected
-from trellis_bundle.mirrors import read_leader, read_views
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
-from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
+from trellis_bundle.output import Format, OutputOption, console, one_line, print_json, print_text
+from trellis_bundle.reading import Reading
 from trellis_bundle.settings import ClientSettings, client_settings
 
-KINDS: Final = ("service", "application")
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "node": ("nodes", "no"),
+    "shim": ("shims", "shims.runtime.spinkube.dev"),
+    "hostgroup": ("wasmcloudhostconfig", "wasmcloudhostconfigs", "wasmcloudhostconfigs.k8s.wasmcloud.dev", "whc"),
+    "application": ("applications", "applications.core.oam.dev", "app", "apps"),
+    "service": ("services", "svc"),
+    "controller": ("controllers", "wasmcontroller", "wasmcontrollers", "wasmcontrollers.trellis.dev", "wasmctl"),
+    "secretgrant": ("secretgrants", "secretgrants.trellis.dev"),
+    "deadletter": ("letter", "deadletters", "letters"),
+}
+"""By kind its other names: those that Kubernetes takes, and short ones."""
+_NAMES: Final = {name: kind for kind, others in KINDS.items() for name in (kind, *others)}
+_CLUSTERED: Final = frozenset({"node", "shim", "deadletter"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the person at the terminal asked about."""
+
+    kind: str
+    name: str
+    namespace: str | None
 
 
 def explain(
@@ -38,89 +65,85 @@ def explain(
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="of the object; all, if not given")] = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
+    nats_url: Annotated[str | None, typer.Option(help="the bus, for a dead letter [env: TRELLIS_NATS_URL]")] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show why an application is as it is, or why its Service has the endpoints it has, or none.
+    """Show why something is not ready: the cause in the first line, what to do, then the whole chain.
 
-    `application/NAME`: who writes its object, its lattice's groups of hosts, whether Kubernetes and wadm have the same,
-    what wadm refuses, and what it says of each scaler. `service/NAME`: whose mirror it is, its lattice's groups of
-    hosts, each host and why it is no endpoint, and what was told of the application. Ends with 1 if something is not
-    well.
-    JSON: `{"ok", "lines": [{"about", "ok", "text"}]}`; `ok` of a line is null for what is neither good nor bad.
+    KIND may also be a name that `kubectl` takes. `node/NAME`: from its opting in to its proof. `shim/NAME`: each node
+    that fails. `hostgroup/NAME`: a WasmCloudHostConfig, its pods, its lattice. `application/NAME`: both sides of it,
+    and its hosts. `service/NAME`: the Service of an application, and each host. `controller/NAME`: a WasmController.
+    `secretgrant/NAME`: whom it lets in. `deadletter/SEQUENCE`: a message that a service gave up on. Ends with 1 if
+    something is not well. JSON: `{"ok", "subject", "cause", "do", "headline", "lines": [{"about", "ok", "text",
+    "do"}]}`; `ok` of a line is null for what is neither good nor bad, `cause` and `do` are null if all is well.
     """
     with exit_on_error():
-        kind, _, name = what.partition("/")
-        if kind not in KINDS or not name:
-            message = f"cannot explain {what!r}: write {' or '.join(f'{one}/NAME' for one in KINDS)}"
-            raise CommandError(message)
-        settings = client_settings(kubeconfig=kubeconfig, context=context)
-        if kind == "application":
-            lines = explain_application(asyncio.run(_look_at_applications(settings, namespace)), name, namespace)
-        else:
-            lines = explain_service(asyncio.run(_look(settings)), name, namespace)
-        _show(lines, output)
-        if _trouble(lines):
+        asked = read_argument(what, namespace)
+        settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
+        page = asyncio.run(_letter(settings, asked.name) if asked.kind == "deadletter" else _page(settings, asked))
+        _show(page, output)
+        if page.cause is not None:
             raise SystemExit(EXIT_FAILED)
 
 
-async def _look(settings: ClientSettings) -> World:
+def read_argument(what: str, namespace: str | None) -> Asked:
+    """Return what is meant by ``KIND/NAME``, ``KIND/NAMESPACE/NAME``, in any case of the kind.
+
+    Raises:
+        CommandError: it is none of these.
+    """
+    kind, _, rest = what.partition("/")
+    place, _, name = rest.rpartition("/")
+    found = _NAMES.get(kind.lower())
+    if found is None or not name or "/" in place or (place and (namespace or found in _CLUSTERED)):
+        hint = f"write KIND/NAME, where KIND is one of: {', '.join(KINDS)}"
+        if kind.lower() in {"secret", "secrets"}:
+            hint = "`trellis secrets check --app NAME` says which rule lets the secrets of an application through"
+        raise CommandError(f"cannot explain {what!r}: {hint}")
+    return Asked(found, name, place or namespace)
+
+
+async def _page(settings: ClientSettings, asked: Asked) -> Explanation:
     async with connected(settings) as kube:
-        services, slices, groups, pods, events, leader = await asyncio.gather(
-            read_views(kube, SERVICES, view_service),
-            read_views(kube, ENDPOINT_SLICES, view_slice, SLICE_SELECTOR),
-            read_views(kube, HOST_CONFIGS, view_group),
-            read_views(kube, PODS, view_pod, POD_SELECTOR),
-            read_views(kube, EVENTS, view_warning),
-            read_leader(kube, settings.namespace),
-        )
-    return World(services, slices, groups, pods, [one for one in events if one.group], leader)
+        reading, name, namespace = Reading(kube, settings.namespace), asked.name, asked.namespace
+        match asked.kind:
+            case "node":
+                return await node_page(reading, settings.installer_namespace, name)
+            case "shim":
+                return await shim_page(reading, settings.installer_namespace, name)
+            case "hostgroup":
+                return await group_page(reading, name, namespace)
+            case "application":
+                return await application_page(reading, name, namespace)
+            case "service":
+                return await service_page(reading, name, namespace)
+            case "controller":
+                return await controller_page(reading, name, namespace)
+            case _:
+                return await grant_page(reading, name, namespace)
 
 
-async def _look_at_applications(settings: ClientSettings, namespace: str | None) -> AppWorld:
-    async with connected(settings) as kube:
-        apps, groups, services, events, leader = await asyncio.gather(
-            read_apps(kube, namespace),
-            read_views(kube, HOST_CONFIGS, _whole, namespace=namespace),
-            read_views(kube, SERVICES, view_service, namespace=namespace),
-            read_views(kube, EVENTS, _whole, namespace=namespace),
-            _leader(kube, settings.namespace),
-        )
-    return AppWorld(apps, groups, services, events, leader)
+async def _letter(settings: ClientSettings, name: str) -> Explanation:
+    """Return the page of a dead letter; raises CommandError for what is no number."""
+    if not name.isdigit():
+        raise CommandError(f"cannot explain letter {name!r}: name its SEQUENCE, which `trellis dead list` shows")
+    setup_logging(log_format="text", level="error")
+    letter: DeadLetter | None
+    async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
+        letter = await box.get(int(name))
+    return explain_letter(letter, name)
 
 
-async def _leader(kube: Kube, namespace: str) -> str | None:
-    """Return who leads application_manager, "" for nobody, None if this account may not know."""
-    try:
-        return await read_leader(kube, namespace, MANAGER)
-    except Forbidden:
-        return None
-
-
-def _whole(item: Manifest) -> Manifest:
-    return item
-
-
-def view_warning(event: Manifest) -> Warned:
-    """Project an Event; one that is no warning about a group of hosts has no group."""
-    about: dict[str, Any] = event.get("involvedObject") or {}
-    fits = event.get("type") == "Warning" and about.get("kind") == HOST_CONFIGS.kind
-    group = f"{about.get('namespace', '')}/{about.get('name', '')}" if fits else ""
-    return Warned(group, str(event.get("reason") or ""), str(event.get("message") or ""))
-
-
-def _trouble(lines: Sequence[Line]) -> bool:
-    """Say whether a step is not well; one host of several that is no endpoint is none of them."""
-    return any(line.well is False and line.about != "host" for line in lines)
-
-
-def _show(lines: Sequence[Line], output: Format) -> None:
+def _show(page: Explanation, output: Format) -> None:
     if output is Format.JSON:
-        print_json({"ok": not _trouble(lines), "lines": [line.document() for line in lines]})
+        print_json(page.document())
         return
+    print_text(one_line(page.headline))
     table = Table(box=None, pad_edge=False, show_header=False)
     for wrap in (False, False, True):
         table.add_column(no_wrap=not wrap, overflow="fold")
     marks = {True: Text("yes", style="green"), False: Text("no", style="bold red"), None: Text("")}
-    for line in lines:
-        table.add_row(line.about, marks[line.well], Text(one_line(line.text)))
+    for line in page.lines:
+        table.add_row(line.about, marks[line.well], Text(one_line(line.shown)))
+    print_text("")
     console().print(table)

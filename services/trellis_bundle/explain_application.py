@@ -1,6 +1,6 @@
 """Why an Application is as it is: the whole chain, from who writes its object to its scalers and its Service.
 
-Pure. In: what stands in the cluster. Out: lines, the first problem of which is the reason. Called by ``explain``.
+Pure. In: what stands in the cluster. Out: the page, and the cause alone. Called by ``explain`` and ``status``.
 Invariant: words of wadm's are shown as they are; what only wadm knows now is named as such: ``trellis apps --live``.
 """
 
@@ -13,7 +13,9 @@ from typing import Any, Final
 from service_reflector.views import ServiceView
 from trellis import names
 from trellis_bundle.apps_model import TROUBLE, application_of, condition, history_of, row_of
-from trellis_bundle.explain_service import Line
+from trellis_bundle.explain_hosts import group_cause, lattice_lines
+from trellis_bundle.explain_service import Warned, told_of
+from trellis_bundle.explaining import Explanation, Leader, Line, Rank, absent
 
 Manifest = Mapping[str, Any]
 
@@ -21,6 +23,8 @@ MANAGER: Final = "application-manager"
 _BESIDES: Final = ("Rejected", "Contended", "Overridden", "FieldsIgnored")
 _BAD: Final = frozenset({"Rejected", "Contended"})
 _FINE: Final = "deployed"
+_UNDER_WAY: Final = frozenset({"Applied", "Restored", "FromWadm", "Pending", "Overridden"})
+"""Reasons of ``Synced`` while it is being carried over: no cause of anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +39,27 @@ class AppWorld:
     services: Sequence[ServiceView]
     events: Sequence[Manifest]
     leader: str | None
+    warnings: Sequence[Warned] = ()
+    notes: Sequence[Line] = ()
 
 
-def explain_application(world: AppWorld, name: str, namespace: str | None) -> list[Line]:
-    """Return the chain of the Applications of a name (their own, or the one in wadm), in one namespace or in all."""
+def explain_application(world: AppWorld, name: str, namespace: str | None) -> Explanation:
+    """Return the page of the Application of a name (its own, or the one in wadm), in one namespace or in all."""
     there = [one for one in world.apps if namespace in {None, one["metadata"]["namespace"]}]
-    found = [one for one in there if name in {one["metadata"]["name"], application_of(one["metadata"])}]
-    lines = [line for one in found for line in _application(world, one)]
-    if not found:
-        place = f"namespace {namespace}" if namespace else "any namespace"
-        lines.append(Line("application", f"there is no Application {name} in {place}", well=False))
-        hint = "`trellis apps --live` shows what wadm has and Kubernetes does not"
-        lines.append(Line("hint", hint))
-    if world.leader is None:
-        lines.append(Line(MANAGER, "who leads it is not known: this account may not read its Lease"))
-    elif world.leader:
-        lines.append(Line(MANAGER, f"led by {world.leader}", well=True))
-    else:
-        why = f"nobody leads, so both sides are not kept equal: start it with `trellis run {MANAGER}`"
-        lines.append(Line(MANAGER, why, well=False))
-    return lines
+    found = next((one for one in there if name in {one["metadata"]["name"], application_of(one["metadata"])}), None)
+    leader = Leader(MANAGER, world.leader, "both sides are not kept equal").line()
+    if found is None:
+        hint = Line("hint", "`trellis apps --live` shows what wadm has and Kubernetes does not")
+        page = absent("Application", name, namespace)
+        return Explanation(page.subject, [*page.lines, hint, leader, *world.notes])
+    metadata = found["metadata"]
+    subject = f"application {metadata['namespace']}/{metadata['name']}"
+    return Explanation(subject, [*_application(world, found), leader, *world.notes])
+
+
+def application_cause(app: Manifest, groups: Sequence[Manifest]) -> Line | None:
+    """Return why an Application does not go on, None if it does: what its page says, but for services and Events."""
+    return Explanation("", [*_application(AppWorld([app], groups, [], [], None), app)]).cause
 
 
 def _application(world: AppWorld, item: Manifest) -> Iterator[Line]:
@@ -63,7 +68,7 @@ def _application(world: AppWorld, item: Manifest) -> Iterator[Line]:
     yield _looked_at(metadata, status)
     row = row_of(item)
     yield from _hosts(world, row.namespace, row.lattice)
-    yield from _sides(status)
+    yield from _sides(status, row.lattice)
     yield from _besides(status)
     yield from _phase(item, status)
     yield from _service(world, row.namespace, row.application, row.lattice)
@@ -71,6 +76,8 @@ def _application(world: AppWorld, item: Manifest) -> Iterator[Line]:
         about = event.get("involvedObject") or {}
         if event.get("type") == "Warning" and about.get("uid") == metadata.get("uid"):
             yield Line("event", f"{event.get('reason')}: {event.get('message')}")
+    mirrored = any(one.application == row.application and one.namespace == row.namespace for one in world.services)
+    yield from told_of(world.warnings, row.application, Rank.ASIDE if mirrored else Rank.CAUSE)
 
 
 def _object(metadata: Manifest) -> Line:
@@ -97,7 +104,7 @@ def _object(metadata: Manifest) -> Line:
 def _looked_at(metadata: Manifest, status: Manifest) -> Line:
     generation, seen = metadata.get("generation") or 0, status.get("observedGeneration")
     if seen is None:
-        return Line("looked at", f"never: is {MANAGER} running?", well=False)
+        return Line("looked at", f"never: is {MANAGER} running?", False, f"`trellis run {MANAGER}` starts it")
     if seen < generation:
         return Line("looked at", f"generation {seen}, and it is at {generation} by now", well=False)
     return Line("looked at", f"generation {generation}", well=True)
@@ -108,36 +115,57 @@ def _hosts(world: AppWorld, namespace: str, lattice: str) -> Iterator[Line]:
     there = [one for one in world.groups if one["metadata"]["namespace"] == namespace]
     found = [one for one in there if not lattice or (one.get("spec") or {}).get("lattice") == lattice]
     if not found:
-        of = f" of lattice {lattice}" if lattice else ""
-        yield Line(
-            "hosts", f"namespace {namespace} has no group of hosts{of}: create a WasmCloudHostConfig", well=False
-        )
+        yield _no_hosts(namespace, lattice, there)
     for one in found:
-        status = one.get("status") or {}
-        ready, wanted = status.get("readyReplicas") or 0, status.get("desiredReplicas") or 0
-        text = f"{namespace}/{one['metadata']['name']} on lattice {(one.get('spec') or {}).get('lattice')}, "
-        yield Line("hosts", f"{text}{ready} of {wanted} ready", well=ready > 0 if wanted else None)
-        reported = condition(status, "HostsReported")
-        if reported.get("status") in {"False", "Unknown"}:
-            yield Line("lattice", f"{reported.get('reason')}: {reported.get('message')}", well=False)
+        yield _group(namespace, one)
+        yield from lattice_lines(namespace, one.get("spec") or {}, one.get("status") or {})
 
 
-def _sides(status: Manifest) -> Iterator[Line]:
+def _no_hosts(namespace: str, lattice: str, there: Sequence[Manifest]) -> Line:
+    others = sorted({str((one.get("spec") or {}).get("lattice")) for one in there})
+    text = f"namespace {namespace} has no group of hosts{f' of lattice {lattice}' if lattice else ''}"
+    text += f", only of {', '.join(others)}" if others else ""
+    do = f"create a WasmCloudHostConfig{f' with spec.lattice: {lattice}' if lattice else ''}"
+    do += f", or set the label {names.LABEL_LATTICE} to {' or '.join(others)}" if others else ""
+    return Line("hosts", text, False, do, Rank.CAUSE)
+
+
+def _group(namespace: str, group: Manifest) -> Line:
+    status, name = group.get("status") or {}, group["metadata"]["name"]
+    ready, wanted = status.get("readyReplicas") or 0, status.get("desiredReplicas") or 0
+    text = f"{namespace}/{name} on lattice {(group.get('spec') or {}).get('lattice')}, {ready} of {wanted} ready"
+    if ready or not wanted:
+        return Line("hosts", text, well=True if wanted else None)
+    cause = group_cause(group)
+    if cause is None or cause.rank is not Rank.CAUSE:
+        return Line("hosts", text, False, f"`trellis explain hostgroup/{name} -n {namespace}` says why", Rank.CAUSE)
+    return Line("hosts", f"{text}: {cause.text}", False, cause.do, Rank.CAUSE)
+
+
+def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
     """Tell whether both sides have the same."""
     synced, base = condition(status, "Synced"), status.get("synced") or {}
     since = f", last equal at {base.get('time')} with version {base.get('wadmVersion')}" if base else ", never equal"
     if not synced:
         yield Line("both sides", f"not known{since}", well=False)
         return
-    well = synced.get("status") == "True"
-    yield Line("both sides", f"{synced.get('message') or synced.get('reason')}{'' if well else since}", well=well)
+    reason, text = str(synced.get("reason") or ""), str(synced.get("message") or synced.get("reason"))
+    if synced.get("status") == "True":
+        yield Line("both sides", text, well=True)
+        return
+    rank, do = Rank.SYMPTOM if reason in _UNDER_WAY else Rank.CAUSE, ""
+    if reason == "WadmAway":
+        text = f"wadm{f' of lattice {lattice}' if lattice else ''} does not answer: {text}"
+        do = "start wadm, or see its log; what runs there runs on, and nothing is lost meanwhile"
+    yield Line("both sides", f"{text}{since}", False, do, rank)
 
 
 def _besides(status: Manifest) -> Iterator[Line]:
     for kind in _BESIDES:
         found = condition(status, kind)
         if found.get("status") == "True":
-            yield Line(kind, str(found.get("message") or found.get("reason")), well=False if kind in _BAD else None)
+            text, well = str(found.get("message") or found.get("reason")), False if kind in _BAD else None
+            yield Line(kind, text, well, rank=Rank.CAUSE)
 
 
 def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
@@ -148,11 +176,13 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
     versions = len(history_of(item))
     text = f"{phase}, {f'version {deployed} is deployed' if deployed else 'no version is deployed'}, {versions} there"
     text += f": {status['message']}" if status.get("message") else ""
-    yield Line("wadm", text, well=False if phase in TROUBLE else phase in {"Deployed", "Undeployed"} or None)
+    well = False if phase in TROUBLE else phase in {"Deployed", "Undeployed"} or None
+    yield Line("wadm", text, well, rank=Rank.CAUSE if status.get("message") else Rank.SYMPTOM)
     for one in status.get("scalers") or ():
         state, words = str(one.get("status") or ""), str(one.get("message") or "")
         told = f"{one.get('kind')} {one.get('name')}: {state}" + (f": {words}" if words else "")
-        yield Line("scaler", told, well=state.lower() == _FINE or (False if state.lower() == "failed" else None))
+        well = state.lower() == _FINE or (False if state.lower() == "failed" else None)
+        yield Line("scaler", told, well, rank=Rank.CAUSE)
 
 
 def _service(world: AppWorld, namespace: str, application: str, lattice: str) -> Iterator[Line]:

@@ -1,14 +1,14 @@
 """Why a Service of an application leads somewhere, or nowhere: the whole chain, from its lattice to its endpoints.
 
-Pure. In: what stands in the cluster. Out: lines, the first problem of which is the reason. Called by ``explain``.
+Pure. In: what stands in the cluster. Out: the page. Called by ``explain``.
 Invariant: what only the lattice knows (which hosts run a provider) is named as such, and not guessed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from service_reflector.hosts import meets
 from service_reflector.reach import read_reach
@@ -16,21 +16,9 @@ from service_reflector.views import PodView, ServiceView, SliceView
 from trellis import names
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener
+from trellis_bundle.explaining import Explanation, Leader, Line, Rank, absent
 
-RUN = "start it with `trellis run service-reflector`"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One step of the chain. ``well`` is None for what is neither good nor bad."""
-
-    about: str
-    text: str
-    well: bool | None = None
-
-    def document(self) -> dict[str, object]:
-        """Return the line for JSON."""
-        return {"about": self.about, "ok": self.well, "text": self.text}
+REFLECTOR: Final = "service-reflector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +39,21 @@ class World:
     groups: Sequence[GroupView]
     pods: Sequence[PodView]
     warnings: Sequence[Warned]
-    leader: str
+    leader: str | None
+    notes: Sequence[Line] = ()
 
 
-def explain_service(world: World, name: str, namespace: str | None) -> list[Line]:
-    """Return the chain of the Services of a name, in one namespace or in all of them."""
-    found = [one for one in world.services if one.name == name and namespace in {None, one.namespace}]
-    lines = [line for one in found for line in _service(world, one)]
-    if not found:
-        place = f"namespace {namespace}" if namespace else "any namespace"
-        lines.append(Line("service", f"there is no Service {name} in {place}", well=False))
-        lines += _told(world.warnings, name)
-        if len(lines) == 1:
-            lines.append(Line("hint", _UNTOLD.format(name=name)))
-    if world.leader:
-        lines.append(Line("service-reflector", f"led by {world.leader}", well=True))
-    else:
-        lines.append(Line("service-reflector", f"nobody leads, so nothing follows: {RUN}", well=False))
-    return lines
+def explain_service(world: World, name: str, namespace: str | None) -> Explanation:
+    """Return the page of a Service; of several of the name it is that of the first that mirrors an application."""
+    there = [one for one in world.services if one.name == name and namespace in {None, one.namespace}]
+    found = min(there, key=lambda one: (not one.application, one.key), default=None)
+    leader = Leader(REFLECTOR, world.leader, "nothing follows").line()
+    if found is not None:
+        return Explanation(f"service {found.key}", [*_service(world, found), leader, *world.notes])
+    page = absent("Service", name, namespace)
+    told = [*told_of(world.warnings, name, Rank.CAUSE)]
+    hints = told or [Line("hint", _UNTOLD.format(name=name))]
+    return Explanation(page.subject, [*page.lines, *hints, leader, *world.notes])
 
 
 _UNTOLD = (
@@ -80,7 +65,7 @@ _UNTOLD = (
 def _service(world: World, one: ServiceView) -> Iterator[Line]:
     if not one.application:
         yield Line("service", f"{one.key} mirrors no application: Trellis does not look after it", well=False)
-        yield from _told(world.warnings, one.name)
+        yield from told_of(world.warnings, one.name, Rank.CAUSE)
         return
     manifest = one.manifest or {}
     spec = manifest.get("spec") or {}
@@ -93,11 +78,15 @@ def _service(world: World, one: ServiceView) -> Iterator[Line]:
     if groups:
         yield Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
     else:
-        yield Line("groups", f"no group of hosts is on lattice {lattice} as the Service knows it", well=False)
+        text = f"no group of hosts is on lattice {lattice} as the Service knows it"
+        yield Line("groups", text, well=False, rank=Rank.CAUSE)
     keys = {group.key for group in groups}
     pods = [pod for pod in world.pods if pod.group_key in keys]
-    yield from _endpoints(world, one, pods)
-    yield from _told(world.warnings, one.application)
+    endpoints = [*_endpoints(world, one, pods)]
+    yield from endpoints
+    # An Event stays for an hour: where it leads to a host by now, that it told of something need not be so any more.
+    leads = any(line.about == "endpoints" and line.well for line in endpoints)
+    yield from told_of(world.warnings, one.application, Rank.ASIDE if leads else Rank.CAUSE)
 
 
 def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Iterator[Line]:
@@ -110,11 +99,14 @@ def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Itera
     ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in endpoints.values())
     yield Line("endpoints", f"{ready} of {len(endpoints)} ready, in {len(pieces)} slices", well=ready > 0)
     if not pods:
-        yield Line("hosts", "its groups have no pods: see `kubectl get wasmcloudhostconfig`", well=False)
+        do = "`trellis explain hostgroup/NAME` says why"
+        yield Line("hosts", "its groups have no pods", False, do, Rank.CAUSE)
     annotations = (one.manifest or {}).get("annotations") or {}
     listeners = read_reach(annotations.get(names.ANNOTATION_REACH, ""))
     for pod in sorted(pods, key=lambda pod: pod.key):
-        yield _host(pod, listeners, endpoints.get(pod.uid))
+        line = _host(pod, listeners, endpoints.get(pod.uid))
+        # One host of several that is none is no trouble; where none is one, the first says why.
+        yield replace(line, rank=Rank.ASIDE if ready else Rank.CAUSE)
 
 
 def _host(pod: PodView, listeners: Sequence[Listener], endpoint: Mapping[str, Any] | None) -> Line:
@@ -122,9 +114,8 @@ def _host(pod: PodView, listeners: Sequence[Listener], endpoint: Mapping[str, An
     if pod.terminating:
         return Line("host", f"{where}: it is ending", well=False)
     if not pod.serving:
-        return Line(
-            "host", f"{where}: its pod is not ready: `kubectl describe pod -n {pod.namespace} {pod.name}`", False
-        )
+        see = f"`kubectl describe pod -n {pod.namespace} {pod.name}`"
+        return Line("host", f"{where}: its pod is not ready", False, see)
     if endpoint is not None:
         return Line("host", f"{where}: an endpoint", well=True)
     if not any(meets(one, pod, None) for one in listeners):
@@ -138,8 +129,11 @@ def _labels(requirement: Sequence[tuple[str, str]]) -> str:
     return ",".join(f"{key}={value}" for key, value in requirement)
 
 
-def _told(warnings: Sequence[Warned], application: str) -> Iterator[Line]:
-    """Yield what Events on groups say of an application."""
+def told_of(warnings: Sequence[Warned], application: str, rank: Rank) -> Iterator[Line]:
+    """Yield what Events on groups say of an application, each once: what is told of two groups is one thing."""
+    groups: dict[tuple[str, str], list[str]] = {}
     for one in warnings:
         if f"application {application} " in one.message or f"application {application}," in one.message:
-            yield Line("event", f"{one.reason} on {one.group}: {one.message}", well=False)
+            groups.setdefault((one.reason, one.message), []).append(one.group)
+    for (reason, message), of in groups.items():
+        yield Line("event", f"{reason} on {', '.join(sorted(set(of)))}: {message}", well=False, rank=rank)

@@ -27,7 +27,7 @@ from secrets_backend.tokens import Token, TokenError, TokenKind, read_token
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound
-from trellis.kube.resources import SECRET_GRANTS, SECRETS, Manifest, Resource
+from trellis.kube.resources import SECRET_GRANTS, SECRETS, Manifest
 from trellis.settings import load
 from trellis_bundle.apps_ask import NoLatticeError, group_of, read_groups
 from trellis_bundle.apps_history import find_app
@@ -36,6 +36,7 @@ from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.gather import connected
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
+from trellis_bundle.reading import REVIEWS
 from trellis_bundle.secrets_check_model import (
     Around,
     Row,
@@ -48,9 +49,6 @@ from trellis_bundle.secrets_check_model import (
 )
 from trellis_bundle.settings import ClientSettings, client_settings
 
-_REVIEWS: Final = Resource(
-    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
-)
 _TOKEN_MAX: Final = 1 << 20
 _MARKS: Final = {True: Text("yes", style="green"), False: Text("NO", style="bold red"), None: Text("?", style="yellow")}
 
@@ -200,7 +198,7 @@ class Asking:
     async def _allowed(self, review: dict[str, Any]) -> bool | str:
         """Return whether it is allowed, or why that is not known."""
         try:
-            answer = await self.kube.create(_REVIEWS, {**review, "metadata": {"name": ""}})
+            answer = await self.kube.create(REVIEWS, {**review, "metadata": {"name": ""}})
         except KubeError as error:
             return str(error)
         return bool((answer.get("status") or {}).get("allowed"))

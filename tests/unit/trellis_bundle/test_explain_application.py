@@ -13,7 +13,8 @@ from trellis import names
 from trellis_bundle.apps_model import row_of
 from trellis_bundle.apps_status import applications_part
 from trellis_bundle.explain_application import AppWorld, explain_application
-from trellis_bundle.explain_service import Line
+from trellis_bundle.explain_service import Warned
+from trellis_bundle.explaining import Explanation
 
 Manifest = dict[str, Any]
 
@@ -46,13 +47,15 @@ AWAY = condition("HostsReported", "Unknown", "LatticeAway", "refused")
 WELL = AppWorld([app()], [GROUP], [SERVICE], [], "pod-1")
 
 
-def troubles(lines: list[Line]) -> list[str]:
-    return [f"{line.about}: {line.text}" for line in lines if line.well is False]
+def troubles(page: Explanation) -> list[str]:
+    return [f"{line.about}: {line.shown}" for line in page.lines if line.well is False]
 
 
 def test_of_one_that_runs_the_whole_chain_is_well() -> None:
-    lines = explain_application(WELL, "web", None)
-    assert troubles(lines) == []
+    page = explain_application(WELL, "web", None)
+    lines = page.lines
+    assert troubles(page) == []
+    assert page.headline == "application team/web is ready"
     assert [line.about for line in lines] == [
         "application", "looked at", "hosts", "both sides", "wadm", "scaler", "service", "application-manager",
     ]  # fmt: skip
@@ -63,9 +66,9 @@ def test_of_one_that_runs_the_whole_chain_is_well() -> None:
 
 
 def test_who_leads_need_not_be_known() -> None:
-    lines = explain_application(replace(WELL, leader=None), "web", None)
-    assert troubles(lines) == []
-    assert "may not read its Lease" in lines[-1].text
+    page = explain_application(replace(WELL, leader=None), "web", None)
+    assert troubles(page) == []
+    assert "may not read its Lease" in page.lines[-1].text
 
 
 def with_metadata(**metadata: Any) -> Manifest:
@@ -133,13 +136,104 @@ def test_what_is_not_well_is_named(world: AppWorld, said: str) -> None:
     assert said in "\n".join(troubles(explain_application(world, "web", None)))
 
 
+CAUSES: dict[str, tuple[AppWorld, str]] = {
+    "unknown lattice": (
+        replace(WELL, groups=[GROUP | {"spec": {"lattice": "west"}}]),
+        (
+            "application team/web is not ready: namespace team has no group of hosts of lattice east, only of "
+            "west. Create a "
+            "WasmCloudHostConfig with spec.lattice: east, or set the label trellis.dev/lattice to west"
+        ),
+    ),
+    "wadm away": (
+        replace(WELL, apps=[app(conditions=[condition("Synced", "Unknown", "WadmAway", "no answer in time")])]),
+        (
+            "application team/web is not ready: wadm of lattice east does not answer: no answer in time, last equal at "
+            "2026-11-22T07:00:00Z with version v1. Start wadm, or see its log; what runs there runs on, and "
+            "nothing is lost "
+            "meanwhile"
+        ),
+    ),
+    "credentials refused": (
+        replace(
+            WELL,
+            groups=[
+                GROUP
+                | {
+                    "spec": {"lattice": "east", "secretName": "creds"},
+                    "status": GROUP["status"]
+                    | {"conditions": [condition("HostsReported", "Unknown", "LatticeAway", "NATS refused the user")]},
+                }
+            ],
+        ),
+        (
+            "application team/web is not ready: LatticeAway: NATS refused the user. Check the credentials in Secret "
+            "team/creds against the users of that NATS"
+        ),
+    ),
+    "its hosts lack a Secret": (
+        replace(
+            WELL,
+            groups=[
+                GROUP
+                | {
+                    "status": {
+                        "desiredReplicas": 2,
+                        "conditions": [
+                            condition(
+                                "Degraded",
+                                "True",
+                                "SecretMissing",
+                                "Secret team/x is missing: create it, or name another",
+                            )
+                        ],
+                    }
+                }
+            ],
+        ),
+        (
+            "application team/web is not ready: team/group on lattice "
+            "east, 0 of 2 ready: Secret team/x is missing. Create "
+            "it, or name another"
+        ),
+    ),
+    "loopback": (
+        replace(
+            WELL,
+            services=[],
+            warnings=[
+                Warned("team/group", "LoopbackAddress", "application web of lattice east: it listens on 127.0.0.1")
+            ],
+        ),
+        (
+            "application team/web is not ready: LoopbackAddress on "
+            "team/group: application web of lattice east: it listens "
+            "on 127.0.0.1"
+        ),
+    ),
+    "nobody leads and it was never looked at": (
+        replace(WELL, apps=[stored()], leader=""),
+        (
+            "application team/web is not ready: nobody leads application-manager, so both sides are not kept "
+            "equal. Start it "
+            "with `trellis run application-manager`"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("world", "headline"), CAUSES.values(), ids=CAUSES)
+def test_the_first_line_names_the_cause_and_what_to_do(world: AppWorld, headline: str) -> None:
+    assert explain_application(world, "web", None).headline == headline
+
+
 def test_it_is_found_by_its_name_in_wadm_and_by_namespace() -> None:
     item = with_metadata(annotations={names.ANNOTATION_APP_NAME: "Web", names.ANNOTATION_UNDEPLOY: "true"})
     world = replace(WELL, apps=[item])
-    [line, *_] = explain_application(world, "Web", "team")
+    [line, *_] = explain_application(world, "Web", "team").lines
     assert "in wadm Web" in line.text
     assert "it is not to run" in line.text
-    assert explain_application(world, "Web", "other")[0].well is False
+    assert explain_application(world, "Web", "other").lines[0].well is False
 
 
 def test_what_came_from_wash_and_its_events_are_told() -> None:
@@ -151,7 +245,7 @@ def test_what_came_from_wash_and_its_events_are_told() -> None:
         "involvedObject": {"uid": item["metadata"]["uid"]},
     }
     other = event | {"involvedObject": {"uid": "another"}, "message": "not this"}
-    lines = explain_application(replace(WELL, apps=[item], events=[event, other]), "web", None)
+    lines = explain_application(replace(WELL, apps=[item], events=[event, other]), "web", None).lines
     assert "its spec is of wash, by wadm" in lines[0].text
     assert [line.text for line in lines if line.about == "event"] == ["Overridden: both"]
 

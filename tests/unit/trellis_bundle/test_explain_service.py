@@ -12,8 +12,9 @@ from trellis import names
 from trellis.lattice.addresses import Family
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener, Protocol
-from trellis_bundle.explain import view_warning
-from trellis_bundle.explain_service import Line, Warned, World, explain_service
+from trellis_bundle.explain_read import view_warning
+from trellis_bundle.explain_service import Warned, World, explain_service
+from trellis_bundle.explaining import Explanation
 from trellis_bundle.mirrors import Mirrors, counted
 from trellis_bundle.status import mirrors_part
 
@@ -38,13 +39,15 @@ WELL = World([SERVICE], [SLICE], [GROUP], [POD], [], "pod-1")
 EMPTY = replace(SLICE, endpoints=())
 
 
-def troubles(lines: list[Line]) -> list[str]:
-    return [f"{line.about}: {line.text}" for line in lines if line.well is False]
+def troubles(page: Explanation) -> list[str]:
+    return [f"{line.about}: {line.shown}" for line in page.lines if line.well is False]
 
 
 def test_nothing_is_wrong_with_a_service_that_leads_to_a_host() -> None:
-    lines = explain_service(WELL, "shop", None)
-    assert troubles(lines) == []
+    page = explain_service(WELL, "shop", None)
+    lines = page.lines
+    assert troubles(page) == []
+    assert page.headline == "service g/shop is ready"
     assert [line.about for line in lines] == [
         "service", "application", "groups", "endpoints", "host", "service-reflector",
     ]  # fmt: skip
@@ -76,6 +79,40 @@ def test_what_is_wrong_is_named(world: World, reason: str) -> None:
     assert any(reason in trouble for trouble in troubles(explain_service(world, "shop", None)))
 
 
+LOOPBACK = [
+    Warned(group, "LoopbackAddress", "application shop of lattice east: it listens on 127.0.0.1:80")
+    for group in ("g/group", "g/second")
+]
+CAUSES: dict[str, tuple[World, str]] = {
+    "a host that is not ready": (
+        replace(WELL, pods=[replace(POD, serving=False)], slices=[EMPTY]),
+        "g/host-1 10.0.0.1: its pod is not ready. `kubectl describe pod -n g host-1`",
+    ),
+    "a loopback address": (
+        replace(WELL, services=[], warnings=LOOPBACK),
+        "LoopbackAddress on g/group, g/second: application shop of lattice east: it listens on 127.0.0.1:80",
+    ),
+    "a service that does not run": (
+        replace(WELL, services=[], leader=""),
+        "nobody leads service-reflector, so nothing follows. Start it with `trellis run service-reflector`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("world", "cause"), CAUSES.values(), ids=CAUSES)
+def test_the_first_line_names_the_cause(world: World, cause: str) -> None:
+    assert explain_service(world, "shop", None).headline.partition(" is not ready: ")[2] == cause
+
+
+def test_what_was_told_is_no_trouble_any_more_where_it_leads_to_a_host() -> None:
+    assert explain_service(replace(WELL, warnings=LOOPBACK), "shop", None).cause is None
+
+
+def test_one_host_of_several_that_is_no_endpoint_is_no_trouble() -> None:
+    idle = replace(POD, name="host-2", uid="uid-2", serving=False)
+    assert explain_service(replace(WELL, pods=[POD, idle]), "shop", None).cause is None
+
+
 def test_what_is_told_of_others_is_left_out() -> None:
     others = [Warned("g/group", "NoAddress", "application shopping of lattice east: no address")]
     assert troubles(explain_service(replace(WELL, warnings=others), "shop", None)) == []
@@ -89,7 +126,7 @@ def test_a_service_is_looked_for_in_the_namespace_that_is_named() -> None:
 def test_a_text_that_somebody_edited_is_survived() -> None:
     assert SERVICE.manifest is not None
     edited = replace(SERVICE, manifest={**SERVICE.manifest, "annotations": {names.ANNOTATION_REACH: "{"}, "spec": {}})
-    assert explain_service(replace(WELL, services=[edited], slices=[EMPTY]), "shop", None)
+    assert explain_service(replace(WELL, services=[edited], slices=[EMPTY]), "shop", None).cause is not None
 
 
 def test_only_warnings_about_groups_are_read() -> None:

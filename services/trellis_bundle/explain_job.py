@@ -1,0 +1,148 @@
+"""What keeps an installer Job from its end, in the words of Kubernetes and of the installer.
+
+Pure. In: raw Jobs, their pods and Events; what stands on Nodes of failures. Out: steps of a page, and causes by node.
+Called by ``explain_node``, ``explain_shim`` and ``status``, so that all three name one cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from provisioner.actions import Reason
+from provisioner.pods import installer_state
+from trellis import names
+from trellis.install_results import FailureReason
+from trellis.node_and_job import view_job
+from trellis.provisioning import JobState, JobView
+from trellis_bundle.explaining import Line, Rank, warnings_of, words
+
+Manifest = Mapping[str, Any]
+
+_LABEL_JOB_NAME: Final = "batch.kubernetes.io/job-name"
+_PULL: Final = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+)
+_QUOTA: Final = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
+_ATTEMPT: Final = re.compile(r"attempt \d+: ")
+_REASON: Final = re.compile(r"(?:[A-Z][A-Za-z]+: )+")
+_LOG: Final = "`kubectl logs -n {namespace} job/{name}` shows the installer's log, while the Job is there"
+_ADVICE: Final[Mapping[str, str]] = {
+    FailureReason.CHECKSUM_MISMATCH: "give the Shim the sha256 of the file that is to be there, or mend its source",
+    FailureReason.CHECKSUM_MISSING: "give the source in the Shim's spec.fetchStrategy a sha256, or the image a digest",
+    FailureReason.DOWNLOAD_FAILED: "see that the node reaches the source in the Shim's spec.fetchStrategy",
+    FailureReason.NO_SOURCE: "give the Shim's spec.fetchStrategy a source for this architecture",
+    FailureReason.NO_SPACE: "make room on the node's disk",
+    FailureReason.READ_ONLY_TARGET: "the installer found no directory that it may write to on this node",
+    FailureReason.SHIM_DOES_NOT_RUN: "take a build of the shim that runs on this node",
+    FailureReason.RESTART_FAILED: "see the container runtime's log on the node",
+    FailureReason.RUNTIME_DID_NOT_COME_UP: "see the container runtime's log on the node",
+    "HandlerMissing": "see that the shim installs a handler of this name, and the container runtime's log on the node",
+    "CanaryFailed": "take a shim that can run the canary, or name another in the Shim's spec.verify.canaryImage",
+    "NodeNotReady": "see the kubelet on the node; what was begun is tried again once it is ready",
+}
+
+
+def job_lines(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest]) -> Iterator[Line]:
+    """Yield the steps of a node's newest Job: how far it is, and what keeps it from going on."""
+    view = view_job(dict(job))
+    text = f"{view.namespace}/{view.name}, attempt {view.attempt}: {_state(view)}"
+    yield Line("job", text, well=None if view.state is JobState.ACTIVE else view.state is JobState.COMPLETE)
+    if view.state is not JobState.ACTIVE:
+        return
+    if (held := held_up(job, pods, events)) is not None:
+        yield held
+
+
+def _state(view: JobView) -> str:
+    if view.state is JobState.ACTIVE:
+        return f"at work{f'; {view.given_up}' if view.given_up else ''}"
+    return view.condition or view.state.value
+
+
+def held_up(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest]) -> Line | None:
+    """Return what keeps an active Job from going on, None if it is at work."""
+    metadata = job["metadata"]
+    mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_LABEL_JOB_NAME) == metadata["name"]]
+    if not mine:
+        told = [one for one in warnings_of(events, metadata["uid"]) if one.get("reason") == "FailedCreate"]
+        return _no_pod(metadata["namespace"], str(told[0].get("message") or "")) if told else None
+    pod = max(mine, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""))
+    return _waits(pod, warnings_of(events, pod["metadata"]["uid"]))
+
+
+def _no_pod(namespace: str, message: str) -> Line:
+    text = f"the API server refuses the installer's pod: {_refusal(message)}"
+    return Line("pod", text, well=False, do=refusal_advice(message, namespace), rank=Rank.CAUSE)
+
+
+def _refusal(message: str) -> str:
+    """Return what was refused without the words that all refusals begin with."""
+    return message.partition(" is forbidden: ")[2] or message
+
+
+def refusal_advice(message: str, namespace: str) -> str:
+    """Return what to do about something that the API server did not let be created."""
+    if found := _QUOTA.search(message):
+        return (
+            f"raise ResourceQuota {found['name']} of namespace {namespace}: `kubectl describe resourcequota "
+            f"{found['name']} -n {namespace}`"
+        )
+    if "violates PodSecurity" in message:
+        return f"label namespace {namespace} pod-security.kubernetes.io/enforce=privileged"
+    return "let it pass, or have what refuses it mended"
+
+
+def _waits(pod: Manifest, warnings: Sequence[Manifest]) -> Line | None:
+    metadata, state = pod["metadata"], installer_state(dict(pod))
+    where = f"{metadata['namespace']}/{metadata['name']}"
+    reason = state.waiting.partition(":")[0]
+    if reason in _PULL:
+        text = f"the image of the installer cannot be pulled: {state.waiting}"
+        do = (
+            f"check the image's name, that its registry is reached, and the pull secret of namespace "
+            f"{metadata['namespace']}"
+        )
+        return Line("pod", text, well=False, do=do, rank=Rank.CAUSE)
+    see = f"`kubectl describe pod -n {metadata['namespace']} {metadata['name']}`"
+    if state.waiting:
+        return Line("pod", f"{where} waits: {state.waiting}", well=False, do=see, rank=Rank.CAUSE)
+    if (pod.get("status") or {}).get("phase") == "Pending" and warnings:
+        return Line("pod", f"{where} does not start: {words(warnings[0])}", well=False, do=see, rank=Rank.CAUSE)
+    return None
+
+
+def failure_line(failure: str, job: JobView | None) -> Line:
+    """Return the step of the last failure, from what stands on the Node or the Job."""
+    text = _ATTEMPT.sub("", failure, count=1)
+    found = _REASON.match(text)
+    reasons = found[0].split(": ")[:-1] if found else []
+    # The nearest to the cause comes last: InstallerFailed: ChecksumMismatch: …
+    do = next((_ADVICE[reason] for reason in reversed(reasons) if reason in _ADVICE), "")
+    if not do and job is not None:
+        do = _LOG.format(namespace=job.namespace, name=job.name)
+    if len(reasons) > 1:
+        text = f"{reasons[-1]}: {text[len(found[0]) :] if found else text}"
+    return Line("last failure", text, well=False, do=do, rank=Rank.CAUSE)
+
+
+def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | None:
+    """Return the step of a Job that the API server did not take, None if there is none."""
+    told = [one for one in warnings_of(events, uid) if one.get("reason") == Reason.JOB_REFUSED]
+    if not told:
+        return None
+    message = str(told[0].get("message") or "")
+    text = f"the API server refuses the installer's Job: {_refusal(message)}"
+    return Line("job", text, well=False, do=refusal_advice(message, namespace), rank=Rank.CAUSE)
+
+
+def held_up_by_node(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: Sequence[Manifest]) -> dict[str, Line]:
+    """Return what keeps Jobs from going on, by the name of their node."""
+    found: dict[str, Line] = {}
+    for job in jobs:
+        active = view_job(dict(job)).state is JobState.ACTIVE
+        held = held_up(job, pods, events) if active else None
+        if held is not None:
+            found[str((job["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE, ""))] = held
+    return found

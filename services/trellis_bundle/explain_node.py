@@ -1,0 +1,178 @@
+"""Why a node can, or cannot, run Wasm: the whole chain from its opting in to its proof.
+
+Pure. In: the Node, its Jobs, their pods and Events, the Shims, the ledger. Out: the page. Called by ``explain``.
+Invariant: what hinders now comes before what failed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from provisioner.plan import Ledger
+from trellis import names
+from trellis.installing import ShimWish
+from trellis.node_and_job import view_job, view_node
+from trellis.provisioning import SUPPORTED_OS, JobState, NodeView, Wish, installed_on, newest, proved_of, wish_of
+from trellis.shims import ShimView, is_for
+from trellis.targets import wish_on
+from trellis_bundle.explain_job import failure_line, job_lines, refused_job
+from trellis_bundle.explaining import (
+    Explanation,
+    Leader,
+    Line,
+    Rank,
+    absent,
+    condition,
+    event_lines,
+    warnings_of,
+    words,
+)
+from trellis_bundle.read_model import NodeState, row_of
+
+Manifest = Mapping[str, Any]
+
+_TOLD: Final = frozenset({"OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"})
+"""Reasons of Events on a Node that say what keeps provisioner from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWorld:
+    """What stands in the cluster. ``node`` is None if there is none; ``jobs``, ``pods``: those of the node."""
+
+    node: Manifest | None
+    installers: str
+    """Namespace of the Jobs."""
+    jobs: Sequence[Manifest] = field(default_factory=list)
+    pods: Sequence[Manifest] = field(default_factory=list)
+    events: Sequence[Manifest] = field(default_factory=list)
+    shims: Sequence[ShimView] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=lambda: Ledger({}))
+    leaders: Sequence[Leader] = field(default_factory=list)
+    notes: Sequence[Line] = field(default_factory=list)
+
+
+def explain_node(world: NodeWorld, name: str) -> Explanation:
+    """Return the page of a node."""
+    if world.node is None:
+        page = absent("Node", name, None)
+        return Explanation(page.subject, [*page.lines, Line("hint", "`kubectl get nodes` lists those that are")])
+    view = view_node(dict(world.node))
+    lines = [*_chain(world, world.node, view), *world.notes]
+    return Explanation(f"node {name}", lines, "ready to run Wasm")
+
+
+def _chain(world: NodeWorld, node: Manifest, view: NodeView) -> Iterator[Line]:
+    jobs = tuple(view_job(dict(job)) for job in world.jobs)
+    row = row_of(view, jobs, world.ledger.entries.get(view.uid))
+    yield _kubelet(node, view)
+    yield _wish(world, view, concern=row.concern and row.wish is Wish.IN)
+    yield from _shims(world, view)
+    yield from _hold(world, view, row.state)
+    job = newest(jobs)
+    raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
+    if raw is not None and row.state is not NodeState.READY:
+        yield from job_lines(raw, world.pods, world.events)
+    if row.state in {NodeState.WAITING, NodeState.PROVISIONING} and job is None:
+        refused = refused_job(world.events, view.uid, world.installers)
+        if refused is not None:
+            yield refused
+    failure = (view.failure if view.failed and view.failed.digest != view.marked_digest else "") or (
+        job.failure if job is not None and job.state is JobState.FAILED else ""
+    )
+    if failure:
+        yield failure_line(failure, job)
+    yield _state(view, row.state, row.message)
+    yield from (leader.line() for leader in world.leaders)
+    yield from event_lines(warnings_of(world.events, view.uid))
+
+
+def _kubelet(node: Manifest, view: NodeView) -> Line:
+    about = f"{view.operating_system}/{view.architecture or 'unknown'}, {view.runtime_version or 'runtime unknown'}"
+    if view.ready:
+        return Line("kubelet", f"ready; {about}", well=True)
+    said = words(condition(node.get("status") or {}, "Ready")) or "it has not said anything yet"
+    text = f"its kubelet does not report it ready ({said}), so nothing is begun on it; {about}"
+    do = f"mend the kubelet: `kubectl describe node {view.name}`; work goes on by itself once it is ready"
+    return Line("kubelet", text, well=False, do=do, rank=Rank.CAUSE)
+
+
+def _wish(world: NodeWorld, view: NodeView, *, concern: bool) -> Line:
+    if view.operating_system != SUPPORTED_OS:
+        text = f"only {SUPPORTED_OS} nodes are provisioned, this one runs {view.operating_system}"
+        return Line("opted in", text, well=False, rank=Rank.CAUSE)
+    match wish_of(view, auto_provision=False):
+        case Wish.INVALID:
+            text = f"its annotation {names.ANNOTATION_OPT_IN} has {view.opt_in!r}, which is neither true nor false"
+            do = f"`kubectl annotate node {view.name} --overwrite {names.ANNOTATION_OPT_IN}=true`"
+            return Line("opted in", text, well=False, do=do, rank=Rank.CAUSE)
+        case Wish.IN:
+            return Line("opted in", f"by its annotation {names.ANNOTATION_OPT_IN}", well=True)
+        case _:
+            chosen = [shim.name for shim in world.shims if is_for(shim, view, auto_provision=False)]
+            if chosen:
+                return Line("opted in", f"by the nodeSelector of Shim {', '.join(sorted(chosen))}", well=True)
+            if concern and view.opt_in is None:
+                return Line("opted in", "by auto-provisioning, as far as its marks tell", well=True)
+    text = f"it is not opted in: {_out(view)}"
+    do = f"`kubectl annotate node {view.name} --overwrite {names.ANNOTATION_OPT_IN}=true`, or label it for a Shim"
+    return Line("opted in", text, well=False, do=do, rank=Rank.CAUSE)
+
+
+def _out(view: NodeView) -> str:
+    if view.opt_in is not None:
+        return f"its annotation {names.ANNOTATION_OPT_IN} says {view.opt_in!r}"
+    return f"it has no annotation {names.ANNOTATION_OPT_IN}, and no Shim's nodeSelector is for it"
+
+
+def _shims(world: NodeWorld, view: NodeView) -> Iterator[Line]:
+    """Yield what each Shim that is for the node has come to there."""
+    proved = proved_of(installed_on(view))
+    for shim in sorted(world.shims, key=lambda one: one.name):
+        if shim.invalid or not is_for(shim, view, auto_provision=False):
+            continue
+        wish = wish_on(shim, view, world.shims, auto_provision=False, require_checksum=False)
+        has = proved.get(shim.name)
+        if not isinstance(wish, ShimWish):
+            text = f"{shim.name} is not installed here, {wish.value}"
+            yield Line("shim", text, False, f"`trellis explain shim/{shim.name}`", Rank.CAUSE)
+        elif has == wish.digest:
+            yield Line("shim", f"{shim.name}: proved by {view.verified}", well=True)
+        else:
+            text = f"{shim.name}: {'another version is proved here' if has else 'not proved here yet'}"
+            yield Line("shim", text, well=False)
+
+
+def _hold(world: NodeWorld, view: NodeView, state: NodeState) -> Iterator[Line]:
+    """Yield what keeps the node from being begun: a halt, a pause, somebody else's operator."""
+    entry = world.ledger.entries.get(view.uid)
+    if entry is not None:
+        yield Line("rollout", f"it has a slot for {entry.digest}, attempt {entry.attempt}", well=True)
+    mine = {shim.name for shim in world.shims if is_for(shim, view, auto_provision=False)}
+    halted = [name for name in world.ledger.halted if name in mine or not mine]
+    if halted and entry is None and state is not NodeState.READY:
+        text = f"the rollout of {', '.join(halted)} is halted, because too many nodes failed, and this one waits for it"
+        do = f"`trellis explain shim/{halted[0]}` names the failure; then `trellis rollout resume {halted[0]}`"
+        yield Line("rollout", text, well=False, do=do, rank=Rank.CAUSE)
+    paused = [shim.name for shim in world.shims if shim.name in mine and shim.paused]
+    if paused and entry is None and state is NodeState.WAITING:
+        text = f"the rollout of {', '.join(sorted(paused))} is paused by spec.paused"
+        yield Line("rollout", text, False, f"`trellis rollout resume {min(paused)}`", Rank.CAUSE)
+    if state is not NodeState.READY:
+        for one in warnings_of(world.events, view.uid):
+            if one.get("reason") in _TOLD:
+                yield Line("held", words(one), well=False, rank=Rank.CAUSE)
+                return
+
+
+def _state(view: NodeView, state: NodeState, message: str) -> Line:
+    if state is NodeState.READY:
+        handlers = ", ".join(sorted(filter(None, view.handlers))) or "none"
+        return Line("proof", f"by {view.verified}; its runtime lists the handlers: {handlers}", well=True)
+    words_ = {
+        NodeState.WAITING: "it waits for its turn: nothing was begun yet",
+        NodeState.PROVISIONING: "the installer is at work",
+        NodeState.VERIFYING: "the installer is done, and its proof is waited for: the handler, or a canary pod",
+    }.get(state, message or state.value)
+    return Line("proof", words_, well=False)

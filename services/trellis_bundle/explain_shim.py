@@ -1,0 +1,134 @@
+"""Why a Shim is, or is not, on all its nodes: its spec, its RuntimeClass, its rollout, each node that fails.
+
+Pure. In: the Shim, rows of nodes, what holds Jobs up. Out: the page. Called by ``explain``.
+Source of the conditions: ``provisioner.shim_status``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from provisioner.hands_off import CONDITION as OTHER
+from provisioner.plan import Ledger
+from trellis.provisioning import NodeView, installed_on, proved_of
+from trellis.shims import ShimView, is_for, view_shim
+from trellis_bundle.explain_job import failure_line
+from trellis_bundle.explaining import (
+    Explanation,
+    Leader,
+    Line,
+    Rank,
+    absent,
+    condition,
+    event_lines,
+    warnings_of,
+    words,
+)
+
+Manifest = Mapping[str, Any]
+
+_SHOWN: Final = 10
+_NODES_FAIL: Final = "NodesFailing"
+_MEND: Final[Mapping[str, str]] = {
+    "InvalidShim": "mend the spec: `kubectl edit shim {name}`",
+    "Unverified": "give the source a sha256, or the image a digest",
+    "RuntimeInUse": "end the pods that run with it, or set spec.removalPolicy to drain",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShimWorld:
+    """What stands in the cluster. ``shim`` is None if there is none; ``held``: by node, what holds up its Job."""
+
+    shim: Manifest | None
+    nodes: Sequence[NodeView] = field(default_factory=list)
+    held: Mapping[str, Line] = field(default_factory=dict)
+    events: Sequence[Manifest] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=lambda: Ledger({}))
+    leaders: Sequence[Leader] = field(default_factory=list)
+    notes: Sequence[Line] = field(default_factory=list)
+
+
+def explain_shim(world: ShimWorld, name: str) -> Explanation:
+    """Return the page of a Shim."""
+    if world.shim is None:
+        page = absent("Shim", name, None)
+        return Explanation(page.subject, [*page.lines, Line("hint", "`kubectl get shims` lists those that are")])
+    lines = [*_chain(world, world.shim, view_shim(dict(world.shim))), *world.notes]
+    return Explanation(f"shim {name}", lines, "ready on all its nodes")
+
+
+def _chain(world: ShimWorld, shim: Manifest, view: ShimView) -> Iterator[Line]:
+    metadata, status = shim["metadata"], shim.get("status") or {}
+    going = ", it is being deleted, and goes once no node has it" if view.deleting else ""
+    text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}{going}"
+    yield Line("shim", text, well=None if view.deleting else True)
+    yield looked_at(metadata, status, "provisioner")
+    mine = [node for node in world.nodes if is_for(view, node, auto_provision=False)]
+    yield from _spec(status, view.name)
+    yield from _nodes(world, view, mine)
+    yield from _rollout(world, status, view)
+    available = condition(status, "Available")
+    if available:
+        yield Line("nodes", str(available.get("message") or ""), well=available.get("status") == "True")
+    yield from (leader.line() for leader in world.leaders)
+    yield from event_lines(warnings_of(world.events, str(metadata["uid"])))
+
+
+def looked_at(metadata: Manifest, status: Manifest, service: str) -> Line:
+    """Return whether a service has looked at an object as it is now."""
+    generation, seen = metadata.get("generation") or 0, status.get("observedGeneration")
+    if seen is None:
+        return Line("looked at", f"never: is {service} running?", well=False, do=f"`trellis run {service}` starts it")
+    if seen < generation:
+        return Line("looked at", f"generation {seen}, and it is at {generation} by now", well=False)
+    return Line("looked at", f"generation {generation}", well=True)
+
+
+def _spec(status: Manifest, name: str) -> Iterator[Line]:
+    """Yield what is wrong with the Shim itself, or with the cluster for all its nodes."""
+    other = condition(status, OTHER)
+    if other.get("status") == "True":
+        yield Line("held", words(other), well=False, rank=Rank.CAUSE)
+    degraded = condition(status, "Degraded")
+    reason = str(degraded.get("reason") or "")
+    if degraded.get("status") == "True" and reason != _NODES_FAIL:
+        yield Line("degraded", words(degraded), False, _MEND.get(reason, "").format(name=name), Rank.CAUSE)
+
+
+def _nodes(world: ShimWorld, view: ShimView, mine: Sequence[NodeView]) -> Iterator[Line]:
+    """Yield each node that fails or is held up; the first is why."""
+    lines = [line for node in mine if (line := _node(world, view, node)) is not None]
+    yield from lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        yield Line("node", f"and {len(lines) - _SHOWN} more: `trellis nodes`", well=False)
+    if not mine and not view.deleting and not view.invalid:
+        text = "no node is to have it: its nodeSelector fits none"
+        yield Line("nodes", text, well=False, do="label a node so, or change spec.nodeSelector", rank=Rank.CAUSE)
+
+
+def _node(world: ShimWorld, view: ShimView, node: NodeView) -> Line | None:
+    found = world.held.get(node.name)
+    if found is None and node.failed is not None and node.failed.digest != node.marked_digest:
+        found = failure_line(node.failure or "the last attempt failed", None)
+    if found is None and not node.ready and view.name not in proved_of(installed_on(node)):
+        text, do = "its kubelet does not report it ready", f"`kubectl describe node {node.name}`"
+        found = Line("kubelet", text, False, do, Rank.CAUSE)
+    if found is None:
+        return None
+    text = f"node {node.name}: {found.text}"
+    return Line("node", text, False, found.do or f"`trellis explain node/{node.name}`", Rank.CAUSE)
+
+
+def _rollout(world: ShimWorld, status: Manifest, view: ShimView) -> Iterator[Line]:
+    progressing = condition(status, "Progressing")
+    resume = f"`trellis rollout resume {view.name}`"
+    if view.paused:
+        yield Line("rollout", "it is paused by spec.paused", False, resume, Rank.SERVICE)
+    elif view.name in world.ledger.halted:
+        yield Line("rollout", "it is halted, because too many nodes failed", False, resume, Rank.SERVICE)
+    elif progressing:
+        # What goes on is no trouble; that it is not done yet, the count of nodes tells.
+        yield Line("rollout", words(progressing), well=True if progressing.get("status") == "False" else None)

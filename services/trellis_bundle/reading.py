@@ -1,0 +1,84 @@
+"""Reads from the cluster for a page or a row, and remembers which rights were lacking for it.
+
+In: a connection. Out: objects, leaders, notes. Called by ``explain_read`` and ``status``. Writes nothing. Invariant: a
+right that this account lacks is a note that names it; every other error is the caller's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trellis.kube.client import Kube
+from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.resources import Manifest, Resource
+from trellis.kube.rights import missing_right
+from trellis_bundle.explaining import Leader, Line
+from trellis_bundle.mirrors import read_leader
+
+REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one command reads. ``namespace``: of the installation; ``notes``: the rights that were lacking."""
+
+    kube: Kube
+    namespace: str
+    notes: list[Line] = field(default_factory=list)
+
+    async def list(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+    ) -> list[Manifest]:
+        """Return the objects of a kind; none where it is not defined, or with a note where they may not be read.
+
+        Raises:
+            KubeError: they could not be read for another reason.
+        """
+        try:
+            found = await self.kube.list(res, namespace, label_selector=labels, field_selector=fields)
+        except NotFound:
+            return []
+        except Forbidden as error:
+            self.lacks(error, res)
+            return []
+        return found.items
+
+    async def get(self, res: Resource, name: str, namespace: str | None = None) -> Manifest | None:
+        """Return an object, None if there is none, or with a note if it may not be read; raises KubeError."""
+        try:
+            return await self.kube.get(res, name, namespace)
+        except NotFound:
+            return None
+        except Forbidden as error:
+            self.lacks(error, res)
+            return None
+
+    async def leader(self, service: str, otherwise: str) -> Leader:
+        """Return who leads a service, as far as this account may know; raises KubeError."""
+        try:
+            return Leader(service, await read_leader(self.kube, self.namespace, service), otherwise)
+        except Forbidden:
+            return Leader(service, None, otherwise)
+
+    async def allowed(self, review: dict[str, Any]) -> bool | None:
+        """Return what a SubjectAccessReview says, None where this account may not ask; raises KubeError."""
+        try:
+            answer = await self.kube.create(REVIEWS, {**review, "metadata": {"name": ""}})
+        except Forbidden as error:
+            self.lacks(error, REVIEWS)
+            return None
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    def lacks(self, error: Forbidden, res: Resource) -> None:
+        """Note a right that is lacking, once."""
+        right = missing_right(error)
+        what = f"may not {right}" if right else f"was refused: {error}"
+        line = Line("rights", f"this account {what}, so what {res.kind}s say is not known here")
+        if line not in self.notes:
+            self.notes.append(line)

@@ -1,0 +1,306 @@
+"""Why a node cannot run Wasm, and why a Shim is not on all its nodes: the cause in the first line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from provisioner.actions import Reason
+from provisioner.plan import Entry, Ledger
+from trellis import names
+from trellis.node_and_job import view_node
+from trellis.provisioning import encode_digests
+from trellis.shims import view_shim, wish_for
+from trellis_bundle.explain_node import NodeWorld, explain_node
+from trellis_bundle.explain_shim import ShimWorld, explain_shim
+from trellis_bundle.explaining import Leader, Line, Rank
+
+Manifest = dict[str, Any]
+
+SYSTEM = "trellis-installers"
+SHIM: Manifest = {
+    "metadata": {"name": "spin", "uid": "uid-spin", "resourceVersion": "1", "generation": 1},
+    "spec": {
+        "nodeSelector": {"wasm": "yes"},
+        "fetchStrategy": {"anonHttp": {"location": "https://example.com/spin.tar.gz", "sha256": "ab" * 32}},
+        "runtimeClass": {"name": "spin", "handler": "spin"},
+        "rolloutStrategy": {"type": "rolling"},
+    },
+    "status": {"nodes": 1, "nodesReady": 0, "nodesUpdated": 0, "observedGeneration": 1, "conditions": []},
+}
+VIEW = view_shim(SHIM)
+WISH = wish_for(VIEW, "amd64", require_checksum=True)
+DIGEST = getattr(WISH, "digest", "")
+LEADERS = [Leader("provisioner", "pod-1", "nothing is begun"), Leader("node-watcher", "pod-2", "no label")]
+
+
+def node(*, ready: bool = True, **annotations: str) -> Manifest:
+    marks = {name: value for name, value in annotations.items() if value}
+    said = {"type": "Ready", "status": "True" if ready else "Unknown", "reason": "KubeletReady", "message": "ok"}
+    if not ready:
+        said |= {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+    return {
+        "metadata": {
+            "name": "n",
+            "uid": "uid-n",
+            "resourceVersion": "1",
+            "labels": {"wasm": "yes"},
+            "annotations": marks,
+        },
+        "status": {
+            "nodeInfo": {
+                "architecture": "amd64",
+                "operatingSystem": "linux",
+                "containerRuntimeVersion": "containerd://2",
+            },
+            "conditions": [said],
+            "runtimeHandlers": [{"name": "runc"}, {"name": "spin"}],
+        },
+    }
+
+
+def marked(failure: str = "", digest: str = "", **more: str) -> dict[str, str]:
+    """Return the annotations of a node on which an attempt failed, or that is proved."""
+    found = {names.ANNOTATION_NODE_UID: "uid-n"} | more
+    if failure:
+        found |= {names.ANNOTATION_FAILURE: failure, names.ANNOTATION_FAILED_ATTEMPT: "d1/2/1000"}
+    if digest:
+        found |= {
+            names.ANNOTATION_DIGEST: "d1",
+            names.ANNOTATION_VERIFIED: "handler",
+            names.ANNOTATION_SHIMS: encode_digests({"spin": digest}),
+        }
+    return found
+
+
+def job(**status: Any) -> Manifest:
+    return {
+        "metadata": {
+            "namespace": SYSTEM,
+            "name": "n-job",
+            "uid": "uid-job",
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-11-22T07:00:00Z",
+            "labels": {names.LABEL_NODE_UID: "uid-n", names.LABEL_DIGEST: "d2", names.LABEL_ATTEMPT: "1"},
+            "annotations": {names.ANNOTATION_NODE: "n", names.ANNOTATION_SHIMS: f"spin={DIGEST}"},
+        },
+        "spec": {},
+        "status": status,
+    }
+
+
+def pod(**status: Any) -> Manifest:
+    labels = {"batch.kubernetes.io/job-name": "n-job"}
+    return {"metadata": {"namespace": SYSTEM, "name": "n-pod", "uid": "uid-pod", "labels": labels}, "status": status}
+
+
+def waiting(reason: str, message: str) -> Manifest:
+    return pod(phase="Pending", containerStatuses=[{"state": {"waiting": {"reason": reason, "message": message}}}])
+
+
+def warning(uid: str, reason: str, message: str, at: str = "2026-11-22T07:00:00Z") -> Manifest:
+    about = {"uid": uid, "name": "n"}
+    return {"type": "Warning", "reason": reason, "message": message, "involvedObject": about, "lastTimestamp": at}
+
+
+WAITING = NodeWorld(node(), SYSTEM, shims=[VIEW], leaders=LEADERS)
+AT_WORK = replace(WAITING, jobs=[job()], pods=[pod(phase="Running")], ledger=Ledger({"uid-n": Entry("d2", 1, 1000)}))
+WELL = replace(WAITING, node=node(**marked(digest=DIGEST)))
+QUOTA = (
+    'Error creating: pods "n-job-x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=0, '
+    "limited: pods=0"
+)
+MISMATCH = (
+    "attempt 2: InstallerFailed: ChecksumMismatch: https://example.com/spin.tar.gz should have the SHA-256 ab "
+    "and has cd"
+)
+
+CAUSES: dict[str, tuple[NodeWorld, str]] = {
+    "its image cannot be pulled": (
+        replace(AT_WORK, pods=[waiting("ErrImagePull", "not found")]),
+        (
+            "the image of the installer cannot be pulled: ErrImagePull: not found. Check the image's name, that "
+            "its registry "
+            "is reached, and the pull secret of namespace trellis-installers"
+        ),
+    ),
+    "its image backs off": (
+        replace(AT_WORK, pods=[waiting("ImagePullBackOff", "Back-off pulling image")]),
+        "the image of the installer cannot be pulled: ImagePullBackOff: Back-off pulling image. Check",
+    ),
+    "what waits now comes before what failed before": (
+        replace(AT_WORK, node=node(**marked(MISMATCH)), pods=[waiting("ErrImagePull", "not found")]),
+        "the image of the installer cannot be pulled",
+    ),
+    "a wrong checksum": (
+        replace(WAITING, node=node(**marked(MISMATCH))),
+        (
+            "ChecksumMismatch: https://example.com/spin.tar.gz should "
+            "have the SHA-256 ab and has cd. Give the Shim the "
+            "sha256 of the file that is to be there, or mend its source"
+        ),
+    ),
+    "a handler that is missing": (
+        replace(WAITING, node=node(**marked("attempt 1: HandlerMissing: does not list the runtime handler 'spin'"))),
+        "HandlerMissing: does not list the runtime handler 'spin'. See that the shim installs a handler of this name",
+    ),
+    "its kubelet is away": (
+        replace(WAITING, node=node(ready=False)),
+        (
+            "its kubelet does not report it ready (NodeStatusUnknown: "
+            "Kubelet stopped posting node status.), so nothing is "
+            "begun on it; linux/amd64, containerd://2. Mend the kubelet: `kubectl describe node n`"
+        ),
+    ),
+    "a quota that refuses the pod": (
+        replace(AT_WORK, pods=[], events=[warning("uid-job", "FailedCreate", QUOTA)]),
+        (
+            "the API server refuses the installer's pod: exceeded quota: "
+            "small, requested: pods=1, used: pods=0, limited: "
+            "pods=0. Raise ResourceQuota small of namespace trellis-installers: "
+        ),
+    ),
+    "a quota that refuses the Job": (
+        replace(
+            WAITING,
+            ledger=Ledger({"uid-n": Entry("d2", 1, 1000)}),
+            events=[
+                warning(
+                    "uid-n", Reason.JOB_REFUSED, 'jobs.batch "j" is forbidden: exceeded quota: few, requested: jobs=1'
+                )
+            ],
+        ),
+        (
+            "the API server refuses the installer's Job: exceeded quota: few, requested: jobs=1. Raise "
+            "ResourceQuota few of"
+        ),
+    ),
+    "a sandbox that cannot be made": (
+        replace(
+            AT_WORK,
+            pods=[pod(phase="Pending")],
+            events=[warning("uid-pod", "FailedCreatePodSandBox", "no runtime")],
+        ),
+        "trellis-installers/n-pod does not start: FailedCreatePodSandBox: no runtime. `kubectl describe pod",
+    ),
+    "nobody leads": (
+        replace(WAITING, leaders=[Leader("provisioner", "", "nothing is begun"), LEADERS[1]]),
+        "nobody leads provisioner, so nothing is begun. Start it with `trellis run provisioner`",
+    ),
+    "halted": (
+        replace(WAITING, ledger=Ledger({}, halted=("spin",))),
+        (
+            "the rollout of spin is halted, because too many nodes failed, and this one waits for it. `trellis explain "
+            "shim/spin` names the failure; then `trellis rollout resume spin`"
+        ),
+    ),
+    "a word that is neither": (
+        replace(WAITING, node=node(**{names.ANNOTATION_OPT_IN: "maybe"})),
+        "its annotation kwasm.sh/kwasm-node has 'maybe', which is neither true nor false. `kubectl annotate node n",
+    ),
+    "nobody opted it in": (
+        replace(WAITING, shims=[]),
+        "it is not opted in: it has no annotation kwasm.sh/kwasm-node, and no Shim's nodeSelector is for it. `kubectl",
+    ),
+    "another operator runs": (
+        replace(WAITING, events=[warning("uid-n", "OtherControllerActive", "Deployment x runs kwasm-operator")]),
+        "OtherControllerActive: Deployment x runs kwasm-operator",
+    ),
+    "nothing is wrong yet": (AT_WORK, "spin: not proved here yet"),
+}
+
+
+@pytest.mark.parametrize(("world", "cause"), CAUSES.values(), ids=CAUSES)
+def test_the_first_line_names_the_cause_and_what_to_do(world: NodeWorld, cause: str) -> None:
+    page = explain_node(world, "n")
+    assert page.headline.startswith(f"node n is not ready to run Wasm: {cause}")
+    document = page.document()
+    assert document["ok"] is False
+    assert page.cause is not None
+    assert document["cause"] == page.cause.text
+
+
+def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
+    page = explain_node(WELL, "n")
+    assert page.headline == "node n is ready to run Wasm"
+    assert [line.about for line in page.lines] == [
+        "kubelet", "opted in", "shim", "proof", "provisioner", "node-watcher",
+    ]  # fmt: skip
+    assert page.document() | {"lines": []} == {
+        "ok": True, "subject": "node n", "cause": None, "do": None, "headline": page.headline, "lines": [],
+    }  # fmt: skip
+
+
+def test_what_was_told_of_a_node_that_is_ready_by_now_is_no_trouble() -> None:
+    told = [warning("uid-n", "InstallerNotStarting", "old"), warning("uid-n", "OtherControllerActive", "old")]
+    page = explain_node(replace(WELL, events=told), "n")
+    assert page.cause is None
+    assert [line.text for line in page.lines if line.about == "event"]
+
+
+def test_a_right_that_is_lacking_is_told_and_the_rest_is_shown() -> None:
+    page = explain_node(replace(WELL, notes=[Line("rights", "this account may not list jobs")]), "n")
+    assert page.lines[-1].text == "this account may not list jobs"
+    assert page.cause is None
+
+
+def test_a_node_that_is_not_there_is_said() -> None:
+    assert (
+        explain_node(NodeWorld(None, SYSTEM), "x").headline
+        == "node x is not ready: there is no Node x in any namespace"
+    )
+
+
+def said(kind: str, status: str, reason: str, message: str) -> Manifest:
+    since = "2026-11-22T07:00:00Z"
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+
+
+def with_conditions(*conditions: Manifest, **spec: Any) -> Manifest:
+    return SHIM | {"spec": SHIM["spec"] | spec, "status": SHIM["status"] | {"conditions": [*conditions]}}
+
+
+ALL = said("Available", "True", "AllNodesReady", "1 of 1 nodes run it")
+SOME = said("Available", "False", "NodesNotReady", "0 of 1 nodes run it")
+SHIM_CAUSES: dict[str, tuple[ShimWorld, str]] = {
+    "a node that fails": (
+        ShimWorld(
+            with_conditions(SOME, said("Degraded", "True", "NodesFailing", "…")),
+            [],
+            leaders=LEADERS,
+        ),
+        (
+            "node n: ChecksumMismatch: https://example.com/spin.tar.gz should have the SHA-256 ab and has cd. "
+            "Give the Shim"
+        ),
+    ),
+    "a Job that is held up": (
+        ShimWorld(with_conditions(SOME), held={"n": Line("pod", "it waits", False, "do this", Rank.CAUSE)}),
+        "node n: it waits. Do this",
+    ),
+    "its spec": (
+        ShimWorld(with_conditions(SOME, said("Degraded", "True", "Unverified", "the source has no sha256"))),
+        "Unverified: the source has no sha256. Give the source a sha256, or the image a digest",
+    ),
+    "paused": (ShimWorld(with_conditions(SOME, paused=True)), "it is paused by spec.paused. `trellis rollout resume"),
+    "never looked at": (
+        ShimWorld({name: SHIM[name] for name in ("metadata", "spec")}),
+        "never: is provisioner running?. `trellis run provisioner`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("world", "cause"), SHIM_CAUSES.values(), ids=SHIM_CAUSES)
+def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimWorld, cause: str) -> None:
+    marks = marked(MISMATCH) if cause.startswith("node n: Checksum") else {}
+    page = explain_shim(replace(world, nodes=[view_node(node(**marks))]), "spin")
+    assert page.headline.startswith(f"shim spin is not ready on all its nodes: {cause}".replace("?.", "?"))
+
+
+def test_a_shim_that_is_everywhere_is_well_and_one_for_no_node_is_not() -> None:
+    world = ShimWorld(with_conditions(ALL), [view_node(node(**marked(digest=DIGEST)))], leaders=LEADERS)
+    assert explain_shim(world, "spin").headline == "shim spin is ready on all its nodes"
+    assert "its nodeSelector fits none" in explain_shim(replace(world, nodes=[]), "spin").headline
+    assert "there is no Shim x" in explain_shim(ShimWorld(None), "x").headline

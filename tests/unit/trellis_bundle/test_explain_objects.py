@@ -1,0 +1,259 @@
+"""Why a group of hosts, a controller, a grant or a message is not as it should be: the cause in the first line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from trellis.bus.letters import DeadLetter
+from trellis_bundle.cli_errors import CommandError
+from trellis_bundle.explain import KINDS, Asked, read_argument
+from trellis_bundle.explain_controller import ControllerWorld, controller_cause, explain_controller
+from trellis_bundle.explain_grant import Account, GrantWorld, explain_grant
+from trellis_bundle.explain_hosts import GroupWorld, explain_group, group_cause
+from trellis_bundle.explain_letter import explain_letter
+from trellis_bundle.explaining import Explanation, Leader, Line, Rank
+
+Manifest = dict[str, Any]
+
+
+def said(kind: str, status: str, reason: str = "AsExpected", message: str = "") -> Manifest:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+READY = said("Ready", "True", "HostsReady", "2 of 2 hosts are ready")
+HEARD = said("HostsReported", "True", "HostsHeard", "2 of 2 ready pods are heard of in the lattice")
+FINE = said("Degraded", "False")
+LEADER = Leader("host-manager", "pod-1", "")
+
+
+def group(*conditions: Manifest, **spec: Any) -> Manifest:
+    return {
+        "metadata": {"namespace": "team", "name": "hosts", "uid": "uid-g", "generation": 1},
+        "spec": {"lattice": "east"} | spec,
+        "status": {"observedGeneration": 1, "conditions": [*(conditions or (READY, FINE, HEARD))]},
+    }
+
+
+QUOTA = 'pods "hosts-x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1'
+GROUPS: dict[str, tuple[Manifest, str]] = {
+    "a Secret is missing": (
+        group(
+            said(
+                "Degraded",
+                "True",
+                "SecretMissing",
+                "Secret team/creds is missing: create it, or name another in the spec",
+            )
+        ),
+        "Secret team/creds is missing. Create it, or name another in the spec",
+    ),
+    "its image cannot be pulled": (
+        group(said("Degraded", "True", "ImagePullBackOff", "pod a, container wasmcloud-host: Back-off")),
+        "the image of its hosts cannot be pulled: ImagePullBackOff: pod a, container wasmcloud-host: Back-off. Check",
+    ),
+    "a quota": (
+        group(said("Degraded", "True", "FailedCreate", QUOTA)),
+        (
+            "the API server refuses its pods: exceeded quota: small, requested: pods=1, used: pods=1, limited: "
+            "pods=1. Raise "
+            "ResourceQuota small of namespace team, or ask for fewer hosts"
+        ),
+    ),
+    "a crash": (
+        group(said("Degraded", "True", "CrashLoopBackOff", "pod a-1, container host: back-off; it said last: no")),
+        "CrashLoopBackOff: pod a-1, container host: back-off; it said last: no. `kubectl logs -n team a-1",
+    ),
+    "credentials are refused": (
+        group(
+            READY,
+            said("HostsReported", "Unknown", "LatticeAway", "NATS refused the user: its nkey"),
+            secretName="creds",
+        ),
+        "LatticeAway: NATS refused the user: its nkey. Check the credentials in Secret team/creds against the users",
+    ),
+    "its NATS is away": (
+        group(READY, said("HostsReported", "Unknown", "LatticeAway", "connection refused")),
+        "LatticeAway: connection refused. Check spec.natsAddress and spec.natsClientPort",
+    ),
+    "wadm is away": (
+        group(READY, HEARD, said("ApplicationsKnown", "Unknown", "WadmAway", "no answer")),
+        "wadm of lattice east does not answer: no answer. Start wadm, or see its log",
+    ),
+    "a host is silent": (
+        group(READY, said("HostsReported", "False", "HostsSilent", "no heartbeat for 70 s of the host in pod a")),
+        "HostsSilent: no heartbeat for 70 s of the host in pod a",
+    ),
+    "another operator runs": (
+        group(said("OtherControllerActive", "True", "WasmCloudOperatorRuns", "remove it")),
+        "WasmCloudOperatorRuns: remove it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("manifest", "cause"), GROUPS.values(), ids=GROUPS)
+def test_a_group_of_hosts_names_its_cause(manifest: Manifest, cause: str) -> None:
+    page = explain_group(GroupWorld([manifest], leaders=[LEADER]), "hosts", None)
+    assert page.headline.startswith(f"hostgroup team/hosts is not ready: {cause}")
+    found = group_cause(manifest)
+    assert found is not None
+    assert page.cause == found, "status says the same"
+
+
+def test_a_group_that_is_well_or_only_new_is_ready() -> None:
+    new = group(READY, FINE, said("HostsReported", "Unknown", "WaitingForHosts", "1 of 2"))
+    for one in (group(), new):
+        assert (
+            explain_group(GroupWorld([one], leaders=[LEADER]), "hosts", None).headline
+            == "hostgroup team/hosts is ready"
+        )
+    unled = explain_group(GroupWorld([group()], leaders=[replace(LEADER, holder="")]), "hosts", None)
+    assert "nobody leads host-manager" in unled.headline
+    assert "there is no WasmCloudHostConfig x" in explain_group(GroupWorld([]), "x", "team").headline
+
+
+def controller(*conditions: Manifest, **status: Any) -> Manifest:
+    found = {"conditions": [*conditions], "state": "Suspended", "failing": 0, "traps": 0} | status
+    return {"metadata": {"namespace": "team", "name": "c", "uid": "uid-c"}, "spec": {}, "status": found}
+
+
+RUNNING = said("Ready", "True", "Running", "it is called when what it watches changes")
+FAULT = {"kind": "Trapped", "message": "unreachable", "time": "2026-11-22T07:00:00Z"}
+CONTROLLERS: dict[str, tuple[Manifest, str]] = {
+    "a trap while it runs": (
+        controller(RUNNING, lastFault=FAULT, failing=1, traps=3),
+        (
+            "its last call was ended, Trapped: unreachable (at 2026-11-22T07:00:00Z; 3 traps, and it fails on 1 "
+            "object now). "
+            "Mend the module, or take its former version: spec.module"
+        ),
+    ),
+    "a trap that stops it": (
+        controller(said("Ready", "False", "Trapped", "it is tried again"), lastFault=FAULT, traps=1, state="Failed"),
+        "its last call was ended, Trapped: unreachable (at 2026-11-22T07:00:00Z; 1 traps).",
+    ),
+    "too slow": (
+        controller(RUNNING, lastFault=FAULT | {"kind": "TimeExceeded"}, failing=2),
+        (
+            "its last call was ended, TimeExceeded: unreachable (at 2026-11-22T07:00:00Z; 0 traps, and it fails "
+            "on 2 objects "
+            "now). Raise its limit of time in spec.limits"
+        ),
+    ),
+    "a right it lacks": (
+        controller(
+            said("WatchesGranted", "False", "WatchNotGranted", "nobody may"),
+            said("Ready", "False", "WatchNotGranted", "nobody may"),
+        ),
+        "WatchNotGranted: nobody may",
+    ),
+    "never looked at": (controller(conditions=[]), "never: nobody has looked at it yet. `trellis run controller-host`"),
+}
+
+
+@pytest.mark.parametrize(("manifest", "cause"), CONTROLLERS.values(), ids=CONTROLLERS)
+def test_a_controller_names_its_cause(manifest: Manifest, cause: str) -> None:
+    page = explain_controller(ControllerWorld([manifest]), "c", None)
+    assert page.headline.startswith(f"controller team/c is not ready: {cause}")
+    assert page.cause == controller_cause(manifest), "status says the same"
+
+
+def test_a_controller_that_is_well_paused_or_failed_long_ago_is_ready() -> None:
+    paused = controller(said("Ready", "False", "Paused", "…"), state="Paused")
+    for one in (controller(RUNNING), controller(RUNNING, lastFault=FAULT, traps=9), paused):
+        assert controller_cause(one) is None
+    assert "there is no WasmController x" in explain_controller(ControllerWorld([]), "x", None).headline
+
+
+def grant(lattice: str | None = "east", **spec: Any) -> Manifest:
+    who = spec or {"serviceAccounts": ["web"]}
+    return {
+        "metadata": {"namespace": "vault", "name": "g"},
+        "spec": {"from": [{"namespace": "team"} | ({"lattice": lattice} if lattice else {})]} | who,
+    }
+
+
+def test_a_grant_names_what_keeps_it_from_having_an_effect() -> None:
+    there = Account("web", there=True, may_be=True)
+    world = GrantWorld([grant()], [group()], [there])
+    assert explain_grant(world, "g", None).headline == "secretgrant vault/g is in effect"
+    causes = {
+        "no group of hosts of namespace team is on lattice west, which has east. Name a namespace": replace(
+            world, grants=[grant("west")]
+        ),
+        "ServiceAccount vault/web does not exist. `kubectl -n vault create serviceaccount web`": replace(
+            world, accounts=[replace(there, there=False)]
+        ),
+        (
+            "secrets-backend may not be ServiceAccount vault/web. `trellis secrets roles -n vault -a web | kubectl"
+        ): replace(world, accounts=[replace(there, may_be=False)]),
+        "it cannot be read, and so gives nothing. Write": replace(world, grants=[grant() | {"spec": {"from": 1}}]),
+    }
+    for cause, broken in causes.items():
+        assert explain_grant(broken, "g", None).headline.startswith(f"secretgrant vault/g is not in effect: {cause}")
+    unknown = replace(world, accounts=[replace(there, may_be=None)])
+    assert explain_grant(unknown, "g", None).cause is None
+
+
+LETTER = DeadLetter(
+    7,
+    datetime(2026, 11, 22, tzinfo=UTC),
+    "e",
+    service="provisioner",
+    subscription="nodes",
+    reason="Undecodable",
+    error="no JSON",
+    deliveries=1,
+    subject="trellis.evt.c.node.opted_in.x",
+    noun="node",
+    key=("x",),
+)
+
+
+def test_a_letter_says_who_gave_up_on_what_and_why() -> None:
+    page = explain_letter(LETTER, "7")
+    assert page.headline == (
+        "letter 7 is not delivered: provisioner/nodes gave up on it after 1 delivery, Undecodable: no JSON. "
+        "`trellis dead show 7` shows it; once its cause is mended, `trellis dead replay 7` sends it again"
+    )
+    assert "it cannot be sent again" in explain_letter(replace(LETTER, subject=""), "7").headline
+    assert "there is no such letter" in explain_letter(None, "9").headline
+    assert "secret" not in explain_letter(replace(LETTER, error="nats://a:secret@b no"), "7").headline
+
+
+@pytest.mark.parametrize(
+    ("what", "namespace", "asked"),
+    [
+        ("node/a", None, Asked("node", "a", None)),
+        ("WHC/a", "team", Asked("hostgroup", "a", "team")),
+        ("wasmcloudhostconfigs/team/a", None, Asked("hostgroup", "a", "team")),
+        ("applications.core.oam.dev/a", None, Asked("application", "a", None)),
+        ("svc/a", None, Asked("service", "a", None)),
+        ("wasmctl/a", None, Asked("controller", "a", None)),
+        ("letter/7", None, Asked("deadletter", "7", None)),
+    ],
+)
+def test_kinds_have_the_names_that_kubectl_takes(what: str, namespace: str | None, asked: Asked) -> None:
+    assert read_argument(what, namespace) == asked
+
+
+@pytest.mark.parametrize("what", ["node", "node/", "nodes/team/a", "frob/a", "shim/a/b/c", "secret/team/a"])
+def test_what_is_no_kind_and_name_is_refused_with_what_to_write(what: str) -> None:
+    with pytest.raises(CommandError, match="secrets check" if what.startswith("secret/") else ", ".join(KINDS)):
+        read_argument(what, None)
+
+
+def test_the_nearest_to_the_cause_is_the_answer_and_of_equals_the_first() -> None:
+    lines = [
+        Line("a", "aside", False, rank=Rank.ASIDE),
+        Line("b", "symptom", False),
+        Line("c", "why", False, "do it", Rank.CAUSE),
+        Line("d", "why too", False, rank=Rank.CAUSE),
+        Line("e", "nobody leads", False, rank=Rank.SERVICE),
+    ]
+    assert Explanation("x", lines).headline == "x is not ready: why. Do it"
+    assert Explanation("x", lines[:2]).headline == "x is not ready: symptom"
+    assert Explanation("x", lines[:1]).headline == "x is ready"
