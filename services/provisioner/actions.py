@@ -35,6 +35,7 @@ class Reason(StrEnum):
     CANARY_FAILED = "CanaryFailed"
     UNPROVED = "Unproved"
     NOT_STARTING = "InstallerNotStarting"
+    JOB_REFUSED = "InstallerJobRefused"
     NODE_NOT_READY = "NodeNotReady"
     IN_USE = "RuntimeInUse"
     NOTHING_TO_INSTALL = "NothingToInstall"

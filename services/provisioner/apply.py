@@ -39,10 +39,10 @@ from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
-from trellis.kube.errors import AlreadyExists, NotFound, TooManyRequests
+from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder, ObjectRef
-from trellis.kube.resources import JOBS
-from trellis.provisioning import END_NOW_SECONDS, JobView
+from trellis.kube.resources import JOBS, Manifest
+from trellis.provisioning import END_NOW_SECONDS, JobView, NodeView
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, links_to, trace_from
 
 Step = (
@@ -160,9 +160,17 @@ class Effects:
             )
             # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
             with contextlib.suppress(AlreadyExists):
-                await self.kube.create(JOBS, manifest)
+                await self._take(node, manifest)
         self.known.created_ns[manifest["metadata"]["name"]] = time.time_ns()
         _log.info("installer job created", node=node.name, job=manifest["metadata"]["name"], attempt=action.attempt)
+
+    async def _take(self, node: NodeView, manifest: Manifest) -> None:
+        """Have the API server take a Job; that a quota or a policy refuses it is told on the Node, and tried again."""
+        try:
+            await self.kube.create(JOBS, manifest)
+        except (Forbidden, Invalid) as error:
+            await self._warn(WarnNode(node, Reason.JOB_REFUSED, f"its installer Job is not taken: {error.message}"))
+            raise
 
     async def _delete(self, action: DeleteJob) -> None:
         job = action.job

@@ -11,6 +11,7 @@ import pytest
 
 from provisioner.actions import (
     Action,
+    CreateJob,
     DeleteJob,
     EvictPod,
     InstallerState,
@@ -35,12 +36,12 @@ from trellis.bus.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
 from trellis.kube.breaker import Breaker, Scope
-from trellis.kube.errors import Conflict
+from trellis.kube.errors import Conflict, Forbidden
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, PODS
+from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
 from trellis.node_and_job import view_job
-from trellis.provisioning import JobState, JobView
+from trellis.provisioning import KWASM, JobState, JobView, Target
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 
@@ -320,3 +321,24 @@ async def test_a_pod_that_its_budget_keeps_is_named_on_the_node(kube: FakeKube, 
     assert (event["reason"], event["involvedObject"]["name"]) == ("DrainBlocked", "node-1")
     assert event["message"].startswith("spin cannot be removed: pod apps/web runs with it and is not evicted: ")
     assert message in event["message"]
+
+
+async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(kube: FakeKube, effects: Effects) -> None:
+    node = kube.put(NODES, {"metadata": {"name": "node-1"}})  # its Jobs are the node's
+    why = 'jobs.batch "x" is forbidden: exceeded quota: few, requested: count/jobs.batch=1'
+    kube.answer_next(
+        1, lambda _: status_reply(403, "Forbidden", why), when=lambda request: request.path.endswith("jobs")
+    )
+    effects.known.installer = replace(effects.known.installer, image="example.com/installer")
+    create = CreateJob(a_node(uid=node["metadata"]["uid"]), Target(((KWASM, DIGEST),)), 1)
+    with pytest.raises(Forbidden):
+        await effects.apply([create])
+    [event] = kube.objects(EVENTS)
+    assert (event["type"], event["reason"], event["involvedObject"]["name"]) == (
+        "Warning",
+        "InstallerJobRefused",
+        "node-1",
+    )
+    assert why in event["message"]
+    await effects.apply([create])
+    assert len(kube.objects(JOBS)) == 1
