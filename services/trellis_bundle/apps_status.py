@@ -7,19 +7,20 @@ nothing wrong with it; one where somebody else has it is told by ``trellis crds 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from trellis.crds.kinds import APPLICATIONS as KIND
 from trellis.definitions import Place
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound, Unavailable
-from trellis.kube.resources import APPLICATIONS
-from trellis_bundle.apps_model import AppRow, condition, row_of
+from trellis.kube.resources import APPLICATIONS, Manifest
+from trellis_bundle.apps_model import TROUBLE, AppRow, row_of
 from trellis_bundle.crds import look_at
-from trellis_bundle.explain_application import MANAGER
-from trellis_bundle.mirrors import read_leader
+from trellis_bundle.explain_application import MANAGER, application_cause
+from trellis_bundle.explaining import Rank
 from trellis_bundle.part import Led, Part, Unwell, led_part
+from trellis_bundle.reading import Reading
 
 NAME: Final = "applications"
 UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}
@@ -27,8 +28,8 @@ _UNDEFINED: Final = "the kind is not defined"
 _NEVER: Final = "NotLookedAt"
 
 
-async def read_applications(kube: Kube, namespace: str) -> Part:
-    """Return the row; the lease is in ``namespace``.
+async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifest]) -> Part:
+    """Return the row; the lease is in ``namespace``, ``groups``: all groups of hosts.
 
     Raises:
         KubeError: something could not be read.
@@ -42,21 +43,29 @@ async def read_applications(kube: Kube, namespace: str) -> Part:
         if standing.place is Place.CURRENT and not standing.message:
             raise  # the API server is away, not the kind
         return Part(NAME, "not served", standing.message, dict(UNKNOWN))
-    holder = await read_leader(kube, namespace, MANAGER)
-    stalled = {
-        key
-        for item in found.items
-        if condition(item.get("status") or {}, "Stalled").get("status") == "True"
-        for key in [row_of(item).key]
-    }
-    return applications_part([row_of(item) for item in found.items], stalled, holder)
+    reading = Reading(kube, namespace)
+    leader = await reading.leader(MANAGER, "")
+    return applications_part([row_of(item) for item in found.items], causes_of(found.items, groups), leader.holder)
 
 
-def applications_part(rows: Sequence[AppRow], stalled: set[str], leader: str) -> Part:
-    """Return the row; what does not go on by itself is a problem, as is that nobody keeps both sides equal."""
+def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest]) -> dict[str, str]:
+    """Return why Applications do not go on, by key: those that nothing but time is in the way of are left out."""
+    causes = {}
+    for item in items:
+        cause = application_cause(item, groups)
+        if cause is not None and cause.rank is Rank.CAUSE:
+            causes[row_of(item).key] = cause.text
+    return causes
+
+
+def applications_part(rows: Sequence[AppRow], causes: Mapping[str, str], leader: str | None) -> Part:
+    """Return the row; what does not go on by itself is a problem, as is that nobody keeps both sides equal.
+
+    ``causes``: by key, of those that do not go on.
+    """
     phases = dict(sorted(Counter(row.phase or _NEVER for row in rows).items()))
-    bad = sorted(row.key for row in rows if row.key in stalled or row.phase in {"Failed", "Unhealthy"})
+    bad = {row.key: row.problem for row in rows if row.phase in TROUBLE} | dict(causes)
     text = ", ".join(f"{count} {phase}" for phase, count in phases.items())
     led = Led(MANAGER, leader, "both sides drift apart")
-    facts = {"count": len(rows), "phases": phases, "not_well": bad}
-    return led_part(NAME, text, led, Unwell("not well", bad, "trellis explain application/NAME"), facts)
+    facts = {"count": len(rows), "phases": phases, "not_well": sorted(bad)}
+    return led_part(NAME, text, led, Unwell("not well", "application", bad), facts)

@@ -19,11 +19,13 @@ from trellis.kube.errors import NotFound
 from trellis.kube.resources import WASM_CONTROLLERS
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.controllers_model import HOST, ControllerRow, controller_row, controllers_part
+from trellis_bundle.explain_controller import controller_cause
+from trellis_bundle.explaining import Rank
 from trellis_bundle.gather import connected
-from trellis_bundle.mirrors import read_leader
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.part import Part
+from trellis_bundle.reading import Reading
 from trellis_bundle.settings import ClientSettings, client_settings
 
 STATES: Final = {"Resident": "green", "Suspended": "green", "Cold": "cyan", "Paused": "dim", "Failed": "bold red"}
@@ -68,7 +70,12 @@ async def read_controllers(kube: Kube, namespace: str) -> Part:
         found = await kube.list(WASM_CONTROLLERS)
     except NotFound:
         return controllers_part([], "")
-    return controllers_part([controller_row(item) for item in found.items], await read_leader(kube, namespace, HOST))
+    leader = await Reading(kube, namespace).leader(HOST, "")
+    causes = {}
+    for item in found.items:
+        if (cause := controller_cause(item)) is not None and cause.rank is Rank.CAUSE:
+            causes[controller_row(item).key] = cause.text
+    return controllers_part([controller_row(item) for item in found.items], leader.holder, causes)
 
 
 async def _read(settings: ClientSettings, namespace: str | None, name: str | None) -> list[ControllerRow]:

@@ -71,11 +71,16 @@ def controller_row(manifest: Mapping[str, Any]) -> ControllerRow:
     )
 
 
-def controllers_part(rows: Sequence[ControllerRow], leader: str) -> Part:
-    """Return the row of ``trellis status``; one that is not ready is a problem, and that nobody hosts them."""
+def controllers_part(
+    rows: Sequence[ControllerRow], leader: str | None, causes: Mapping[str, str] | None = None
+) -> Part:
+    """Return the row of ``trellis status``; one that is not ready is a problem, and that nobody hosts them.
+
+    ``causes``: by key, what is wrong with those whose row does not tell it: calls that fail while others do not.
+    """
     states = dict(sorted(Counter(row.state or _NEVER for row in rows).items()))
-    bad = sorted(row.key for row in rows if not row.ready and row.state != "Paused")
+    bad = {row.key: row.problem for row in rows if not row.ready and row.state != "Paused"} | dict(causes or {})
     text = ", ".join(f"{count} {state}" for state, count in states.items())
     led = Led(HOST, leader, "none of them is called")
-    facts = {"count": len(rows), "states": states, "not_ready": bad}
-    return led_part(PART, text, led, Unwell("not ready", bad, "trellis controllers"), facts)
+    facts = {"count": len(rows), "states": states, "not_ready": sorted(bad)}
+    return led_part(PART, text, led, Unwell("not ready", "controller", bad), facts)

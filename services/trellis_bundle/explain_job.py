@@ -137,6 +137,14 @@ def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | 
     return Line("job", text, well=False, do=refusal_advice(message, namespace), rank=Rank.CAUSE)
 
 
+def refused_by_node(events: Iterable[Manifest], namespace: str) -> dict[str, Line]:
+    """Return which Jobs the API server did not take, by the name of their node."""
+    there = [*events]
+    abouts = [one.get("involvedObject") or {} for one in there]
+    found = {str(about.get("name")): refused_job(there, str(about.get("uid")), namespace) for about in abouts}
+    return {name: line for name, line in found.items() if line is not None}
+
+
 def held_up_by_node(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: Sequence[Manifest]) -> dict[str, Line]:
     """Return what keeps Jobs from going on, by the name of their node."""
     found: dict[str, Line] = {}

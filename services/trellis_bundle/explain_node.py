@@ -29,7 +29,7 @@ from trellis_bundle.explaining import (
     warnings_of,
     words,
 )
-from trellis_bundle.read_model import NodeState, row_of
+from trellis_bundle.read_model import KUBELET_AWAY, NodeState, row_of
 
 Manifest = Mapping[str, Any]
 
@@ -93,7 +93,7 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
     if view.ready:
         return Line("kubelet", f"ready; {about}", well=True)
     said = words(condition(node.get("status") or {}, "Ready")) or "it has not said anything yet"
-    text = f"its kubelet does not report it ready ({said}), so nothing is begun on it; {about}"
+    text = f"{KUBELET_AWAY}: {said}; {about}"
     do = f"mend the kubelet: `kubectl describe node {view.name}`; work goes on by itself once it is ready"
     return Line("kubelet", text, well=False, do=do, rank=Rank.CAUSE)
 

@@ -1,51 +1,72 @@
 """Reads the Services of applications: how many there are, which lead nowhere, who looks after them.
 
-In: a connection. Out: views and counts. Called by ``trellis status`` and ``trellis explain``; writes nothing.
+In: a connection, views. Out: views and counts. Called by ``trellis status`` and ``trellis explain``; writes nothing.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from service_reflector.views import ServiceView, SliceView, view_service, view_slice
-from service_reflector.watch import SLICE_SELECTOR
+from service_reflector.views import ServiceView, SliceView
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
-from trellis.kube.resources import ENDPOINT_SLICES, SERVICES, Manifest, Resource
+from trellis.kube.resources import Manifest, Resource
+from trellis_bundle.explain_service import REFLECTOR, Warned
 from trellis_bundle.gather import read_leadership
 
-REFLECTOR: Final = "service-reflector"
+_TOLD: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
+"""What service_reflector says of an application, in Events on a group of hosts."""
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
 class Mirrors:
-    """``services``: how many; ``without_endpoints``: those that lead to no ready host; ``leader``: "" for nobody."""
+    """``services``: how many; ``without_endpoints``: those that lead to no ready host.
+
+    ``leader``: "" for nobody, None if this account may not know; ``unreached``: applications that get no Service, by
+    ``namespace/name``, and why.
+    """
 
     services: int = 0
     without_endpoints: list[str] = field(default_factory=list)
-    leader: str = ""
+    leader: str | None = ""
+    unreached: Mapping[str, str] = field(default_factory=dict)
 
 
-async def read_mirrors(kube: Kube, namespace: str) -> Mirrors:
-    """Return what there is of applications' Services in all namespaces; the lease is in ``namespace``.
+def unreached(
+    warnings: Iterable[Warned], services: Iterable[ServiceView], groups: Iterable[Manifest]
+) -> dict[str, str]:
+    """Return the applications of which Events say why they get no Service, by ``namespace/name``.
 
-    Raises:
-        KubeError: something could not be read.
+    An Event stays for an hour: it counts no more once a Service mirrors the application, or its lattice has it no more.
     """
-    services, slices, leader = await asyncio.gather(
-        read_views(kube, SERVICES, view_service),
-        read_views(kube, ENDPOINT_SLICES, view_slice, SLICE_SELECTOR),
-        read_leader(kube, namespace),
+    mirrored = {(one.namespace, one.application) for one in services}
+    known = {f"{group['metadata']['namespace']}/{group['metadata']['name']}": _apps(group) for group in groups}
+    found: dict[str, str] = {}
+    for one in warnings:
+        told = _TOLD.match(one.message)
+        if told is None or one.group not in known:
+            continue
+        namespace, name, apps = one.group.partition("/")[0], told["name"], known[one.group]
+        if (namespace, name) not in mirrored and (apps is None or name in apps):
+            found.setdefault(f"{namespace}/{name}", f"{one.reason}: {told['why']}")
+    return found
+
+
+def _apps(group: Manifest) -> set[str] | None:
+    """Return the applications of a group's lattice, None if they are not known."""
+    status = group.get("status") or {}
+    known = any(
+        one.get("type") == "ApplicationsKnown" and one.get("status") == "True" for one in status.get("conditions") or ()
     )
-    return counted(services, slices, leader)
+    return {str(one.get("name")) for one in status.get("apps") or ()} if known else None
 
 
-def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader: str) -> Mirrors:
+def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader: str | None) -> Mirrors:
     """Return the counts; a Service that has a ready endpoint in one of its slices leads somewhere."""
     mirrors = sorted(one.key for one in services if one.application)
     led = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,32 +25,55 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """The service that sees to what a row counts. ``leader``: "" if nobody; ``otherwise``: what then is."""
+    """The service that sees to what a row counts. ``leader``: "" if nobody, None if that may not be known.
+
+    ``otherwise``: what is if nobody leads it.
+    """
 
     service: str
-    leader: str
+    leader: str | None
     otherwise: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unwell:
-    """Those of what a row counts that are not well. ``what``: they are; ``see``: the command that says more of them."""
+    """Those of what a row counts that are not well: ``what`` they are, of which ``kind`` for ``trellis explain``.
+
+    ``causes``: by ``namespace/name``, "" where the page alone tells it.
+    """
 
     what: str
-    keys: Sequence[str]
-    see: str
+    kind: str
+    causes: Mapping[str, str]
+
+
+def command(kind: str, key: str) -> str:
+    """Return the command that explains an object."""
+    namespace, _, name = key.rpartition("/")
+    return f"trellis explain {kind}/{name}" + (f" -n {namespace}" if namespace else "")
+
+
+def named(unwell: Unwell) -> str:
+    """Return a sentence with the first few that are not well, and why the first is not."""
+    keys = sorted(unwell.causes)
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    # One that has a cause to tell comes before one that has not.
+    first = min(keys, key=lambda key: (not unwell.causes[key], key))
+    why = f": {first}: {unwell.causes[first]}" if unwell.causes[first] else ""
+    return f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}{why}: see `{command(unwell.kind, first)}`"
 
 
 def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, Any]) -> Part:
     """Return the row of what a led service sees to: a problem are those not well, and that nobody leads it.
 
-    ``text`` is "" where there is nothing that it would have to see to; ``facts`` get its ``holder``.
+    ``text`` is "" where there is nothing that it would have to see to; ``facts`` get its ``holder`` and the ``causes``.
     """
     problems = []
-    if text and not led.leader:
+    if text and led.leader == "":
         problems.append(f"nobody leads {led.service}, so {led.otherwise}: start it with `trellis run {led.service}`")
-    if keys := unwell.keys:
-        more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-        problems.append(f"{unwell.what}: {', '.join(keys[:_NAMED])}{more}: see `{unwell.see}`")
+    if unwell.causes:
+        problems.append(named(unwell))
     by = f"; {led.service} led by {led.leader}" if led.leader else ""
-    return Part(name, (text or "none") + by, "; ".join(problems), facts | {"holder": led.leader or None})
+    by = f"; who leads {led.service} is not known: this account may not read its Lease" if led.leader is None else by
+    facts = facts | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
+    return Part(name, (text or "none") + by, "; ".join(problems), facts)

@@ -28,6 +28,7 @@ from trellis.provisioning import (
     wish_of,
 )
 
+KUBELET_AWAY: Final = "its kubelet does not report it ready, so nothing is begun on it"
 MESSAGE_MAX: Final = 200
 """Longest message of a row, in characters: the whole text stands on the Node."""
 
@@ -71,6 +72,7 @@ class NodeRow:
     digest: str | None = None
     attempt: int | None = None
     message: str = ""
+    kubelet_ready: bool = True
     concern: bool = True
     """Whether the node has to do with Wasm at all: opted in, invalid, marked, in work or failed."""
 
@@ -114,6 +116,7 @@ def row_of(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None) -> No
         digest=current[0] if current else None,
         attempt=current[1] if current else None,
         message=_one_line(_message(node, job, state)),
+        kubelet_ready=node.ready,
         concern=touched or wish is not Wish.OUT,
     )
 
@@ -184,6 +187,8 @@ def _message(node: NodeView, job: JobView | None, state: NodeState) -> str:
             return f"{names.ANNOTATION_OPT_IN} has {node.opt_in!r}: use 'true' or 'false'"
         case NodeState.WAITING if node.operating_system != SUPPORTED_OS:
             return f"only {SUPPORTED_OS} nodes are provisioned, this one runs {node.operating_system}"
+        case NodeState.WAITING | NodeState.PROVISIONING if not node.ready:
+            return KUBELET_AWAY
         case NodeState.NOT_OPTED_IN if node.bears_marks or job is not None:
             return "marks or Jobs of ours are still to be removed"
         case _:

@@ -1,13 +1,15 @@
 """``trellis status``: who leads, how the rollout stands, whether the bus and the API server are there.
 
 In: flags. Out: a table or JSON, and exit status 1 if something is wrong. Called by the command line. Writes nothing.
-Invariant: each part is asked by itself; one that cannot be reached is a row that says so, the others are shown.
+Invariant: each part is asked by itself; one that cannot be reached, or may not be read, is a row that says so, the
+others are shown.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -15,29 +17,60 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from provisioner.actions import Reason
+from service_reflector.views import view_service, view_slice
+from service_reflector.watch import SLICE_SELECTOR
+from trellis import names
 from trellis.bus.errors import BusError
-from trellis.bus.survey import StreamCount, survey
-from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD
+from trellis.bus.survey import survey
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound, Unavailable
+from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
+from trellis.kube.rights import missing_right
 from trellis_bundle.apps_status import NAME, UNKNOWN, read_applications
 from trellis_bundle.breaker import read_rows
-from trellis_bundle.breaker_model import BreakerRow, Position
-from trellis_bundle.cli_errors import EXIT_FAILED, exit_on_error, explain
+from trellis_bundle.cli_errors import EXIT_FAILED, advice, exit_on_error, explain
 from trellis_bundle.controllers import read_controllers
 from trellis_bundle.controllers_model import PART as CONTROLLERS
 from trellis_bundle.controllers_model import UNKNOWN as CONTROLLERS_UNKNOWN
-from trellis_bundle.gather import Leadership, Rollout, connected, read_leadership, read_rollout, read_version
-from trellis_bundle.mirrors import REFLECTOR, Mirrors, read_mirrors
+from trellis_bundle.explain_grant import BACKEND
+from trellis_bundle.explain_hosts import MANAGER as HOST_MANAGER
+from trellis_bundle.explain_job import refused_by_node
+from trellis_bundle.explain_read import held_up, warned
+from trellis_bundle.explain_service import REFLECTOR
+from trellis_bundle.gather import connected, read_leadership, read_rollout, read_version
+from trellis_bundle.mirrors import Mirrors, counted, unreached
 from trellis_bundle.nodes import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
-from trellis_bundle.part import Led, Part, Unwell, led_part
-from trellis_bundle.read_model import NodeState, summary, tally
+from trellis_bundle.part import Part
+from trellis_bundle.reading import Reading
 from trellis_bundle.settings import ClientSettings, client_settings
+from trellis_bundle.status_parts import (
+    HOSTS,
+    SECRETS,
+    breakers_part,
+    bus_part,
+    hosts_part,
+    mirrors_part,
+    rollout_part,
+    secrets_part,
+    service_part,
+    unknown_service,
+)
 
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
 AWAY: Final = "not known while the API server does not answer"
-_MIB: Final = 1024 * 1024
+_UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
+    "rollout": {"in_work": None, "halted": None, "counts": None, "causes": None},
+    "breakers": {"open": None},
+    NAME: UNKNOWN,
+    "mirrors": {"services": None, "without_endpoints": None, "unreached": None, "holder": None},
+    HOSTS: {"groups": None, "hosts": None, "hosts_ready": None, "not_well": None, "holder": None},
+    SECRETS: {"grants": None, "without_effect": None, "pods": None, "pods_ready": None},
+    CONTROLLERS: CONTROLLERS_UNKNOWN,
+}
+"""By row its own fields where nothing of it could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +81,18 @@ class Status:
     services: tuple[Part, ...]
     rollout: Part
     breakers: Part
+    hosts: Part
     applications: Part
     mirrors: Part
+    secrets: Part
     controllers: Part
     bus: Part
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """Every row."""
-        shown = (self.rollout, self.breakers, self.applications, self.mirrors, self.controllers, self.bus)
-        return (self.kubernetes, *self.services, *shown)
+        kinds = (self.hosts, self.applications, self.mirrors, self.secrets, self.controllers)
+        return (self.kubernetes, *self.services, self.rollout, self.breakers, *kinds, self.bus)
 
     @property
     def ok(self) -> bool:
@@ -72,8 +107,10 @@ class Status:
             "services": [part.document() for part in self.services],
             "rollout": self.rollout.document(),
             "breakers": self.breakers.document(),
+            "hosts": self.hosts.document(),
             "applications": self.applications.document(),
             "mirrors": self.mirrors.document(),
+            "secrets": self.secrets.document(),
             "controllers": self.controllers.document(),
             "bus": self.bus.document(),
         }
@@ -85,15 +122,16 @@ def status(
     nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Show who leads each service, how the rollout stands, and whether the API server and the bus are there.
+    """Show who leads each service, how the rollout stands, what is not well and why, and which command says more.
 
     Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok,
-    problem, name, holder, renewed_seconds_ago}]`; `rollout {ok, problem, in_work, halted, counts}`; `breakers {ok,
-    problem, open [rows of breaker status]}`; `applications {ok, problem, count, phases, not_well [namespace/name],
-    holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name],
-    holder}`, the Services of applications; `controllers {ok, problem, count, states, not_ready [namespace/name],
-    holder}`, those in Wasm; `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. What
-    could not be read is null.
+    problem, name, holder, renewed_seconds_ago}]`; `rollout {ok, problem, in_work, halted, counts, causes}`; `breakers
+    {ok, problem, open [rows of breaker status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, not_well, causes,
+    holder}`; `applications {ok, problem, count, phases, not_well [namespace/name], causes, holder}`; `mirrors {ok,
+    problem, services, without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications;
+    `secrets {ok, problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states,
+    not_ready [namespace/name], causes, holder}`, those in Wasm; `bus {ok, problem, streams [{name, messages, bytes}],
+    dead_letters}`. `causes` has by name what `trellis explain` names. What could not be read is null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
@@ -107,17 +145,56 @@ async def _look(settings: ClientSettings) -> Status:
     """Ask all parts at once."""
     async with connected(settings) as kube:
         now = datetime.now(UTC)
-        kubernetes, rollout, breakers, applications, mirrors, controllers, bus, *services = await asyncio.gather(
-            _kubernetes(kube),
-            _rollout(kube, settings),
-            _breakers(kube, settings.namespace),
-            _applications(kube, settings.namespace),
-            _mirrors(kube, settings.namespace),
-            _controllers(kube, settings.namespace),
-            _bus(settings),
-            *(_service(kube, name, settings.namespace, now) for name in LED),
+        namespace = settings.namespace
+        services, asked = (
+            [_service(kube, name, namespace, now) for name in LED],
+            {
+                "rollout": _rollout(kube, settings),
+                "breakers": _breakers(kube, namespace),
+                HOSTS: _hosts(kube, namespace),
+                NAME: _applications(kube, namespace),
+                "mirrors": _mirrors(kube, namespace),
+                SECRETS: _secrets(kube, namespace),
+                CONTROLLERS: read_controllers(kube, namespace),
+            },
         )
-    return Status(kubernetes, tuple(services), rollout, breakers, applications, mirrors, controllers, bus)
+        kubernetes, bus, *rows = await asyncio.gather(
+            _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in asked.items())
+        )
+    led, rest = tuple(rows[: len(LED)]), dict(zip(asked, rows[len(LED) :], strict=True))
+    return Status(
+        kubernetes=kubernetes,
+        services=led,
+        rollout=rest["rollout"],
+        breakers=rest["breakers"],
+        hosts=rest[HOSTS],
+        applications=rest[NAME],
+        mirrors=rest["mirrors"],
+        secrets=rest[SECRETS],
+        controllers=rest[CONTROLLERS],
+        bus=bus,
+    )
+
+
+async def _guarded(name: str, part: Awaitable[Part]) -> Part:
+    """Return a row; one that cannot be read says why, and which right is lacking."""
+    try:
+        return await part
+    except Unavailable:
+        return Part(name, "not known", AWAY, dict(_UNREAD[name]))
+    except KubeError as error:
+        return Part(name, "not known", _told(error), dict(_UNREAD[name]))
+
+
+def _told(error: KubeError) -> str:
+    right = missing_right(error)
+    return explain(error) if right is None else f"this account may not {right}: {advice(error)}"
+
+
+def _with_notes(part: Part, reading: Reading) -> Part:
+    """Return a row with the rights that were lacking for it."""
+    problem = "; ".join(filter(None, (part.problem, *(line.text for line in reading.notes))))
+    return replace(part, problem=problem)
 
 
 async def _kubernetes(kube: Kube) -> Part:
@@ -135,105 +212,66 @@ async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part
     except NotFound:
         return service_part(name, None)
     except Unavailable:
-        return _unknown_service(name, AWAY)
+        return unknown_service(name, AWAY)
     except KubeError as error:
-        return _unknown_service(name, explain(error))
-
-
-def service_part(name: str, lead: Leadership | None) -> Part:
-    """Return the row of a service; ``lead`` None means that it never led."""
-    if lead is None or not lead.holder:
-        never = "never ran here" if lead is None else "was stopped"
-        return _unknown_service(name, f"nobody leads, it {never}: start it with `trellis run {name}`")
-    age = round(lead.age, 1) if lead.age is not None else None
-    facts = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
-    text = f"led by {lead.holder}, renewed {age} s ago"
-    if age is None or age > lead.duration:
-        return Part(name, text, "the leader does not renew its lease: has it crashed? another one takes over", facts)
-    return Part(name, text, facts=facts)
-
-
-def _unknown_service(name: str, problem: str) -> Part:
-    return Part(name, "no leader", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
+        return unknown_service(name, _told(error))
 
 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
-    try:
-        return rollout_part(await read_rollout(kube, settings))
-    except KubeError as error:
-        problem = AWAY if isinstance(error, Unavailable) else explain(error)
-        return Part("rollout", "not known", problem, {"in_work": None, "halted": None, "counts": None})
-
-
-def rollout_part(rollout: Rollout) -> Part:
-    """Return the row of the rollout; halted, failed nodes and invalid annotations are problems."""
-    counts = tally(rollout.rows)
-    halted = rollout.ledger.halted
-    problems = list(rollout.notes)
-    if halted:
-        problems.append(f"the rollout of {halted} is halted, too many nodes fail: see `trellis nodes`")
-    elif counts[NodeState.FAILED]:
-        problems.append(f"{counts[NodeState.FAILED]} failed, each is tried again: see `trellis nodes`")
-    if counts[NodeState.INVALID_ANNOTATION]:
-        problems.append(f"{counts[NodeState.INVALID_ANNOTATION]} with an invalid annotation: see `trellis nodes`")
-    in_work = len(rollout.ledger.entries)
-    text = f"{in_work} in work{', halted' if halted else ''}; {summary(rollout.rows)}"
-    facts = {
-        "in_work": in_work,
-        "halted": halted,
-        "counts": {state.value: count for state, count in counts.items()},
-    }
-    return Part("rollout", text, "; ".join(problems), facts)
+    reading = Reading(kube, settings.namespace)
+    rollout, held, told = await asyncio.gather(
+        read_rollout(kube, settings),
+        held_up(reading, settings.installer_namespace),
+        reading.list(EVENTS, None, fields=f"type=Warning,reason={Reason.JOB_REFUSED}"),
+    )
+    lines = refused_by_node(told, settings.installer_namespace) | held
+    # What the notes of the reading say, those of the rollout say too.
+    return rollout_part(rollout, {name: line.text for name, line in lines.items()})
 
 
 async def _breakers(kube: Kube, namespace: str) -> Part:
+    return breakers_part(await read_rows(kube, namespace))
+
+
+async def _hosts(kube: Kube, namespace: str) -> Part:
+    reading = Reading(kube, namespace)
     try:
-        return breakers_part(await read_rows(kube, namespace))
-    except KubeError as error:
-        problem = AWAY if isinstance(error, Unavailable) else explain(error)
-        return Part("breakers", "not known", problem, {"open": None})
-
-
-def breakers_part(rows: list[BreakerRow]) -> Part:
-    """Return the row of the breakers; one that holds destructions is a problem."""
-    shown = [row for row in rows if row.position is not Position.CLOSED]
-    problems = [f"{row.service} holds {row.held} {row.kind}: see `trellis breaker status`" for row in shown]
-    text = f"{len(shown)} of {len(rows)} open" if shown else "closed"
-    return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
+        groups = (await kube.list(HOST_CONFIGS)).items
+    except NotFound:
+        groups = []
+    leader = await reading.leader(HOST_MANAGER, "")
+    return hosts_part(groups, leader.holder)
 
 
 async def _applications(kube: Kube, namespace: str) -> Part:
-    try:
-        return await read_applications(kube, namespace)
-    except KubeError as error:
-        problem = AWAY if isinstance(error, Unavailable) else explain(error)
-        return Part(NAME, "not known", problem, dict(UNKNOWN))
+    reading = Reading(kube, namespace)
+    part = await read_applications(kube, namespace, await reading.list(HOST_CONFIGS))
+    return _with_notes(part, reading)
 
 
 async def _mirrors(kube: Kube, namespace: str) -> Part:
-    try:
-        return mirrors_part(await read_mirrors(kube, namespace))
-    except KubeError as error:
-        problem = AWAY if isinstance(error, Unavailable) else explain(error)
-        facts = {"services": None, "without_endpoints": None, "holder": None}
-        return Part("mirrors", "not known", problem, facts)
+    reading = Reading(kube, namespace)
+    found, slices, groups, warnings, leader = await asyncio.gather(
+        kube.list(SERVICES),
+        reading.list(ENDPOINT_SLICES, labels=SLICE_SELECTOR),
+        reading.list(HOST_CONFIGS),
+        warned(reading, None),
+        reading.leader(REFLECTOR, ""),
+    )
+    services = [view_service(one) for one in found.items]
+    mirrors: Mirrors = counted(services, [view_slice(one) for one in slices], leader.holder)
+    part = mirrors_part(replace(mirrors, unreached=unreached(warnings, services, groups)))
+    return _with_notes(part, reading)
 
 
-async def _controllers(kube: Kube, namespace: str) -> Part:
-    try:
-        return await read_controllers(kube, namespace)
-    except KubeError as error:
-        problem = AWAY if isinstance(error, Unavailable) else explain(error)
-        return Part(CONTROLLERS, "not known", problem, dict(CONTROLLERS_UNKNOWN))
-
-
-def mirrors_part(found: Mirrors) -> Part:
-    """Return the row of applications' Services; one that leads nowhere is a problem, as is one that nobody follows."""
-    without = found.without_endpoints
-    text = f"{found.services} Services, {len(without)} without endpoints" if found.services else ""
-    led = Led(REFLECTOR, found.leader, "endpoints do not follow")
-    facts = {"services": found.services, "without_endpoints": without}
-    return led_part("mirrors", text, led, Unwell("no endpoint", without, "trellis explain service/NAME"), facts)
+async def _secrets(kube: Kube, namespace: str) -> Part:
+    reading = Reading(kube, namespace)
+    grants, groups, pods = await asyncio.gather(
+        reading.list(SECRET_GRANTS),
+        reading.list(HOST_CONFIGS),
+        reading.list(PODS, namespace, labels=f"{names.LABEL_NAME}=trellis,app.kubernetes.io/component={BACKEND}"),
+    )
+    return _with_notes(secrets_part(grants, groups, pods), reading)
 
 
 async def _bus(settings: ClientSettings) -> Part:
@@ -241,27 +279,6 @@ async def _bus(settings: ClientSettings) -> Part:
         return bus_part(await survey(settings.nats_url, settings.nats_credentials))
     except BusError as error:
         return Part("bus", "not known", explain(error), {"streams": None, "dead_letters": None})
-
-
-def bus_part(streams: list[StreamCount]) -> Part:
-    """Return the row of the bus; a missing stream and dead letters are problems."""
-    missing = [stream.name for stream in streams if stream.messages is None]
-    dead = next((stream.messages or 0 for stream in streams if stream.name == STREAM_DEAD), 0)
-    problems = []
-    if missing:
-        problems.append(f"no stream {', '.join(missing)}: a running service makes it within seconds")
-    if dead:
-        problems.append(f"{dead} dead letters in {STREAM_DEAD}: `trellis dead list` says why they were given up on")
-    text = ", ".join(
-        f"{stream.name} {stream.messages} messages {(stream.size or 0) / _MIB:.1f} MiB"
-        for stream in streams
-        if stream.messages is not None
-    )
-    facts = {
-        "streams": [{"name": stream.name, "messages": stream.messages, "bytes": stream.size} for stream in streams],
-        "dead_letters": dead,
-    }
-    return Part("bus", text or "connected", "; ".join(problems), facts)
 
 
 def _show(found: Status, output: Format) -> None:

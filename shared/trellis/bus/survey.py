@@ -25,11 +25,15 @@ _SECONDS: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class StreamCount:
-    """One stream; ``messages`` and ``size`` (bytes) are None if the server has no stream of this name."""
+    """One stream; ``messages`` and ``size`` (bytes) are None if the server has no stream of this name.
+
+    ``first``: sequence of its oldest message, None if it has none.
+    """
 
     name: str
     messages: int | None
     size: int | None
+    first: int | None = None
 
 
 async def survey(url: str, credentials: Credentials | None = None) -> list[StreamCount]:
@@ -53,4 +57,5 @@ async def _count(client: Client, name: str) -> StreamCount:
         info = await client.jetstream().stream_info(name)
     except NotFoundError:
         return StreamCount(name, None, None)
-    return StreamCount(name, info.state.messages, info.state.bytes)
+    state = info.state
+    return StreamCount(name, state.messages, state.bytes, state.first_seq if state.messages else None)

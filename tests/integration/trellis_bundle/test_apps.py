@@ -331,7 +331,7 @@ async def test_one_page_tells_the_whole_chain_and_the_status_counts_it(world: Wo
     assert lines["application"]["ok"]
     assert "its spec is of kubectl" in lines["application"]["text"]
     assert f"{world.namespace}/group on lattice {world.lattice}, 0 of 0 ready" in lines["hosts"]["text"]
-    assert "trellis run application-manager" in lines["application-manager"]["text"]
+    assert "trellis run application-manager" in lines["application-manager"]["do"]
     status = await world.run("-o", "json", "--nats-url", world.nats_url, command="status")
     found = json.loads(status.stdout)["applications"]
     assert (found["count"], found["phases"], found["holder"]) == (1, {"Deployed": 1}, None)

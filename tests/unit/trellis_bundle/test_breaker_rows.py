@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from trellis.breaker import Closing, Opening, State
 from trellis_bundle.breaker_model import Position, row_of, rows_of
-from trellis_bundle.status import breakers_part
+from trellis_bundle.status_parts import breakers_part
 
 NOW = 1_000_000.0
 OPENING = Opening(NOW, NOW + 600, "more than 5 of 40 nodes were to go within 60 s", frozenset("abcd"), tuple("wxyz"))

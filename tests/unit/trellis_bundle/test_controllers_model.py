@@ -50,6 +50,7 @@ def test_the_row_of_the_status_counts_and_names() -> None:
         "states": {"Failed": 1, "Paused": 1, "Suspended": 1},
         "not_ready": ["team-a/b"],
         "holder": "me",
+        "causes": {"team-a/b": "Because: so"},
     }
     assert "team-a/b" in part.problem
     assert "nobody leads controller-host" in controllers_part(rows, "").problem

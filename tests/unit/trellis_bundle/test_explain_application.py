@@ -11,7 +11,7 @@ from service_reflector.views import ServiceView
 from support.application_objects import managed, stored
 from trellis import names
 from trellis_bundle.apps_model import row_of
-from trellis_bundle.apps_status import applications_part
+from trellis_bundle.apps_status import applications_part, causes_of
 from trellis_bundle.explain_application import AppWorld, explain_application
 from trellis_bundle.explain_service import Warned
 from trellis_bundle.explaining import Explanation
@@ -222,6 +222,17 @@ CAUSES: dict[str, tuple[AppWorld, str]] = {
 }
 
 
+STATUS_TELLS = [CAUSES[name] for name in ("unknown lattice", "wadm away", "credentials refused")]
+
+
+@pytest.mark.parametrize(("world", "headline"), STATUS_TELLS)
+def test_the_status_names_the_same_cause(world: AppWorld, headline: str) -> None:
+    causes = causes_of(world.apps, world.groups)
+    assert list(causes) == ["team/web"]
+    assert f"is not ready: {causes['team/web']}. " in headline
+    assert causes_of(WELL.apps, WELL.groups) == {}
+
+
 @pytest.mark.parametrize(("world", "headline"), CAUSES.values(), ids=CAUSES)
 def test_the_first_line_names_the_cause_and_what_to_do(world: AppWorld, headline: str) -> None:
     assert explain_application(world, "web", None).headline == headline
@@ -252,11 +263,15 @@ def test_what_came_from_wash_and_its_events_are_told() -> None:
 
 def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     rows = [row_of(one) for one in (app(), app(phase="Failed"), stored("new"))]
-    part = applications_part(rows, {"team/new"}, "pod-1")
+    part = applications_part(rows, {"team/new": "nobody knows it"}, "pod-1")
     assert part.text == "1 Deployed, 1 Failed, 1 NotLookedAt; application-manager led by pod-1"
     assert part.facts["not_well"] == ["team/new", "team/web"]
-    assert "team/new, team/web: see `trellis explain application/NAME`" in part.problem
-    assert "trellis run application-manager" in applications_part(rows[:1], set(), "").problem
-    assert applications_part([], set(), "").problem == ""
+    assert part.problem == (
+        "not well: team/new, team/web: team/new: nobody knows it: see `trellis explain application/new -n team`"
+    )
+    assert part.facts["causes"]["team/new"] == "nobody knows it"
+    assert "trellis run application-manager" in applications_part(rows[:1], {}, "").problem
+    assert applications_part(rows[:1], {}, None).problem == "", "who leads may not be known"
+    assert applications_part([], {}, "").problem == ""
     many = [row_of(app() | {"metadata": stored(f"a{number}")["metadata"]}) for number in range(9)]
-    assert "and 4 more" in applications_part(many, {row.key for row in many}, "x").problem
+    assert "and 4 more" in applications_part(many, {row.key: "" for row in many}, "x").problem

@@ -15,8 +15,8 @@ from trellis.lattice.manifests import Listener, Protocol
 from trellis_bundle.explain_read import view_warning
 from trellis_bundle.explain_service import Warned, World, explain_service
 from trellis_bundle.explaining import Explanation
-from trellis_bundle.mirrors import Mirrors, counted
-from trellis_bundle.status import mirrors_part
+from trellis_bundle.mirrors import Mirrors, counted, unreached
+from trellis_bundle.status_parts import mirrors_part
 
 LISTENER = Listener("httpserver", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("shop-httpserver",))
 SERVICE = ServiceView(
@@ -146,3 +146,17 @@ def test_services_that_lead_nowhere_are_counted_and_named() -> None:
     assert "trellis run service-reflector" in mirrors_part(Mirrors(1, [], "")).problem
     many = mirrors_part(Mirrors(9, [f"g/{number}" for number in range(9)], "x")).problem
     assert "g/0, g/1, g/2, g/3, g/4 and 4 more" in many
+
+
+def test_an_application_that_gets_no_service_is_counted_until_it_has_one_or_is_gone() -> None:
+    group = {"metadata": {"namespace": "g", "name": "group"}, "status": {"apps": [{"name": "shop"}]}}
+    known = {"type": "ApplicationsKnown", "status": "True"}
+    gone = group | {"status": {"apps": [], "conditions": [known]}}
+    why = "LoopbackAddress: it listens on 127.0.0.1:80"
+    assert unreached(LOOPBACK, [], [group]) == {"g/shop": why}
+    assert unreached(LOOPBACK, [], [gone]) == {}, "its lattice has it no more"
+    assert unreached(LOOPBACK, [SERVICE], [group]) == {}
+    assert unreached(LOOPBACK, [], []) == {}, "its hosts are gone"
+    part = mirrors_part(Mirrors(leader="x", unreached={"g/shop": why}))
+    assert part.problem == f"no endpoint: g/shop: g/shop: {why}: see `trellis explain service/shop -n g`"
+    assert part.text == "no Service, 1 applications cannot be reached; service-reflector led by x"

@@ -18,8 +18,10 @@ from trellis_bundle.events import line_of
 from trellis_bundle.gather import Leadership, Rollout
 from trellis_bundle.nodes import show, table_of
 from trellis_bundle.output import Format
+from trellis_bundle.part import Part
 from trellis_bundle.read_model import rows_of
-from trellis_bundle.status import Part, Status, bus_part, rollout_part, service_part
+from trellis_bundle.status import Status
+from trellis_bundle.status_parts import bus_part, hosts_part, rollout_part, secrets_part, service_part
 
 BUSY = opted_in(a_node("busy"))
 BROKEN = failed(opted_in(a_node("broken")))
@@ -97,9 +99,9 @@ def test_a_service_without_a_live_leader_is_a_problem(lead: Leadership | None, p
 
 
 def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
-    part = rollout_part(replace(ROLLOUT, ledger=Ledger(LEDGER.entries, halted=DIGEST)))
+    part = rollout_part(replace(ROLLOUT, ledger=Ledger(LEDGER.entries, halted=(DIGEST,))))
     assert DIGEST in part.problem
-    assert part.facts["halted"] == DIGEST
+    assert part.facts["halted"] == (DIGEST,)
     assert part.facts["in_work"] == 1
 
 
@@ -108,6 +110,49 @@ def test_failed_nodes_and_invalid_annotations_are_problems_and_work_is_none() ->
     assert "invalid annotation" in rollout_part(ROLLOUT).problem
     busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER)
     assert rollout_part(busy).problem == ""
+
+
+def test_the_rollout_names_the_cause_of_the_first_node_and_what_says_more() -> None:
+    assert (
+        "1 failed, each is tried again: broken: it broke: see `trellis explain node/broken`"
+        in rollout_part(ROLLOUT).problem
+    )
+    part = rollout_part(ROLLOUT, {"busy": "its image cannot be pulled", "done": "what was, is no trouble any more"})
+    assert "1 cannot go on: busy: its image cannot be pulled: see `trellis explain node/busy`" in part.problem
+    assert part.facts["causes"] == {"broken": "it broke", "busy": "its image cannot be pulled"}
+    away = Rollout(rows_of([opted_in(a_node("away", ready=False))], {}, Ledger({})), Ledger({}))
+    assert "1 cannot go on: away: its kubelet does not report it ready" in rollout_part(away).problem
+
+
+def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> None:
+    said = {
+        "type": "Degraded",
+        "status": "True",
+        "reason": "SecretMissing",
+        "message": "Secret t/x is missing: create it",
+    }
+    status = {"observedGeneration": 1, "conditions": [said], "desiredReplicas": 2}
+    group = {
+        "metadata": {"namespace": "t", "name": "h", "generation": 1},
+        "spec": {"lattice": "east"},
+        "status": status,
+    }
+    part = hosts_part([group], "pod-1")
+    assert part.text == "1 groups, 0 of 2 hosts ready; host-manager led by pod-1"
+    assert part.problem == "not well: t/h: t/h: Secret t/x is missing: see `trellis explain hostgroup/h -n t`"
+    assert "nobody leads host-manager" in hosts_part([group], "").problem
+    assert hosts_part([], "").problem == ""
+    grant = {
+        "metadata": {"namespace": "v", "name": "g"},
+        "spec": {"from": [{"namespace": "t", "lattice": "east"}], "serviceAccounts": ["web"]},
+    }
+    assert secrets_part([grant], [group], []).problem == ""
+    assert (
+        "which has no group of hosts at all: see `trellis explain secretgrant/g -n v`"
+        in secrets_part([grant], [], []).problem
+    )
+    pod = {"metadata": {"namespace": "s"}, "status": {}}
+    assert "no pod of secrets-backend is ready" in secrets_part([], [], [pod]).problem
 
 
 STREAMS = [StreamCount("TRELLIS_EVENTS", 5, 1024), StreamCount("TRELLIS_DEAD", 0, 0)]
@@ -121,19 +166,23 @@ def test_the_bus_is_fine_when_its_streams_are_there_and_nothing_is_dead() -> Non
 
 def test_dead_letters_and_missing_streams_are_problems() -> None:
     assert "2 dead letters" in bus_part([STREAMS[0], StreamCount("TRELLIS_DEAD", 2, 99)]).problem
+    first = bus_part([STREAMS[0], StreamCount("TRELLIS_DEAD", 2, 99, 41)]).problem
+    assert "`trellis explain deadletter/41` of the oldest" in first
     assert "no stream TRELLIS_EVENTS" in bus_part([StreamCount("TRELLIS_EVENTS", None, None), STREAMS[1]]).problem
 
 
 def test_one_problem_anywhere_makes_the_status_not_ok() -> None:
     fine = Part("part", "text")
-    good = Status(fine, (fine,), fine, fine, fine, fine, fine, fine)
+    good = Status(fine, (fine,), *[fine] * 8)
     assert good.ok
     assert good.document()["ok"] is True
     for bad in (
         replace(good, kubernetes=replace(fine, problem="x")),
         replace(good, services=(fine, replace(fine, problem="x"))),
         replace(good, rollout=replace(fine, problem="x")),
+        replace(good, hosts=replace(fine, problem="x")),
         replace(good, applications=replace(fine, problem="x")),
+        replace(good, secrets=replace(fine, problem="x")),
         replace(good, mirrors=replace(fine, problem="x")),
         replace(good, controllers=replace(fine, problem="x")),
         replace(good, bus=replace(fine, problem="x")),
