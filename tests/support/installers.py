@@ -4,7 +4,8 @@
 ``nopull-…`` cannot pull its image; on ``sick-…`` installers succeed and canary pods fail, on ``sick-stuck-…`` so do
 Jobs that take something back. Every other node's Jobs and canaries succeed (kwok's own stages).
 So say a Shim's sources: an installation (no removal) from a location with ``hang-here`` never ends, with ``fail-here``
-it fails, with ``take-5s`` it takes so long, with ``blame-here`` it names that Shim as what it failed because of.
+it fails, with ``take-5s`` it takes so long, with ``blame-here`` it names that Shim as what it failed because of, with
+``other-file-here`` it finds another file than the one whose checksum it was given.
 """
 
 from __future__ import annotations
@@ -125,7 +126,21 @@ _BLAMED = _FAILED.replace(
     + "'",
 )
 
+_MISMATCH = _FAILED.replace(
+    f'"{LAST_LOG_LINE}"',
+    "'"
+    + InstallResult(
+        "install",
+        Outcome.FAILED,
+        FailureReason.CHECKSUM_MISMATCH,
+        f"https://example.com/other-file-here.tar.gz should have the SHA-256 {'ab' * 32} and has {'cd' * 32}: it is "
+        "another file, or was changed",
+    ).to_line()
+    + "'",
+)
+
 INSTALLER_STAGES = (
+    _stage("other-file", phase="Pending", key=_from("other-file-here"), value=_INSTALLS, status=_MISMATCH),
     _stage("blame-here", phase="Pending", key=_from("blame-here"), value=_INSTALLS, status=_BLAMED),
     _stage("fail-here", phase="Pending", key=_from("fail-here"), value=_INSTALLS, status=_FAILED),
     _stage("hang-here", phase="Running", key=_from("hang-here"), value=_INSTALLS, delay=_FOR_EVER, status="{}"),

@@ -149,8 +149,8 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
     "its kubelet is away": (
         replace(WAITING, node=node(ready=False)),
         (
-            "its kubelet does not report it ready, so nothing is begun on it: NodeStatusUnknown: Kubelet stopped posting "
-            "node status.; linux/amd64, containerd://2. Mend the kubelet: `kubectl describe node n`"
+            "its kubelet does not report it ready, so nothing is begun on it: NodeStatusUnknown: Kubelet stopped "
+            "posting node status.; linux/amd64, containerd://2. Mend the kubelet: `kubectl describe node n`"
         ),
     ),
     "a quota that refuses the pod": (

@@ -1,0 +1,253 @@
+"""Situations that people meet, made for real: the first line of ``trellis explain`` names the cause of each.
+
+So does the row of ``trellis status`` that counts it. What each line is to be stands in ``support/situations.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from support.controllers_world import CONFIG_MAPS, Host, Tenant, define, tenant_of, until
+from support.explaining import PATIENCE, Person
+from support.fleet import Fleet, eventually
+from support.grants import SYSTEM, granted
+from support.host_behaviour import own_lattice
+from support.host_world import HostWorld
+from support.kept import KeptWorld, kept_world, spec
+from support.manifests import ANY_HOST, capability, link, manifest
+from support.reflected import ReflectedWorld
+from support.shims import Shim
+from support.wadm_stand_in import WadmStandIn
+from support.wat_guests import guest
+from trellis import names
+from trellis.events.subjects import escape
+from trellis.kube.resources import APPLICATIONS, WASM_CONTROLLERS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+
+Manifest = dict[str, Any]
+
+
+async def node_is_explained(fleet: Fleet, situation: str, node: str) -> Manifest:
+    """See that a node's page and the row of the rollout name the cause."""
+    person = Person.of(fleet)
+    page = await person.finds(situation, f"node/{node}")
+    await person.counts(situation, node, page)
+    return page
+
+
+async def test_an_image_that_cannot_be_pulled(fleet: Fleet) -> None:
+    [node] = fleet.add("nopull")
+    async with fleet.services(inspect_after=1):
+        page = await node_is_explained(fleet, "image cannot be pulled", node)
+        steps = {line["about"]: line["ok"] for line in page["lines"]}
+        assert (steps["kubelet"], steps["opted in"], steps["provisioner"]) == (True, True, True)
+
+
+async def test_a_wrong_checksum(fleet: Fleet, shim: Shim) -> None:
+    [node] = shim.add_nodes(1)
+    async with fleet.services(retry_min=300, retry_max=300):
+        shim.apply(path="other-file-here.tar.gz")
+        page = await node_is_explained(fleet, "wrong checksum", node)
+        _, of_shim = await Person.of(fleet).told("explain", f"shim/{shim.name}")
+        assert of_shim["cause"] == f"node {node}: {page['cause']}", "its Shim says the same"
+        shim.delete()
+
+
+async def test_a_handler_that_is_missing_after_the_job(fleet: Fleet) -> None:
+    [node] = fleet.add("node")
+    async with fleet.services(handler="spin", verify_timeout=1, retry_min=300, retry_max=300):
+        await node_is_explained(fleet, "handler missing", node)
+
+
+async def test_a_node_that_is_not_ready(fleet: Fleet) -> None:
+    name = f"away-{fleet.id}"
+    fleet.add_named(name, kubelet=False)
+    said = {
+        "type": "Ready",
+        "status": "Unknown",
+        "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status.",
+    }
+    fleet.patch(name, {"status": {"conditions": [said]}}, "/status")
+    async with fleet.services():
+        await node_is_explained(fleet, "node not ready", name)
+
+
+def limit(fleet: Fleet, **hard: str) -> str:
+    """Have a quota in the namespace of the installers; return its path."""
+    metadata = {"name": fleet.installers}
+    made = fleet.api.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    assert made[0] in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}
+    path = f"/api/v1/namespaces/{fleet.installers}/resourcequotas"
+    body = {
+        "metadata": {"name": "small"},
+        "spec": {"hard": {key.replace("_", "/"): value for key, value in hard.items()}},
+    }
+    assert fleet.api.call("POST", path, body)[0] == http.HTTPStatus.CREATED
+    return f"{path}/small"
+
+
+async def counted(fleet: Fleet, path: str) -> None:
+    await eventually(lambda: (fleet.api.call("GET", path)[1].get("status") or {}).get("hard"), "it counts", seconds=60)
+
+
+async def test_a_quota_that_refuses_the_pod(fleet: Fleet) -> None:
+    await counted(fleet, limit(fleet, pods="0"))
+    [node] = fleet.add("node")
+    async with fleet.services():
+        await node_is_explained(fleet, "quota", node)
+
+
+async def test_a_quota_that_refuses_the_job(fleet: Fleet) -> None:
+    await counted(fleet, limit(fleet, **{"count_jobs.batch": "0"}))
+    [node] = fleet.add("node")
+    async with fleet.services():
+        await node_is_explained(fleet, "quota of Jobs", node)
+
+
+async def test_a_secret_that_is_missing(hosts: HostWorld) -> None:
+    person = Person.of(hosts.fleet)
+    async with hosts.service():
+        hosts.create("group", secretName="absent")
+        page = await person.finds("missing Secret", "whc/group", "-n", hosts.namespace)
+        await person.counts("missing Secret", f"{hosts.namespace}/group", page)
+
+
+async def test_credentials_that_the_nats_of_a_lattice_refuses(hosts: HostWorld, tmp_path: Path) -> None:
+    config = tmp_path / "nats.conf"
+    config.write_text('authorization { users: [ { user: "somebody", password: "else" } ] }')
+    person = Person.of(hosts.fleet)
+    with NatsServer(tmp_path / "nats", config=config) as server:
+        async with hosts.service():
+            address = "nats://somebody:mistaken@127.0.0.1"
+            hosts.create("group", lattice="closed", natsAddress=address, natsClientPort=server.port)
+            page = await person.finds("NATS credentials wrong", "hostgroup/group", "-n", hosts.namespace)
+            await person.counts("NATS credentials wrong", f"{hosts.namespace}/group", page)
+            assert "mistaken" not in str(page)
+
+
+async def test_an_application_that_listens_on_loopback(world: ReflectedWorld) -> None:
+    world.group("group", "loop-lattice")
+    person = Person.of(world.hosts.fleet)
+    async with world.wadm("loop-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("loop", capability("httpserver", link("127.0.0.1:80"), ANY_HOST)))
+        page = await person.finds("loopback address", "service/loop", "-n", world.namespace)
+        await person.counts("loopback address", f"{world.namespace}/loop", page)
+
+
+@pytest.fixture
+async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
+    async with WadmStandIn(nats_server.url, own_lattice()) as started:
+        yield started
+
+
+@pytest.fixture
+def applications(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
+        yield made
+
+
+async def test_a_wadm_that_is_away(applications: KeptWorld, stand_in: WadmStandIn) -> None:
+    kept, person = applications, Person.of(applications.hosts.fleet)
+    kept.group()
+    async with kept.manager():
+        kept.apply("mine", spec(), annotations={"version": "v1"})
+        await kept.synced("mine", version="v1")
+        await stand_in.__aexit__()
+        page = await person.finds("wadm away", "application/mine", "-n", kept.namespace)
+        await person.counts("wadm away", f"{kept.namespace}/mine", page)
+        await stand_in.__aenter__()  # or it cannot be let go of
+        await kept.synced("mine", version="v1")
+
+
+async def test_a_lattice_that_no_group_of_hosts_is_on(applications: KeptWorld) -> None:
+    kept, person = applications, Person.of(applications.hosts.fleet)
+    kept.group()
+    async with kept.manager():
+        kept.apply("lost", spec(), labels={names.LABEL_LATTICE: "nowhere"}, annotations={"version": "v1"})
+        await kept.condition("lost", "Synced", "False", "NoLattice")
+        page = await person.finds("unknown lattice", f"{APPLICATIONS.plural}/lost", "-n", kept.namespace)
+        await person.counts("unknown lattice", f"{kept.namespace}/lost", page)
+
+
+@pytest.fixture
+def tenant(cluster_api: Api) -> Iterator[Tenant]:
+    define(cluster_api)
+    made = tenant_of(cluster_api)
+    yield made
+    for item in cluster_api.call("GET", WASM_CONTROLLERS.path(made.name))[1].get("items") or ():
+        made.remove(item["metadata"]["name"])
+    cluster_api.call("DELETE", f"/api/v1/namespaces/{made.name}")
+
+
+async def test_a_controller_that_traps(
+    cluster: ClusterInfo, nats_server: NatsServer, tenant: Tenant, tmp_path: Path
+) -> None:
+    tenant.account("any", CONFIG_MAPS)
+    tenant.module("traps", guest("traps"))
+    tenant.controller("traps", "traps", serviceAccountName="any")
+    tenant.config_map("x")
+    host = Host(cluster, nats_server.url, tmp_path)
+    person = Person.at(cluster, nats_server.url, host.name)
+    async with host.serving():
+        await until(lambda: (tenant.status("traps").get("lastFault") or {}).get("kind") == "Trapped", "it traps")
+        page = await person.finds("trap in a controller", "wasmctl/traps", "-n", tenant.name)
+        await person.counts("trap in a controller", f"{tenant.name}/traps", page)
+
+
+async def test_a_message_that_nobody_can_read(fleet: Fleet) -> None:
+    person = Person.of(fleet)
+    async with fleet.services():
+        await fleet.both_listen()
+        client = await nats.connect(fleet.info.nats_url)
+        await client.jetstream().publish(f"trellis.evt.{fleet.id}.node.opted_in.{escape('x')}", b"\xff not json")
+        await client.close()
+        letters: list[Manifest] = []
+        async with asyncio.timeout(PATIENCE):
+            while not letters:
+                letters = (await person.told("dead", "list", "--cluster", fleet.id))[1]["letters"]
+        await person.finds("dead letter", f"deadletter/{letters[0]['sequence']}")
+        _, status = await person.told("status")
+        assert status["bus"]["dead_letters"] >= 1
+        assert "trellis explain deadletter/" in status["bus"]["problem"]
+
+
+async def test_rights_that_are_lacking_are_named_and_hide_nothing_else(
+    fleet: Fleet, cluster: ClusterInfo, cluster_api: Api, tmp_path: Path
+) -> None:
+    [node] = fleet.add("nopull")
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}]
+    role = {"kind": "ClusterRole", "metadata": {"name": f"{fleet.id}-looks"}, "rules": rules}
+    async with fleet.services():
+        await eventually(lambda: fleet.job_of(node), "a Job")
+        with granted(cluster, cluster_api, "looks", tmp_path) as account:
+            subject = {"kind": "ServiceAccount", "namespace": SYSTEM, "name": "looks"}
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": f"{fleet.id}-looks"}
+            bound = {
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": f"{fleet.id}-looks"},
+                "subjects": [subject],
+                "roleRef": reference,
+            }
+            account.apply([{"kind": "ServiceAccount", "metadata": {"namespace": SYSTEM, "name": "looks"}}, role, bound])
+            person = Person(account.kubeconfig, str(fleet.info.nats_url), fleet.system, fleet.installers)
+            code, page = await person.told("explain", f"node/{node}")
+            rights = [line["text"] for line in page["lines"] if line["about"] == "rights"]
+            assert code == 1
+            assert any(f"list jobs.batch in namespace {fleet.installers}" in text for text in rights), page
+            code, status = await person.told("status")
+            assert code == 1
+            assert status["kubernetes"]["ok"]
+            assert status["rollout"]["counts"] is not None, "the nodes may be read"
+            assert "may not list wasmcloudhostconfigs" in status["hosts"]["problem"]
