@@ -28,8 +28,8 @@ _UNDEFINED: Final = "the kind is not defined"
 _NEVER: Final = "NotLookedAt"
 
 
-async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifest]) -> Part:
-    """Return the row; the lease is in ``namespace``, ``groups``: all groups of hosts.
+async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifest] | None) -> Part:
+    """Return the row; the lease is in ``namespace``, ``groups``: all groups of hosts, None if not known.
 
     Raises:
         KubeError: something could not be read.
@@ -48,7 +48,7 @@ async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifes
     return applications_part([row_of(item) for item in found.items], causes_of(found.items, groups), leader.holder)
 
 
-def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest]) -> dict[str, str]:
+def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> dict[str, str]:
     """Return why Applications do not go on, by key: those that nothing but time is in the way of are left out."""
     causes = {}
     for item in items:

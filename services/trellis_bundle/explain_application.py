@@ -29,13 +29,13 @@ _UNDER_WAY: Final = frozenset({"Applied", "Restored", "FromWadm", "Pending", "Ov
 
 @dataclass(frozen=True, slots=True)
 class AppWorld:
-    """What stands in the cluster. ``groups`` are raw; ``events``: raw Events.
+    """What stands in the cluster. ``groups`` are raw, None if they are not known; ``events``: raw Events.
 
     ``leader``: of application_manager, "" for nobody, None if that could not be read.
     """
 
     apps: Sequence[Manifest]
-    groups: Sequence[Manifest]
+    groups: Sequence[Manifest] | None
     services: Sequence[ServiceView]
     events: Sequence[Manifest]
     leader: str | None
@@ -57,7 +57,7 @@ def explain_application(world: AppWorld, name: str, namespace: str | None) -> Ex
     return Explanation(subject, [*_application(world, found), leader, *world.notes])
 
 
-def application_cause(app: Manifest, groups: Sequence[Manifest]) -> Line | None:
+def application_cause(app: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
     """Return why an Application does not go on, None if it does: what its page says, but for services and Events."""
     return Explanation("", [*_application(AppWorld([app], groups, [], [], None), app)]).cause
 
@@ -112,6 +112,9 @@ def _looked_at(metadata: Manifest, status: Manifest) -> Line:
 
 def _hosts(world: AppWorld, namespace: str, lattice: str) -> Iterator[Line]:
     """Tell of the groups of hosts of its lattice, and of a lattice that is away."""
+    if world.groups is None:
+        yield Line("hosts", f"whether namespace {namespace} has hosts of its lattice is not known to this account")
+        return
     there = [one for one in world.groups if one["metadata"]["namespace"] == namespace]
     found = [one for one in there if not lattice or (one.get("spec") or {}).get("lattice") == lattice]
     if not found:

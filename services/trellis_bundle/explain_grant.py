@@ -32,10 +32,10 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class GrantWorld:
-    """What stands in the cluster. ``groups``: raw; ``accounts``: of the grant."""
+    """What stands in the cluster. ``groups``: raw, None if they are not known; ``accounts``: of the grant."""
 
     grants: Sequence[Manifest]
-    groups: Sequence[Manifest] = field(default_factory=list)
+    groups: Sequence[Manifest] | None = field(default_factory=list)
     accounts: Sequence[Account] = field(default_factory=list)
     notes: Sequence[Line] = field(default_factory=list)
 
@@ -80,6 +80,9 @@ def _chain(world: GrantWorld, grant: Manifest) -> Iterator[Line]:
 
 
 def _from(world: GrantWorld, spec: SecretGrantSpec) -> Iterator[Line]:
+    if world.groups is None:
+        yield Line("from", "whether there are such groups of hosts is not known to this account")
+        return
     there = {(one["metadata"]["namespace"], str((one.get("spec") or {}).get("lattice"))) for one in world.groups}
     for one in spec.from_:
         meant = sorted(lattice for namespace, lattice in there if namespace == one.namespace)

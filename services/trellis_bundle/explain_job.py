@@ -137,11 +137,14 @@ def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | 
     return Line("job", text, well=False, do=refusal_advice(message, namespace), rank=Rank.CAUSE)
 
 
-def refused_by_node(events: Iterable[Manifest], namespace: str) -> dict[str, Line]:
-    """Return which Jobs the API server did not take, by the name of their node."""
-    there = [*events]
-    abouts = [one.get("involvedObject") or {} for one in there]
-    found = {str(about.get("name")): refused_job(there, str(about.get("uid")), namespace) for about in abouts}
+def refused_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest], namespace: str) -> dict[str, Line]:
+    """Return which Jobs the API server did not take, by the name of their node.
+
+    An Event stays for an hour: what was refused is no trouble any more where there is a Job by now.
+    """
+    taken = {(job["metadata"].get("labels") or {}).get(names.LABEL_NODE_UID) for job in jobs}
+    abouts = [about for one in events if (about := one.get("involvedObject") or {}).get("uid") not in taken]
+    found = {str(about.get("name")): refused_job(events, str(about.get("uid")), namespace) for about in abouts}
     return {name: line for name, line in found.items() if line is not None}
 
 

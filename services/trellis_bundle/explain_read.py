@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
+from provisioner.actions import Reason
 from provisioner.plan import Ledger
 from provisioner.resources import read_ledger
 from service_reflector.views import view_pod, view_service, view_slice
@@ -43,7 +44,7 @@ from trellis_bundle.explain_controller import ControllerWorld, explain_controlle
 from trellis_bundle.explain_grant import Account, GrantWorld, explain_grant, identity_of, named_accounts
 from trellis_bundle.explain_hosts import MANAGER as HOST_MANAGER
 from trellis_bundle.explain_hosts import GroupWorld, explain_group
-from trellis_bundle.explain_job import held_up_by_node
+from trellis_bundle.explain_job import held_up_by_node, refused_by_node
 from trellis_bundle.explain_node import NodeWorld, explain_node
 from trellis_bundle.explain_service import REFLECTOR, Warned, World, explain_service
 from trellis_bundle.explain_shim import ShimWorld, explain_shim
@@ -95,12 +96,13 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
 
 async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
     """Return what keeps installer Jobs from going on, by the name of their node."""
-    jobs, pods, events = await asyncio.gather(
+    jobs, pods, events, refused = await asyncio.gather(
         reading.list(JOBS, installers, labels=INSTALLER_JOBS),
         reading.list(PODS, installers, labels=f"{names.LABEL_JOB}=true"),
         reading.list(EVENTS, installers, fields=_WARNING),
+        reading.list(EVENTS, None, fields=f"{_WARNING},reason={Reason.JOB_REFUSED}"),
     )
-    return held_up_by_node(jobs, pods, events)
+    return refused_by_node(refused, jobs, installers) | held_up_by_node(jobs, pods, events)
 
 
 async def group_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
@@ -123,8 +125,9 @@ async def grant_page(reading: Reading, name: str, namespace: str | None) -> Expl
     """Return the page of a SecretGrant."""
     grants = await _those(reading, SECRET_GRANTS, name, namespace)
     groups = await reading.list(HOST_CONFIGS)
+    known = None if reading.notes else groups
     accounts = [await _account(reading, grants[0], one) for one in named_accounts(grants[0])] if grants else []
-    return explain_grant(GrantWorld(grants, groups, accounts, reading.notes), name, namespace)
+    return explain_grant(GrantWorld(grants, known, accounts, reading.notes), name, namespace)
 
 
 async def service_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
@@ -132,9 +135,9 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
     services, slices, groups, pods, warnings, leader = await asyncio.gather(
         listed(reading, SERVICES, namespace),
         reading.list(ENDPOINT_SLICES, namespace, labels=SLICE_SELECTOR),
-        reading.list(HOST_CONFIGS),
-        reading.list(PODS, labels=POD_SELECTOR),
-        warned(reading, None),
+        reading.wide(HOST_CONFIGS, namespace),
+        reading.wide(PODS, namespace, labels=POD_SELECTOR),
+        warned(reading, namespace),
         reading.leader(REFLECTOR, "nothing follows"),
     )
     views = [view_service(one) for one in services]
@@ -164,14 +167,15 @@ async def application_page(reading: Reading, name: str, namespace: str | None) -
         reading.leader(MANAGER, ""),
     )
     views = [view_service(one) for one in services]
-    world = AppWorld(apps, groups, views, events, leader.holder, warnings, reading.notes)
+    lacks = any(HOST_CONFIGS.plural in line.text for line in reading.notes)
+    world = AppWorld(apps, None if lacks else groups, views, events, leader.holder, warnings, reading.notes)
     return explain_application(world, name, namespace)
 
 
 async def warned(reading: Reading, namespace: str | None) -> list[Warned]:
-    """Return the warnings about groups of hosts."""
+    """Return the warnings about groups of hosts in all namespaces, or where only that may be read in one."""
     about = f"{_WARNING},involvedObject.kind={HOST_CONFIGS.kind}"
-    found = [view_warning(one) for one in await reading.list(EVENTS, namespace, fields=about)]
+    found = [view_warning(one) for one in await reading.wide(EVENTS, namespace, fields=about)]
     return [one for one in found if one.group]
 
 

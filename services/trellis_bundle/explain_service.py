@@ -77,6 +77,8 @@ def _service(world: World, one: ServiceView) -> Iterator[Line]:
     groups = [group for group in world.groups if group.lattice == one.lattice]
     if groups:
         yield Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
+    elif world.notes:
+        yield Line("groups", f"none on lattice {lattice} that this account may read")
     else:
         text = f"no group of hosts is on lattice {lattice} as the Service knows it"
         yield Line("groups", text, well=False, rank=Rank.CAUSE)
@@ -98,7 +100,7 @@ def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Itera
     }
     ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in endpoints.values())
     yield Line("endpoints", f"{ready} of {len(endpoints)} ready, in {len(pieces)} slices", well=ready > 0)
-    if not pods:
+    if not pods and not world.notes:
         do = "`trellis explain hostgroup/NAME` says why"
         yield Line("hosts", "its groups have no pods", False, do, Rank.CAUSE)
     annotations = (one.manifest or {}).get("annotations") or {}

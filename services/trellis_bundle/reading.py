@@ -27,6 +27,20 @@ class Reading:
     namespace: str
     notes: list[Line] = field(default_factory=list)
 
+    async def wide(
+        self, res: Resource, namespace: str | None, *, labels: str | None = None, fields: str | None = None
+    ) -> list[Manifest]:
+        """Return the objects of all namespaces; where this account may not, with a note those of one, if it is named.
+
+        Raises:
+            KubeError: they could not be read for another reason.
+        """
+        before = len(self.notes)
+        found = await self.list(res, labels=labels, fields=fields)
+        if len(self.notes) == before or namespace is None:
+            return found
+        return await self.list(res, namespace, labels=labels, fields=fields)
+
     async def list(
         self,
         res: Resource,

@@ -17,7 +17,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from provisioner.actions import Reason
 from service_reflector.views import view_service, view_slice
 from service_reflector.watch import SLICE_SELECTOR
 from trellis import names
@@ -26,7 +25,7 @@ from trellis.bus.survey import survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound, Unavailable
-from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
+from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
 from trellis.kube.rights import missing_right
 from trellis_bundle.apps_status import NAME, UNKNOWN, read_applications
 from trellis_bundle.breaker import read_rows
@@ -36,7 +35,6 @@ from trellis_bundle.controllers_model import PART as CONTROLLERS
 from trellis_bundle.controllers_model import UNKNOWN as CONTROLLERS_UNKNOWN
 from trellis_bundle.explain_grant import BACKEND
 from trellis_bundle.explain_hosts import MANAGER as HOST_MANAGER
-from trellis_bundle.explain_job import refused_by_node
 from trellis_bundle.explain_read import held_up, warned
 from trellis_bundle.explain_service import REFLECTOR
 from trellis_bundle.gather import connected, read_leadership, read_rollout, read_version
@@ -219,14 +217,10 @@ async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part
 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     reading = Reading(kube, settings.namespace)
-    rollout, held, told = await asyncio.gather(
-        read_rollout(kube, settings),
-        held_up(reading, settings.installer_namespace),
-        reading.list(EVENTS, None, fields=f"type=Warning,reason={Reason.JOB_REFUSED}"),
-    )
-    lines = refused_by_node(told, settings.installer_namespace) | held
-    # What the notes of the reading say, those of the rollout say too.
-    return rollout_part(rollout, {name: line.text for name, line in lines.items()})
+    rollout, held = await asyncio.gather(read_rollout(kube, settings), held_up(reading, settings.installer_namespace))
+    if rollout.notes:  # they tell of Jobs that may not be read, and so does the first note of the reading
+        reading.notes[:] = [line for line in reading.notes if "jobs.batch" not in line.text]
+    return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
 
 
 async def _breakers(kube: Kube, namespace: str) -> Part:
@@ -245,7 +239,8 @@ async def _hosts(kube: Kube, namespace: str) -> Part:
 
 async def _applications(kube: Kube, namespace: str) -> Part:
     reading = Reading(kube, namespace)
-    part = await read_applications(kube, namespace, await reading.list(HOST_CONFIGS))
+    groups = await reading.list(HOST_CONFIGS)
+    part = await read_applications(kube, namespace, None if reading.notes else groups)
     return _with_notes(part, reading)
 
 
@@ -271,7 +266,8 @@ async def _secrets(kube: Kube, namespace: str) -> Part:
         reading.list(HOST_CONFIGS),
         reading.list(PODS, namespace, labels=f"{names.LABEL_NAME}=trellis,app.kubernetes.io/component={BACKEND}"),
     )
-    return _with_notes(secrets_part(grants, groups, pods), reading)
+    lacks = any(HOST_CONFIGS.plural in line.text for line in reading.notes)
+    return _with_notes(secrets_part(grants, None if lacks else groups, pods), reading)
 
 
 async def _bus(settings: ClientSettings) -> Part:

@@ -139,7 +139,7 @@ def hosts_part(groups: Sequence[Manifest], leader: str | None) -> Part:
     return led_part(HOSTS, text, led, Unwell("not well", "hostgroup", causes), facts)
 
 
-def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest], pods: Sequence[Manifest]) -> Part:
+def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, pods: Sequence[Manifest]) -> Part:
     """Return the row of Secrets for components: grants without effect, and pods of secrets_backend that are not ready.
 
     The service has no leader and writes nothing: outside of pods of its own nothing in the cluster tells that it runs.

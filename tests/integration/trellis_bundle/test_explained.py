@@ -66,6 +66,7 @@ async def test_a_wrong_checksum(fleet: Fleet, shim: Shim) -> None:
 
 async def test_a_handler_that_is_missing_after_the_job(fleet: Fleet) -> None:
     [node] = fleet.add("node")
+    fleet.patch(node, {"status": {"runtimeHandlers": [{"name": "runc"}]}}, "/status")
     async with fleet.services(handler="spin", verify_timeout=1, retry_min=300, retry_max=300):
         await node_is_explained(fleet, "handler missing", node)
 

@@ -1,0 +1,96 @@
+"""What an account may not read is named, and nothing is concluded from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from provisioner.actions import Reason
+from trellis import names
+from trellis.kube.errors import Unavailable
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
+from trellis.telemetry import Metrics, setup
+from trellis_bundle.apps_status import causes_of
+from trellis_bundle.explain_application import AppWorld, explain_application
+from trellis_bundle.explain_grant import GrantWorld, explain_grant
+from trellis_bundle.explain_job import refused_by_node
+from trellis_bundle.explain_service import World, explain_service
+from trellis_bundle.reading import Reading
+
+Manifest = dict[str, Any]
+WHY = 'pods is forbidden: User "a" cannot list resource "pods" in API group "" at the cluster scope'
+APP: Manifest = {
+    "metadata": {"namespace": "team", "name": "web", "generation": 1},
+    "status": {"observedGeneration": 1, "lattice": "east", "conditions": [{"type": "Synced", "status": "True"}]},
+}
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    made = FakeKube(telemetry=setup("test", metrics=Metrics()))
+    made.put(NAMESPACES, {"metadata": {"name": "team"}})
+    made.put(PODS, {"metadata": {"namespace": "team", "name": "p"}})
+    return made
+
+
+def refuse_all(kube: FakeKube, times: int = 1) -> None:
+    """Let lists of pods in all namespaces be refused."""
+    kube.answer_next(
+        times,
+        lambda _: status_reply(403, "Forbidden", WHY),
+        when=lambda request: request.path.startswith("/api/v1/pods"),
+    )
+
+
+async def test_a_right_that_is_lacking_is_a_note_once(kube: FakeKube) -> None:
+    refuse_all(kube, 2)
+    reading = Reading(kube, "trellis-system")
+    assert await reading.list(PODS) == await reading.list(PODS) == []
+    [note] = reading.notes
+    assert note.text == "this account may not list pods in the whole cluster, so what Pods say is not known here"
+    assert note.trouble is False
+
+
+async def test_where_only_one_namespace_may_be_read_that_one_is(kube: FakeKube) -> None:
+    refuse_all(kube)
+    reading = Reading(kube, "trellis-system")
+    assert [one["metadata"]["name"] for one in await reading.wide(PODS, "team")] == ["p"]
+    assert len(reading.notes) == 1
+    refuse_all(kube)
+    assert await reading.wide(PODS, None) == []
+
+
+async def test_a_kind_that_is_not_defined_has_no_objects_and_an_outage_is_the_callers(kube: FakeKube) -> None:
+    reading = Reading(kube, "trellis-system")
+    kube.answer_next(1, lambda _: status_reply(404, "NotFound", "page not found"))
+    assert await reading.list(HOST_CONFIGS) == []
+    kube.fail_next(99)
+    with pytest.raises(Unavailable):
+        await reading.list(PODS)
+    assert reading.notes == []
+
+
+def test_groups_that_may_not_be_read_are_no_cause() -> None:
+    assert list(causes_of([APP], [])) == ["team/web"]
+    assert causes_of([APP], None) == {}
+    page = explain_application(AppWorld([APP], None, [], [], None), "web", None)
+    assert page.cause is None
+    grant = {"metadata": {"namespace": "v", "name": "g"}, "spec": {"from": [{"namespace": "t"}], "serviceAccounts": []}}
+    assert explain_grant(GrantWorld([grant], None), "g", None).cause is None
+    assert explain_grant(GrantWorld([grant], []), "g", None).cause is not None
+    assert explain_service(World([], [], [], [], [], None), "x", None).cause is not None
+
+
+def test_a_job_that_was_refused_is_no_trouble_once_it_is_there() -> None:
+    about = {"uid": "uid-n", "name": "n"}
+    event = {
+        "type": "Warning",
+        "reason": Reason.JOB_REFUSED.value,
+        "message": "exceeded quota: q",
+        "involvedObject": about,
+    }
+    assert list(refused_by_node([event], [], "installers")) == ["n"]
+    job = {"metadata": {"name": "j", "labels": {names.LABEL_NODE_UID: "uid-n"}}}
+    assert refused_by_node([event], [job], "installers") == {}
