@@ -120,6 +120,8 @@ def failure_line(failure: str, job: JobView | None) -> Line:
     reasons = found[0].split(": ")[:-1] if found else []
     # The nearest to the cause comes last: InstallerFailed: ChecksumMismatch: …
     do = next((_ADVICE[reason] for reason in reversed(reasons) if reason in _ADVICE), "")
+    if "lists no runtime handlers at all" in text:
+        do = "bring its kubelet and container runtime up to date, or have a pod prove it: spec.verify.canaryImage"
     if not do and job is not None:
         do = _LOG.format(namespace=job.namespace, name=job.name)
     if len(reasons) > 1:

@@ -146,6 +146,10 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
         replace(WAITING, node=node(**marked("attempt 1: HandlerMissing: does not list the runtime handler 'spin'"))),
         "HandlerMissing: does not list the runtime handler 'spin'. See that the shim installs a handler of this name",
     ),
+    "a node that lists no handlers": (
+        replace(WAITING, node=node(**marked("attempt 1: HandlerMissing: it lists no runtime handlers at all"))),
+        "HandlerMissing: it lists no runtime handlers at all. Bring its kubelet and container runtime up to date",
+    ),
     "its kubelet is away": (
         replace(WAITING, node=node(ready=False)),
         (
