@@ -77,6 +77,7 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(BIN)/python -m trellis.crds.generate deploy/helm/trellis/definitions
 	@$(BIN)/python -m trellis.crds.generate --schemas deploy/schemas
 	@$(BIN)/python -m trellis.monitoring.generate .
+	@$(BIN)/python -m trellis_bundle.base_generate deploy/base
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(BIN)/python -m trellis.events.generate --check deploy/events
@@ -87,6 +88,7 @@ verify: install ## Fail if a generated file differs from what `make generate` wr
 	@$(BIN)/python -m trellis.crds.generate --check deploy/helm/trellis/definitions
 	@$(BIN)/python -m trellis.crds.generate --schemas --check deploy/schemas
 	@$(BIN)/python -m trellis.monitoring.generate --check .
+	@$(BIN)/python -m trellis_bundle.base_generate --check deploy/base
 
 format: install ## Format and fix what can be fixed
 	@$(BIN)/ruff format .

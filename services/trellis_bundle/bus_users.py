@@ -18,6 +18,7 @@ from trellis.bus.accounts import ACCOUNTS_FILE, KEYS_FILE, accounts, keys, publi
 from trellis.bus.permissions import User, users
 from trellis.credentials import Credentials, CredentialsError, Kind, new_seed
 from trellis.settings import ServiceSettings, load
+from trellis_bundle.bus_passwords import passwords
 from trellis_bundle.cli_errors import CommandError, exit_on_error
 from trellis_bundle.output import Format, OutputOption, console, print_json
 
@@ -38,9 +39,7 @@ class UserRow:
     made: bool
 
 
-@app.callback()
-def _group() -> None:
-    """Keep ``users`` a command of its own, as there will be others."""
+app.command("passwords")(passwords)
 
 
 @app.command("users")

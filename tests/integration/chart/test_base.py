@@ -1,0 +1,144 @@
+"""`kubectl kustomize deploy/base | kubectl apply -f -`, and plain `kubectl apply -f deploy/crds/`, on a real server.
+
+What the Job and the Deployments say is run as processes, since no kubelet runs here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.applications_kind import ApplicationsKind, until
+from support.chart import CHART, bus_server
+from support.grants import SYSTEM, Granted, granted
+from support.installed import Installation, Where, process, processes
+from support.shims import Shim
+from trellis.crds.kinds import KINDS
+from trellis.kube.resources import CONFIGMAPS, DEFINITIONS, JOBS, NAMESPACES, SECRETS
+from trellis.localcluster import ClusterInfo, tools
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+
+DEPLOY = CHART.parents[1]
+JOB = "trellis-bus-passwords"
+KEPT = {"Namespace", "CustomResourceDefinition"}
+SECONDS = 120
+
+
+class Kubectl:
+    """The real one."""
+
+    def __init__(self, cluster: ClusterInfo) -> None:
+        self._environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig)}
+
+    def __call__(self, *arguments: str, standard_input: str | None = None) -> str:
+        """Return what it printed; it has to succeed."""
+        done = subprocess.run(
+            [str(tools.ensure("kubectl")), *arguments],
+            env=self._environment,
+            input=standard_input,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def applications(cluster_api: Api) -> Iterator[ApplicationsKind]:
+    """What is defined is cleared: others define applications too."""
+    kind = ApplicationsKind(cluster_api)
+    kind.clear()
+    yield kind
+    kind.clear()
+
+
+@pytest.fixture
+def base(cluster: ClusterInfo, cluster_api: Api, applications: ApplicationsKind) -> Iterator[str]:
+    """The manifests, which are taken away in the end."""
+    del applications
+    kubectl = Kubectl(cluster)
+    text = kubectl("kustomize", str(DEPLOY / "base"))
+    yield text
+    found = [one for one in yaml.safe_load_all(text) if one["kind"] not in KEPT]
+    kubectl("delete", "--ignore-not-found", "-f", "-", standard_input=yaml.safe_dump_all(found))
+    for one in cluster_api.call("GET", SECRETS.path(SYSTEM))[1]["items"]:
+        if one["metadata"]["name"].startswith("trellis-nats-"):
+            cluster_api.call("DELETE", SECRETS.path(SYSTEM, one["metadata"]["name"]))
+    installers = NAMESPACES.path(None, "trellis-installers")
+    cluster_api.call("DELETE", installers)
+    until(lambda: cluster_api.call("GET", installers)[0] == http.HTTPStatus.NOT_FOUND, "the namespace is gone")
+
+
+def passwords(api: Api) -> dict[str, Any]:
+    found = api.call("GET", SECRETS.path(SYSTEM))[1]["items"]
+    return {one["metadata"]["name"]: one["data"] for one in found if one["metadata"]["name"].startswith("trellis-nats")}
+
+
+async def run_job(api: Api, account: Granted, directory: Path) -> None:
+    """Do what its pod would, as its account."""
+    status, job = api.call("GET", JOBS.path(SYSTEM, JOB))
+    assert status == http.HTTPStatus.OK
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    told = {one["name"]: one["value"] for one in container["env"]}
+    log = directory / "job.log"
+    done = await process(container["command"], told | {"TRELLIS_KUBECONFIG": str(account.kubeconfig)}, log)
+    assert await asyncio.wait_for(done.wait(), SECONDS) == 0, log.read_text()
+
+
+async def test_what_is_applied_twice_is_there_once_and_becomes_ready_with_passwords_of_its_own(
+    cluster: ClusterInfo, cluster_api: Api, base: str, shim: Shim, tmp_path: Path
+) -> None:
+    del shim  # the fleet's kinds are defined
+    kubectl = Kubectl(cluster)
+    kubectl("apply", "-f", "-", standard_input=base)
+    again = kubectl("apply", "-f", "-", standard_input=base).splitlines()
+    assert len(again) == len(list(yaml.safe_load_all(base)))
+    assert [line for line in again if not line.endswith(" unchanged")] == []
+
+    installation = Installation(cluster_api)
+    with granted(cluster, cluster_api, JOB, tmp_path) as account:
+        account.log_in()
+        await run_job(cluster_api, account, tmp_path)
+        made = passwords(cluster_api)
+        await run_job(cluster_api, account, tmp_path)
+        assert passwords(cluster_api) == made, "what is there stays"
+    config = cluster_api.call("GET", CONFIGMAPS.path(SYSTEM, "trellis-nats-config"))[1]["data"]
+    server = installation.secret("trellis-nats-server")
+    with bus_server(config | {"passwords.conf": server["passwords.conf"]}, tmp_path) as running:
+        where = Where(cluster, cluster_api, tmp_path, running.url.split("//")[1])
+        async with processes(where, installation.deployments()) as started:
+            assert len(started) == 7
+            for one in started:
+                await one.ready()
+            for one in started:
+                assert "ermission" not in one.said(), one.said()
+
+
+def test_definitions_are_applied_as_kubectl_does_it_and_without_that_of_applications(
+    cluster: ClusterInfo, cluster_api: Api, applications: ApplicationsKind
+) -> None:
+    kubectl = Kubectl(cluster)
+    kubectl("apply", "-f", str(DEPLOY / "crds"))
+    again = kubectl("apply", "-f", str(DEPLOY / "crds")).splitlines()
+    assert sorted(again) == sorted(
+        f"customresourcedefinition.apiextensions.k8s.io/{kind.name} unchanged" for kind in KINDS
+    )
+    assert applications.stands() is None, "KubeVela has a kind of that name: it is applied by itself"
+    kubectl("apply", "-f", str(DEPLOY / "crds" / "applications"))
+    for kind in KINDS:
+        status, found = cluster_api.call("GET", DEFINITIONS.path(None, kind.name))
+        assert status == http.HTTPStatus.OK
+        annotation = found["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
+        assert len(annotation.encode()) < 200_000

@@ -1,0 +1,136 @@
+"""`trellis check`, as `helm test` runs it, on a real API server beside real services: well, then sick, by name.
+
+Pods stand for the processes: their addresses and ports are the processes' own, as a kubelet would have reported them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.chart import CHART, bus_server, helm, hooks, only
+from support.grants import RBAC_KINDS, SYSTEM, Granted, granted, refused
+from support.installed import Installation, Running, Where, processes
+from support.shims import Shim
+from trellis.kube.resources import NAMESPACES, PODS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+
+RELEASE = "checked"
+SERVICES = only("nodeWatcher", "provisioner")
+VALUES: dict[str, Any] = {
+    "crds": {"install": False},
+    # Pods are made by the test.
+    "services": {name: its | {"replicas": 0} for name, its in SERVICES.items()},
+}
+
+
+def stand_in(api: Api, running: Running) -> str:
+    """Make the pod of a process."""
+    labels = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": running.component}
+    ports = [{"name": "health", "containerPort": running.port}]
+    body = {
+        "metadata": {"name": f"{running.deployment}-1", "labels": labels},
+        "spec": {
+            # No node: no simulated kubelet has a say in its status.
+            "schedulerName": "nobody",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": running.component, "image": "example.com/x:1", "ports": ports}],
+        },
+    }
+    status, answer = api.call("POST", PODS.path(SYSTEM), body)
+    assert status == http.HTTPStatus.CREATED, answer
+    path = PODS.path(SYSTEM, f"{running.deployment}-1", "status")
+    told = {"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}
+    assert api.call("PATCH", path, told)[0] == http.HTTPStatus.OK
+    return f"{running.deployment}-1"
+
+
+async def checked(account: Granted, url: str, *command: str) -> tuple[int, dict[str, Any], str]:
+    """Run it as the account of the hook; return its status, its JSON and what it said."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
+    told = {"TRELLIS_KUBECONFIG": str(account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM, "TRELLIS_NATS_URL": url}
+    done = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "trellis_bundle", *command, "-o", "json",
+        env=clean | told, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(done.communicate(), 120)
+    assert done.returncode is not None
+    return done.returncode, json.loads(out), err.decode()
+
+
+def audited(cluster: ClusterInfo) -> list[dict[str, Any]]:
+    assert cluster.audit_log is not None
+    return [json.loads(line) for line in Path(cluster.audit_log).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def installation(cluster: ClusterInfo, cluster_api: Api, shim: Shim) -> Iterator[Installation]:
+    kubeconfig = Path(cluster.kubeconfig)
+    cluster_api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
+    values = VALUES | {"installers": {"namespace": shim.fleet.installers}}
+    try:
+        helm("install", RELEASE, str(CHART), "--namespace", SYSTEM, values=values, kubeconfig=kubeconfig)
+        yield Installation(cluster_api)
+    finally:
+        helm("uninstall", RELEASE, "--namespace", SYSTEM, "--ignore-not-found", "--no-hooks", kubeconfig=kubeconfig)
+
+
+async def test_all_that_is_well_is_and_the_sick_one_is_named(
+    cluster: ClusterInfo, cluster_api: Api, installation: Installation, tmp_path: Path
+) -> None:
+    found = hooks("test", **VALUES)
+    [pod] = [one for one in found if one["kind"] == "Pod"]
+    [container] = pod["spec"]["containers"]
+    command = [part for part in container["command"][1:] if not part.startswith("--timeout")]
+    pods: list[str] = []
+    with (
+        granted(cluster, cluster_api, pod["spec"]["serviceAccountName"], tmp_path) as account,
+        bus_server(installation.secret("trellis-nats-server"), tmp_path) as server,
+    ):
+        account.apply([one for one in found if one["kind"] in RBAC_KINDS])
+        bus = server.url.split("//")[1]
+        url = installation.secret("trellis-nats-people")["url"].replace("trellis-nats.trellis-system:4222", bus)
+        try:
+            where = Where(cluster, cluster_api, tmp_path, bus)
+            async with processes(where, installation.deployments()) as started:
+                for one in started:
+                    await one.ready()
+                code, document, err = await checked(account, url, *command)
+                assert code == 1
+                assert "node-watcher: it has no pod: see its Deployment" in err
+
+                pods += [stand_in(cluster_api, one) for one in started]
+                code, document, err = await checked(account, url, *command, "--timeout=30s")
+                assert code == 0, err
+                parts = {part["part"]: part for part in document["parts"]}
+                assert set(parts) == {"kubernetes", "node-watcher", "provisioner", "bus"}
+                assert all(part["ok"] for part in parts.values())
+
+                sick = next(one for one in started if one.component == "provisioner")
+                await sick.end()
+                code, document, err = await checked(account, url, *command)
+                assert code == 1
+                assert [part["part"] for part in document["parts"] if not part["ok"]] == ["provisioner"]
+                assert "provisioner: pod trellis-provisioner-1: no answer at" in err
+
+                server.stop()
+                code, document, err = await checked(account, url, *command)
+                assert code == 1
+                assert not {part["part"]: part["ok"] for part in document["parts"]}["bus"]
+                assert url.split("@")[0].rpartition(":")[2] not in err + json.dumps(document), "no password is shown"
+        finally:
+            for name in pods:
+                cluster_api.call("DELETE", PODS.path(SYSTEM, name))
+            cluster_api.call("DELETE", PODS.path(SYSTEM, "trellis-check"))
+    assert refused(audited(cluster), account.user) == []

@@ -1,0 +1,131 @@
+"""Passwords made in the cluster: as the chart's of the same seed, once, and never another for who has one."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support.chart import CHART, of, rendered
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import NAMESPACES, SECRETS
+from trellis_bundle.base_generate import differences, documents, main, render
+from trellis_bundle.base_model import leaked
+from trellis_bundle.bus_passwords import CLIENTS, SERVER, client_secret, client_texts, make_missing, passwords_file
+from trellis_bundle.cli_errors import CommandError
+
+HOME = "trellis-system"
+BASE = CHART.parents[1] / "base"
+
+
+def server() -> FakeKube:
+    kube = FakeKube()
+    kube.put(NAMESPACES, {"metadata": {"name": HOME}})
+    return kube
+
+
+def texts(kube: FakeKube, name: str) -> dict[str, str]:
+    [found] = [one for one in kube.objects(SECRETS) if one["metadata"]["name"] == name]
+    data = {key: base64.b64decode(value).decode() for key, value in found.get("data", {}).items()}
+    return data | found.get("stringData", {})
+
+
+def put(kube: FakeKube, **data: str) -> None:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    kube.put(SECRETS, {"metadata": {"name": SERVER, "namespace": HOME}, "data": encoded})
+
+
+def test_the_same_seed_gives_what_the_chart_gives() -> None:
+    found = of(rendered())
+    server = found["Secret", HOME, SERVER]["stringData"]
+    assert passwords_file(server["seed"]).split() == server["passwords.conf"].split()
+    for user in CLIENTS:
+        assert client_texts(server["seed"], user, HOME) == found["Secret", HOME, client_secret(user)]["stringData"]
+    names = {key[2] for key in found if key[0] == "Secret"}
+    assert names == {SERVER, *map(client_secret, CLIENTS)}
+
+
+async def test_what_is_missing_is_made_of_the_seed_that_is_there() -> None:
+    kube = server()
+    put(kube, seed="s", **{"passwords.conf": passwords_file("s")})
+    made = await make_missing(kube, HOME)
+    assert made == [client_secret(user) for user in CLIENTS]
+    assert texts(kube, "trellis-nats-people") == client_texts("s", "people", HOME)
+    writes = len(kube.writes)
+    assert await make_missing(kube, HOME) == []
+    assert [one.method for one in kube.writes[writes:]] == ["POST"], "it only asks whether the first may be made"
+
+
+async def test_a_seed_is_made_once_and_no_two_are_alike() -> None:
+    seeds = []
+    for _ in range(2):
+        kube = server()
+        assert (await make_missing(kube, HOME))[0] == SERVER
+        seeds.append(texts(kube, SERVER)["seed"])
+        assert len(seeds[-1]) >= 40
+    assert seeds[0] != seeds[1]
+
+
+async def test_a_server_is_told_of_users_that_it_does_not_know() -> None:
+    kube = server()
+    put(kube, seed="s", **{"passwords.conf": "PASSWORD_PEOPLE: x\n", "other": "kept"})
+    assert SERVER in await make_missing(kube, HOME)
+    [patch] = [one for one in kube.writes if one.method == "PATCH"]
+    assert b"PASSWORD_PROVISIONER" in (patch.body or b"")
+    assert texts(kube, SERVER)["other"] == "kept"
+
+
+async def test_a_server_whose_seed_is_gone_is_left_as_it_is() -> None:
+    kube = server()
+    put(kube, **{"passwords.conf": "PASSWORD_PEOPLE: x\n"})
+    with pytest.raises(CommandError, match=r"trellis-nats-server has no seed, so its passwords are not known"):
+        await make_missing(kube, HOME)
+
+
+# --- deploy/base ---
+
+
+def test_the_committed_base_is_what_the_chart_gives_now() -> None:
+    rendered()  # skips where there is no helm
+    assert differences(BASE, documents(render(CHART))) == []
+
+
+def test_a_base_that_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rendered()
+    arguments = [str(tmp_path), "--chart", str(CHART)]
+    assert main(arguments) == 0
+    assert main([*arguments, "--check"]) == 0
+    (tmp_path / "nats.yaml").write_text("x")
+    (tmp_path / "old.yaml").write_text("x")
+    assert main([*arguments, "--check"]) == 1
+    told = capsys.readouterr().err
+    assert "nats.yaml: out of date, run make generate" in told
+    assert "old.yaml: belongs to nothing" in told
+
+
+def test_a_password_that_would_be_public_is_found() -> None:
+    found = rendered()
+    assert leaked(found, documents(found).values()) == ""
+    [people] = [one for one in found if one["metadata"]["name"] == "trellis-nats-people"]
+    assert leaked(found, [f"x: {people['stringData']['password']}"]) != ""
+
+
+def test_the_base_gives_the_rights_of_the_chart_and_what_the_passwords_need() -> None:
+    wanted = [one for one in rendered() if one["kind"] in {"Role", "ClusterRole"}]
+    files = [one for name in ("rights.yaml", "passwords.yaml") for one in yaml.safe_load_all((BASE / name).read_text())]
+    has = {key: one["rules"] for key, one in of(files).items() if "rules" in one}
+    extra = has.pop(("Role", HOME, "trellis-bus-passwords"))
+    assert has == {key: one["rules"] for key, one in of(wanted).items()}
+    assert {verb for rule in extra for verb in rule["verbs"] if "resourceNames" not in rule} == {"create"}
+    assert {resource for rule in extra for resource in rule["resources"]} == {"secrets"}
+
+
+def test_the_base_holds_no_secret_and_the_server_reads_its_passwords_from_the_one_that_is_made() -> None:
+    everything = [one for path in BASE.glob("*.yaml") for one in yaml.safe_load_all(path.read_text())]
+    assert not [one for one in everything if one["kind"] == "Secret"]
+    [server] = [one for one in everything if one["kind"] == "StatefulSet"]
+    [config] = [one for one in server["spec"]["template"]["spec"]["volumes"] if one["name"] == "config"]
+    secrets = [source["secret"] for source in config["projected"]["sources"] if "secret" in source]
+    assert secrets == [{"name": SERVER, "items": [{"key": "passwords.conf", "path": "passwords.conf"}]}], "no seed"
