@@ -30,7 +30,9 @@ def published(api: Api, versions: Iterable[str], directory: Path) -> Path:
         schemas = {name: _strict(schema) for name, schema in document["components"]["schemas"].items()}
         for name, schema in schemas.items():
             for kind in schema.get(_KINDS, ()):
-                file = directory / kind["group"] / f"{kind['kind'].lower()}_{kind['version']}.json"
+                # What has no group stands under its version: so kubeconform fills in the pattern.
+                group = kind["group"] or kind["version"]
+                file = directory / group / f"{kind['kind'].lower()}_{kind['version']}.json"
                 file.parent.mkdir(parents=True, exist_ok=True)
                 root = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
                 file.write_text(json.dumps(root))

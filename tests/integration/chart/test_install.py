@@ -39,6 +39,7 @@ from trellis.localcluster.api import Api
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 RELEASE = "trellis"
+OWNER = "meta.helm.sh/release-name"
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True)
 KINDS = {one.kind: one for one in (*ALL, STATEFUL_SETS, NETWORK_POLICIES)}
@@ -55,9 +56,9 @@ class Release:
     account: Granted
     services: dict[str, Any] = field(default_factory=dict)
 
-    def apply(self, **values: Any) -> None:
-        """Install it, or upgrade it, with these values."""
-        options = ("--namespace", SYSTEM, "--install", "--wait=false")
+    def apply(self, *more: str, **values: Any) -> None:
+        """Install it, or upgrade it, with these values and further options of Helm's."""
+        options = ("--namespace", SYSTEM, "--install", "--wait=false", *more)
         values = {"services": self.services} | OBJECTS_ONLY | values
         helm("upgrade", RELEASE, str(CHART), *options, values=values, kubeconfig=self.kubeconfig)
 
@@ -169,6 +170,32 @@ def test_a_definition_of_somebody_else_is_not_taken_over(release: Release, clust
         cluster_api.call("POST", DEFINITIONS.path(), make_definition(KINDS_OF_OURS[0]))
     with pytest.raises(ChartRefusedError, match="is there already, and is not of release trellis"):
         release.apply(crds={"install": True})
+
+
+def test_a_definition_is_taken_over_where_both_the_values_and_helm_are_told_to(
+    release: Release, cluster_api: Api
+) -> None:
+    for kind in KINDS_OF_OURS:
+        cluster_api.call("POST", DEFINITIONS.path(), make_definition(kind))
+    adopting = {"install": True, "adopt": True}
+    with pytest.raises(ChartRefusedError, match="invalid ownership metadata"):
+        release.apply(crds=adopting)
+
+    def owners() -> set[str]:
+        found = [cluster_api.call("GET", DEFINITIONS.path(None, kind.name))[1]["metadata"] for kind in KINDS_OF_OURS]
+        return {one.get("annotations", {}).get(OWNER, "") for one in found}
+
+    try:
+        release.apply("--take-ownership", crds=adopting)
+        assert owners() == {RELEASE}
+        release.apply(crds={"install": True})
+        assert owners() == {RELEASE}, "an upgrade needs neither"
+        release.uninstall()
+        assert owners() == {RELEASE}, "they stay, and with them all objects"
+    finally:
+        for kind in KINDS_OF_OURS:
+            nobodys = {"metadata": {"annotations": {OWNER: None}}}
+            cluster_api.call("PATCH", DEFINITIONS.path(None, kind.name), nobodys)
 
 
 def test_a_namespace_that_is_not_there_is_named(release: Release) -> None:
