@@ -1,3 +1,12 @@
+{{/* Values without the chart's own defaults: Helm leaves them out where it reuses those of a former chart. */}}
+{{- define "trellis.defaultsCheck" -}}
+{{- range list "image" "services" "bundle" "pods" "installers" "secrets" "controllers" "crds" "nats" "networkPolicies" "uninstall" "kwasmOperator" -}}
+{{- if not (kindIs "map" (get $.Values .)) -}}
+{{- fail (printf "%s: has no defaults, as --reuse-values keeps those of the former chart: give helm --reset-then-reuse-values" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What a schema cannot say: values that do not go together. */}}
 {{- define "trellis.check" -}}
 {{- include "trellis.kwasmCheck" . -}}
