@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from support.applications_kind import ApplicationsKind, until
-from support.chart import CHART, bus_server
+from support.chart import CHART, bus_server, of
 from support.grants import SYSTEM, Granted, granted
 from support.installed import OURS, Installation, Where, process, processes
 from support.shims import Shim
@@ -25,6 +25,8 @@ from trellis.crds.kinds import KINDS
 from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEFINITIONS, DEPLOYMENTS, JOBS, NAMESPACES, SECRETS, Resource
 from trellis.localcluster import ClusterInfo, tools
 from trellis.localcluster.api import Api
+from trellis_bundle.base_generate import differences, documents, render
+from trellis_bundle.bus_passwords import SERVER
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
 
@@ -158,3 +160,30 @@ def test_definitions_are_applied_as_kubectl_does_it_and_without_that_of_applicat
         assert status == http.HTTPStatus.OK
         annotation = found["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
         assert len(annotation.encode()) < 200_000
+
+
+def test_the_committed_base_is_what_the_chart_gives_now() -> None:
+    assert differences(DEPLOY / "base", documents(render(CHART))) == []
+
+
+def test_the_base_gives_the_rights_of_the_chart_and_what_the_passwords_need() -> None:
+    wanted = [one for one in render(CHART) if one["kind"] in {"Role", "ClusterRole"}]
+    files = [
+        one
+        for name in ("rights.yaml", "passwords.yaml")
+        for one in yaml.safe_load_all((DEPLOY / "base" / name).read_text())
+    ]
+    has = {key: one["rules"] for key, one in of(files).items() if "rules" in one}
+    extra = has.pop(("Role", SYSTEM, "trellis-bus-passwords"))
+    assert has == {key: one["rules"] for key, one in of(wanted).items()}
+    assert {verb for rule in extra for verb in rule["verbs"] if "resourceNames" not in rule} == {"create"}
+    assert {resource for rule in extra for resource in rule["resources"]} == {"secrets"}
+
+
+def test_the_base_holds_no_secret_and_the_server_reads_its_passwords_from_the_one_that_is_made() -> None:
+    everything = [one for path in (DEPLOY / "base").glob("*.yaml") for one in yaml.safe_load_all(path.read_text())]
+    assert not [one for one in everything if one["kind"] == "Secret"]
+    [server] = [one for one in everything if one["kind"] == "StatefulSet"]
+    [config] = [one for one in server["spec"]["template"]["spec"]["volumes"] if one["name"] == "config"]
+    secrets = [source["secret"] for source in config["projected"]["sources"] if "secret" in source]
+    assert secrets == [{"name": SERVER, "items": [{"key": "passwords.conf", "path": "passwords.conf"}]}], "no seed"

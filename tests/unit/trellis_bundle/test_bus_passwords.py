@@ -6,18 +6,16 @@ import base64
 from pathlib import Path
 
 import pytest
-import yaml
 
 from support.chart import CHART, of, rendered
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import NAMESPACES, SECRETS
-from trellis_bundle.base_generate import differences, documents, main, render
+from trellis_bundle.base_generate import documents, main, render
 from trellis_bundle.base_model import leaked
 from trellis_bundle.bus_passwords import CLIENTS, SERVER, client_secret, client_texts, make_missing, passwords_file
 from trellis_bundle.cli_errors import CommandError
 
 HOME = "trellis-system"
-BASE = CHART.parents[1] / "base"
 
 
 def server() -> FakeKube:
@@ -43,8 +41,6 @@ def test_the_same_seed_gives_what_the_chart_gives() -> None:
     assert passwords_file(server["seed"]).split() == server["passwords.conf"].split()
     for user in CLIENTS:
         assert client_texts(server["seed"], user, HOME) == found["Secret", HOME, client_secret(user)]["stringData"]
-    names = {key[2] for key in found if key[0] == "Secret"}
-    assert names == {SERVER, *map(client_secret, CLIENTS)}
 
 
 async def test_what_is_missing_is_made_of_the_seed_that_is_there() -> None:
@@ -87,11 +83,6 @@ async def test_a_server_whose_seed_is_gone_is_left_as_it_is() -> None:
 # --- deploy/base ---
 
 
-def test_the_committed_base_is_what_the_chart_gives_now() -> None:
-    rendered()  # skips where there is no helm
-    assert differences(BASE, documents(render(CHART))) == []
-
-
 def test_a_base_that_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rendered()
     arguments = [str(tmp_path), "--chart", str(CHART)]
@@ -106,26 +97,8 @@ def test_a_base_that_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_password_that_would_be_public_is_found() -> None:
-    found = rendered()
+    rendered()  # skips where there is no helm
+    found = render(CHART)
     assert leaked(found, documents(found).values()) == ""
     [people] = [one for one in found if one["metadata"]["name"] == "trellis-nats-people"]
     assert leaked(found, [f"x: {people['stringData']['password']}"]) != ""
-
-
-def test_the_base_gives_the_rights_of_the_chart_and_what_the_passwords_need() -> None:
-    wanted = [one for one in rendered() if one["kind"] in {"Role", "ClusterRole"}]
-    files = [one for name in ("rights.yaml", "passwords.yaml") for one in yaml.safe_load_all((BASE / name).read_text())]
-    has = {key: one["rules"] for key, one in of(files).items() if "rules" in one}
-    extra = has.pop(("Role", HOME, "trellis-bus-passwords"))
-    assert has == {key: one["rules"] for key, one in of(wanted).items()}
-    assert {verb for rule in extra for verb in rule["verbs"] if "resourceNames" not in rule} == {"create"}
-    assert {resource for rule in extra for resource in rule["resources"]} == {"secrets"}
-
-
-def test_the_base_holds_no_secret_and_the_server_reads_its_passwords_from_the_one_that_is_made() -> None:
-    everything = [one for path in BASE.glob("*.yaml") for one in yaml.safe_load_all(path.read_text())]
-    assert not [one for one in everything if one["kind"] == "Secret"]
-    [server] = [one for one in everything if one["kind"] == "StatefulSet"]
-    [config] = [one for one in server["spec"]["template"]["spec"]["volumes"] if one["name"] == "config"]
-    secrets = [source["secret"] for source in config["projected"]["sources"] if "secret" in source]
-    assert secrets == [{"name": SERVER, "items": [{"key": "passwords.conf", "path": "passwords.conf"}]}], "no seed"
