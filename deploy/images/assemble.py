@@ -59,6 +59,7 @@ def assemble(image: Contents, packages: Path, project: dict[str, Any]) -> Path:
     venv.create(image.root, with_pip=False, symlinks=True)
     for script in (image.root / "bin").glob("[aA]ctivate*"):
         script.unlink()
+    shutil.rmtree(image.root / "include")
     site = Path(sysconfig.get_path("purelib", "venv", vars={"base": str(image.root)}))
     shutil.copytree(packages, site, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.lock"))
     _remove_unused(site)

@@ -48,6 +48,8 @@ PARTS = (
     Part("one real node: installers and Wasm", REAL / "test_one_node.py", _no_wasm_nodes, quick=True),
     Part("the installer on real nodes", REAL / "test_installer.py", _no_wasm_nodes),
     Part("an image built from a Dockerfile, on a real node", REAL / "test_images.py", _no_wasm_nodes),
+    Part("what our images hold", REAL / "test_image_contents.py", requirements.missing),
+    Part("the services' image, as the chart runs it", REAL / "test_services_image.py", requirements.missing),
     Part("what proofs of installers rest on", REAL / "test_proof_tools.py", _no_wasm_nodes),
     Part("the installer, fetching by https", REAL / "test_installer_https.py", _no_wasm_nodes),
     Part("the installer, from a private registry behind a proxy", REAL / "test_installer_private.py", _no_wasm_nodes),

@@ -1,0 +1,144 @@
+"""What our images hold, file by file: the locks, this program, what they say of themselves, and not how they came."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tarfile
+import threading
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packaging.markers import Marker
+
+from support.installer_image import installer_image
+from support.services_image import services_image
+from trellis.localcluster.building import How
+from trellis.localcluster.own_images import DOCUMENTS, documents
+from trellis.localcluster.progress import Lines
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "deploy" / "images"))
+
+import inventory  # noqa: E402 - a script beside the Dockerfiles
+
+HOW = How(Lines(), threading.Event())
+DEBIAN_12 = {"python_full_version": "3.11.2", "python_version": "3.11", "sys_platform": "linux"}
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image: the lock of its packages, where they lie, its configuration, the files that it adds to its base."""
+
+    key: str
+    root: str
+    archive: Path
+    config: dict[str, Any]
+    files: dict[str, int]
+    """Paths of its own layers and their sizes."""
+
+    @property
+    def lock(self) -> dict[str, Any]:
+        return inventory.pins((ROOT / f"requirements-{self.key}.lock").read_text())
+
+    @property
+    def sbom(self) -> dict[str, Any]:
+        return dict(json.loads(documents(self.archive)[inventory.SBOM]))
+
+
+@pytest.fixture(scope="module", params=["services", "installer"])
+def built(request: pytest.FixtureRequest) -> Built:
+    key = request.param
+    archive = services_image(HOW) if key == "services" else installer_image(HOW)
+    files: dict[str, int] = {}
+    with tarfile.open(archive) as image:
+
+        def read(name: str) -> Any:
+            file = image.extractfile(name)
+            assert file is not None
+            return file
+
+        [manifest] = json.load(read("manifest.json"))
+        config = json.load(read(manifest["Config"]))
+        for layer in manifest["Layers"][1:]:
+            with tarfile.open(fileobj=read(layer)) as content:
+                files |= {entry.name.lstrip("./"): entry.size for entry in content if not entry.isdir()}
+    return Built(key, {"services": "opt/trellis", "installer": "opt/trellis-installer"}[key], archive, config, files)
+
+
+def test_it_adds_its_program_and_what_it_says_of_itself_and_nothing_else(built: Built) -> None:
+    ours = (f"{built.root}/", f"{DOCUMENTS}/")
+    others = {path for path in built.files if not path.startswith(ours)} - {"etc/hosts"}  # buildah leaves an empty one
+    assert others == ({"canary.wasm"} if built.key == "installer" else set())
+    assert {Path(path).name for path in built.files if path.startswith(DOCUMENTS)} == {
+        "LICENSE", "base-packages.txt", "licenses.txt", "sbom.cdx.json",
+    }  # fmt: skip
+
+
+def test_there_is_nothing_to_install_or_build_with(built: Built) -> None:
+    site = f"{built.root}/lib/python3.11/site-packages/"
+    tops = {path.removeprefix(site).split("/")[0] for path in built.files if path.startswith(site)}
+    assert tops
+    assert not {top for top in tops if re.match(r"(pip|setuptools|wheel|pkg_resources|ensurepip|cyclonedx)\b", top)}
+    assert not any(path.endswith((".whl", ".tar.gz")) or "/requirements-" in path for path in built.files)
+    commands = {Path(path).name for path in built.files if path.startswith(f"{built.root}/bin/")}
+    assert {name for name in commands if not name.startswith(("trellis", "python"))} == set()
+
+
+def test_every_module_is_compiled(built: Built) -> None:
+    modules = {path for path in built.files if path.endswith(".py")}
+    compiled = {re.sub(r"__pycache__/(.*)\.cpython-311\.pyc$", r"\1.py", path) for path in built.files}
+    assert modules
+    assert modules <= compiled
+
+
+def test_its_history_says_nothing_of_packages_and_where_they_came_from(built: Built) -> None:
+    history = json.dumps(built.config["history"]) + json.dumps(built.config["config"])
+    assert not re.search(r"pip install|index|PIP_|UV_|secret|https?:", history, flags=re.IGNORECASE)
+
+
+def test_its_configuration_says_what_it_is_and_as_whom_it_runs(built: Built) -> None:
+    config = built.config["config"]
+    labels = {name.removeprefix("org.opencontainers.image."): value for name, value in config["Labels"].items()}
+    assert labels["version"] == version("trellis-wasm")
+    assert labels["licenses"] == "Apache-2.0"
+    assert labels["base.name"].startswith("trellis.local/python")
+    assert config["User"] == {"services": "65532:65532", "installer": "0:0"}[built.key]
+
+
+def test_the_sbom_is_valid(built: Built) -> None:
+    text = documents(built.archive)[inventory.SBOM].decode()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+
+
+def test_the_sbom_has_each_package_of_the_lock_with_version_and_hashes_and_no_other(built: Built) -> None:
+    wanted = {name: pin for name, pin in built.lock.items() if not pin.marker or Marker(pin.marker).evaluate(DEBIAN_12)}
+    found = {inventory.normalised(one["name"]): one for one in built.sbom["components"] if one["type"] == "library"}
+    assert {name: one["version"] for name, one in found.items()} == {name: pin.version for name, pin in wanted.items()}
+    for name, one in found.items():
+        hashes = [file["hashes"] for file in one["externalReferences"] if file.get("hashes")]
+        assert [[each["content"] for each in files] for files in hashes] == [list(wanted[name].hashes)]
+
+
+def test_each_package_says_its_licence_and_brings_its_text(built: Built) -> None:
+    components = built.sbom["components"]
+    told = documents(built.archive)[inventory.LICENSES].decode()
+    for one in components:
+        words = inventory.license_of(one)
+        assert words
+        assert not re.search(r"unknown|none|proprietary", words, flags=re.IGNORECASE)
+        assert f"{one['name']} {one['version']}: {words}\n" in told
+        if one["type"] == "library":
+            assert f"{'=' * 80}\n{one['name']} {one['version']}: " in told, f"{one['name']} carries no text"
+
+
+def test_the_packages_of_the_base_are_listed(built: Built) -> None:
+    lines = documents(built.archive)[inventory.BASE].decode().splitlines()
+    assert all(len(line.split()) == 3 for line in lines)
+    assert {"libc6", "python3.11-minimal"} <= {line.split()[0] for line in lines}
