@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 # Installs the locks; the same version stands in the dev group, so that the sync keeps it.
 UV_VERSION := 0.13.8
 
-.PHONY: help install demo test check test-rights test-e2e fuzz bench generate verify lock format clean
+.PHONY: help install demo images test check test-rights test-e2e fuzz bench generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml Makefile
 
 demo: install ## See it work: a real control plane, 20 simulated nodes, the services
 	@$(BIN)/trellis demo $(ARGS)
+
+images: install ## Both images, with SBOM and licences, into build/images (root, Linux)
+	@$(BIN)/trellis dev image --export build/images $(ARGS)
 
 check: install ## Lint, types, boundaries, unit and contract tests (fast: all day long)
 	@$(BIN)/ruff check .

@@ -9,6 +9,7 @@ Invariant: importing this module needs nothing of the extra ``local``, which the
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -115,6 +116,25 @@ def ensure_tools(
     from trellis_bundle import dev_local  # noqa: PLC0415 - needs the extra
 
     dev_local.ensure_tools(jaeger=jaeger, real_node=real_node, wadm=wadm)
+
+
+@app.command("image")
+def build_images(
+    source: Annotated[Path, typer.Option(metavar="DIR", help="A checkout of Trellis.")] = Path(),
+    name: Name = "default",
+    export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write archives, SBOMs and licences there, too.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Build the images from a checkout, with no container engine, and load them on the real nodes of a cluster.
+
+    The first time it makes a Debian tree for their base. Needs root and Linux.
+    """
+    _require_extra()
+    from trellis_bundle import dev_images  # noqa: PLC0415 - needs the extra
+
+    dev_images.build(source, name, export, as_json=as_json)
 
 
 def _labels(pairs: list[str]) -> dict[str, str]:

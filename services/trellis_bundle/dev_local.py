@@ -54,7 +54,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 @contextmanager
-def _ending_well(what: str) -> Iterator[None]:
+def ending_well(what: str) -> Iterator[None]:
     """Turn errors and signals into a message on standard error and an exit status."""
     previous = {number: signal.signal(number, _terminate) for number in _TERMINATING}
     try:
@@ -84,7 +84,7 @@ class RealNodes:
 
 def up(name: str, *, nodes: int, real: RealNodes, jaeger: bool, lattices: Lattices | None, as_json: bool) -> None:
     """Bring a cluster up and print how to reach it."""
-    with _ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
+    with ending_well(f"bringing up cluster '{name}'"), on_stderr() as progress:
         info = cluster.up(
             name,
             nodes=nodes,
@@ -109,7 +109,7 @@ def _hidden(info: ClusterInfo) -> set[str]:
 def down(name: str | None) -> None:
     """Take down one cluster, or all; one that belongs to a live process is named, left, and makes the status 1."""
     left = []
-    with _ending_well("taking clusters down"):
+    with ending_well("taking clusters down"):
         for each in [name] if name is not None else registry.names():
             try:
                 typer.echo(f"cluster '{each}' is down" if cluster.down(each) else f"there is no cluster '{each}'")
@@ -122,7 +122,7 @@ def down(name: str | None) -> None:
 
 def status(*, as_json: bool) -> None:
     """Print the clusters."""
-    with _ending_well("listing clusters"):
+    with ending_well("listing clusters"):
         found = cluster.status()
     if as_json:
         typer.echo(json.dumps([info.model_dump(mode="json", exclude=_hidden(info)) for info in found]))
@@ -135,7 +135,7 @@ def status(*, as_json: bool) -> None:
 def ensure_tools(*, jaeger: bool, real_node: bool, wadm: bool) -> None:
     """Get the tools and print where they are."""
     wanted = [*tools.DEFAULT, *(["jaeger"] if jaeger else []), *(tools.REAL_NODE if real_node else ())]
-    with _ending_well("getting the tools"), on_stderr() as progress:
+    with ending_well("getting the tools"), on_stderr() as progress:
         if real_node:
             requirements.require()
             how = How(progress, threading.Event())

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from trellis.localcluster import debian
+from trellis.localcluster import debian, tools
 from trellis.localcluster.building import How, make_once
 from trellis.localcluster.ociarchive import Image, write_image, write_tree
 from trellis.localcluster.paths import cache_root
@@ -25,6 +25,9 @@ HELLO_WASM: Final = "trellis.local/hello-wasm:1"
 """One WASI module that prints ``hello from wasm``: runs only under a Wasm runtime."""
 PYTHON: Final = "trellis.local/python:3.11"
 """Debian with Python: a base for images that are built here."""
+
+NATS: Final = "trellis.local/nats-server:1"
+"""A nats-server where PATH finds it, as the chart runs it."""
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _APPLETS: Final = (
@@ -65,6 +68,12 @@ def node_images(coredns: Path, how: How) -> dict[str, Path]:
 def hello_wasm_image(module: Path, how: How) -> Path:
     """Return the archive of :data:`HELLO_WASM`, made of the compiled module."""
     return _archive(Image(HELLO_WASM, ["/hello.wasm"], architecture()), {"hello.wasm": module}, how)
+
+
+def nats_image(how: How) -> Path:
+    """Return the archive of :data:`NATS`."""
+    server = {"bin/nats-server": tools.ensure("nats-server", how.progress)}
+    return _archive(Image(NATS, ["/bin/nats-server"], architecture()), server, how)
 
 
 def python_image(how: How) -> Path:
