@@ -1,0 +1,81 @@
+"""What an upgrade does to the chart's NATS: certificates stay, and what is stored is not dropped without a word."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.chart import CHART, ChartRefusedError, helm, only
+from trellis.kube.resources import SECRETS, Resource
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
+RELEASE = "bus"
+
+
+class Bus:
+    """The chart with its NATS and nothing else, in a namespace of the test's own."""
+
+    def __init__(self, api: Api, kubeconfig: Path, namespace: str) -> None:
+        self._api = api
+        self._kubeconfig = kubeconfig
+        self._namespace = namespace
+
+    def apply(self, **nats: Any) -> None:
+        values = {"services": only(), "crds": {"install": False}, "nats": nats}
+        options = ("--namespace", self._namespace, "--install", "--wait=false")
+        helm("upgrade", RELEASE, str(CHART), *options, values=values, kubeconfig=self._kubeconfig)
+
+    def certificates(self) -> dict[str, str]:
+        status, found = self._api.call("GET", SECRETS.path(self._namespace, "trellis-nats-tls"))
+        assert status == http.HTTPStatus.OK
+        return dict(found["data"])
+
+    def servers(self) -> int:
+        status, found = self._api.call("GET", STATEFUL_SETS.path(self._namespace, "trellis-nats"))
+        assert status == http.HTTPStatus.OK
+        return int(found["spec"]["replicas"])
+
+    def delete(self, res: Resource, name: str) -> None:
+        self._api.call("DELETE", res.path(self._namespace, name))
+
+    def uninstall(self) -> None:
+        options = ("--namespace", self._namespace, "--ignore-not-found", "--no-hooks")
+        helm("uninstall", RELEASE, *options, kubeconfig=self._kubeconfig)
+
+
+@pytest.fixture
+def bus(cluster: ClusterInfo, cluster_api: Api, namespace: str) -> Iterator[Bus]:
+    made = Bus(cluster_api, Path(cluster.kubeconfig), namespace)
+    yield made
+    made.uninstall()
+
+
+def test_made_certificates_stay_until_they_are_deleted(bus: Bus) -> None:
+    bus.apply(tls={"enabled": True})
+    before = bus.certificates()
+    assert set(before) == {"tls.crt", "tls.key", "ca.crt"}, "the authority's key is kept nowhere"
+    bus.apply(tls={"enabled": True}, resources={"limits": {"memory": "1Gi"}, "requests": {"memory": "64Mi"}})
+    assert bus.certificates() == before
+    bus.delete(SECRETS, "trellis-nats-tls")
+    bus.apply(tls={"enabled": True})
+    assert bus.certificates()["tls.crt"] != before["tls.crt"]
+
+
+@pytest.mark.parametrize(("has", "wanted"), [(1, 3), (3, 1)])
+def test_another_number_of_servers_is_refused_until_they_are_deleted(bus: Bus, has: int, wanted: int) -> None:
+    bus.apply(replicas=has)
+    with pytest.raises(ChartRefusedError, match=rf"there are {has} servers.*does not move to {wanted}"):
+        bus.apply(replicas=wanted)
+    assert bus.servers() == has
+    bus.apply(replicas=has)
+    bus.delete(STATEFUL_SETS, "trellis-nats")
+    bus.apply(replicas=wanted)
+    assert bus.servers() == wanted

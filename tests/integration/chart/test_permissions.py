@@ -1,0 +1,144 @@
+"""Each user that the chart renders does its work, and is refused what is another's: on a real server, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+import nats
+import pytest
+from nats.aio.client import Client
+
+from support.buses import Buses, eventually
+from support.chart import rendered
+from support.chart_nats import ChartServers
+from support.settling import settle
+from trellis.bus.bus import Bus
+from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
+from trellis.bus.permissions import BUNDLE, PEOPLE, PEOPLE_INBOX, SUBSCRIPTIONS, durables
+from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS
+
+pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-permissions"), pytest.mark.timeout(180)]
+
+CLUSTER = "lab-1"
+SERVICES = tuple(SUBSCRIPTIONS)
+STREAMS = (*STREAM_SUBJECTS, CLAIM_STREAM)
+CHANGES = ("DELETE", "PURGE", "UPDATE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE")
+
+
+class World:
+    """The server as the chart has it, with the streams made by a service."""
+
+    def __init__(self, servers: ChartServers) -> None:
+        self.servers = servers
+        self.refused: list[str] = []
+
+    def url(self, user: str) -> str:
+        return self.servers.url(user.replace("_", "-"))
+
+    async def client(self, user: str) -> Client:
+        """Connect as a user; what it is refused is noted."""
+
+        async def note(error: Exception) -> None:
+            self.refused.append(str(error).lower())
+
+        inbox = PEOPLE_INBOX if user == PEOPLE else inbox_prefix(SERVICES[0] if user == BUNDLE else user, CLUSTER)
+        return await nats.connect(self.url(user), error_cb=note, inbox_prefix=inbox.encode(), allow_reconnect=False)
+
+
+@pytest.fixture
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    mode = "bundle" if request.node.callspec.params["user"] == BUNDLE else "services"
+    with ChartServers(tmp_path, rendered(mode=mode, cluster=CLUSTER, nats={"replicas": 1})).running() as servers:
+        await servers.ready()
+        yield World(servers)
+
+
+def of_others(user: str) -> list[str]:
+    """Return the services that a user is not."""
+    return [service for service in SERVICES if user not in {service, BUNDLE}]
+
+
+def consumers(services: Iterable[str]) -> list[str]:
+    return [
+        name
+        for service in services
+        for name in (*durables(service, CLUSTER), consumer_name(service, LAST_FACTS, CLUSTER))
+    ]
+
+
+def facts_of(services: Iterable[str], cluster: str = CLUSTER) -> list[str]:
+    chosen = set(services)
+    return [f"trellis.evt.{cluster}.{spec.tokens}.x" for spec in FACTS if spec.owner in chosen]
+
+
+def forbidden(user: str) -> list[str]:
+    """Return subjects that a user may not publish to."""
+    others = of_others(user)
+    found = [f"$JS.API.STREAM.{verb}.{stream}" for verb in CHANGES for stream in STREAMS]
+    found += [f"$JS.API.STREAM.{verb}.MINE" for verb in ("CREATE", "DELETE")]
+    for name in consumers(others):
+        found += [f"$JS.API.CONSUMER.{verb}.{STREAM_EVENTS}.{name}" for verb in ("CREATE", "MSG.NEXT", "DELETE")]
+        found += [
+            f"$JS.API.CONSUMER.DURABLE.CREATE.{STREAM_EVENTS}.{name}",
+            f"$JS.ACK.{STREAM_EVENTS}.{name}.1.2.3.4.5",
+        ]
+    found += [f"{inbox_prefix(service, CLUSTER)}.x" for service in others]
+    found += [f"trellis.dead.{CLUSTER}.{service}.node.x" for service in others]
+    if user != PEOPLE:  # who replays a fact says it again, whosever it was, and who frees a name writes it
+        found += [*facts_of(others), *facts_of(SERVICES, "other"), "$KV.TRELLIS_CLUSTERS.other"]
+        found += [f"$JS.API.STREAM.MSG.DELETE.{stream}" for stream in STREAMS]
+    return found
+
+
+def unheard(user: str) -> list[str]:
+    """Return subjects that a user may not subscribe to."""
+    found = [f"{inbox_prefix(service, CLUSTER)}.>" for service in of_others(user)]
+    found += ["_INBOX.>", ">", f"{inbox_prefix(SERVICES[0], 'other')}.>"]
+    return found if user == PEOPLE else [*found, f"{PEOPLE_INBOX}.>"]
+
+
+async def made(world: World, user: str) -> None:
+    """Have the streams made by who may, and the user's own consumers by itself."""
+    service = SERVICES[0] if user == PEOPLE else user
+    buses = Buses(world.url(service if user != BUNDLE else BUNDLE), CLUSTER)
+    chosen = SERVICES if user == BUNDLE else (service,)
+    for one in chosen:
+        bus = buses.new(one)
+        await bus.connect()
+        await works(bus, one)
+    await buses.close()
+
+
+async def works(bus: Bus, service: str) -> None:
+    """Consume with each durable that the service has, and read back what it said."""
+    models = [spec.model for spec in FACTS if spec.owner == service]
+    for name in SUBSCRIPTIONS[service]:
+        heard = [spec.model for spec in FACTS if spec.owner != service][:2]
+        bus.subscribe(name, heard, lambda _: None)
+    await bus.start()
+    assert [fact async for fact in bus.last_facts(models)] == []
+
+
+@pytest.mark.parametrize("user", [*SERVICES, BUNDLE, PEOPLE])
+async def test_a_user_does_its_work_and_is_refused_what_is_anothers(world: World, user: str) -> None:
+    await made(world, user)
+    client = await world.client(user)
+    own = facts_of(SERVICES if user in {BUNDLE, PEOPLE} else (user,))
+    for subject in own:
+        await client.jetstream().publish(subject, b"{}")
+    assert world.refused == [], "what is its own it may"
+
+    for subject in forbidden(user):
+        await client.publish(subject, b"{}")
+    for subject in unheard(user):
+        await client.subscribe(subject)
+    await settle(client)
+    wanted = [f'publish to "{subject.lower()}"' for subject in forbidden(user)]
+    wanted += [f'subscription to "{subject.lower()}"' for subject in unheard(user)]
+    await eventually(lambda: len(world.refused) >= len(wanted))
+    assert [one for one in wanted if not any(one in line for line in world.refused)] == []
+
+    info = await client.jetstream().stream_info(STREAM_EVENTS)
+    assert info.state.messages == len(own), "each is stored, and none is gone"
+    await client.close()
