@@ -1,0 +1,191 @@
+"""deploy/examples say nothing that is not a field, and fit together; tests/integration/examples applies them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from secrets_backend.resources import Reader, make_impersonation, make_reading
+from support.commands import expect_command
+from support.examples import EXAMPLES, Manifest, folders, kustomization, manifest, manifests
+from trellis.crds.application import Application
+from trellis.crds.host_config import WasmCloudHostConfig
+from trellis.crds.secret_grants import SecretGrant
+from trellis.crds.shim import Shim
+from trellis.crds.wasm_controllers import WasmController
+from trellis.kube.resources import HOST_CONFIGS
+from trellis_bundle.controllers_roles import actors_of, manifests_of
+
+README = (EXAMPLES / "README.md").read_text()
+MODELS = {
+    ("runtime.spinkube.dev/v1alpha1", "Shim"): Shim,
+    ("k8s.wasmcloud.dev/v1alpha1", "WasmCloudHostConfig"): WasmCloudHostConfig,
+    ("core.oam.dev/v1beta1", "Application"): Application,
+    ("trellis.dev/v1alpha1", "WasmController"): WasmController,
+    ("trellis.dev/v1alpha1", "SecretGrant"): SecretGrant,
+}
+OURS = [
+    pytest.param(one, id=f"{folder}: {one['kind']} {one['metadata']['name']}")
+    for folder in folders()
+    for one in manifests(folder)
+    if (one["apiVersion"], one["kind"]) in MODELS
+]
+# What the definitions of others call their fields: Argo CD's v1alpha1, Flux' v1, KEDA's v1alpha1.
+_SOURCE = {"repoURL": None, "targetRevision": None, "path": None}
+FIELDS: dict[tuple[str, str], Manifest] = {
+    ("argoproj.io/v1alpha1", "Application"): {
+        "project": None,
+        "sources": [_SOURCE],
+        "destination": {"server": None, "namespace": None},
+        "syncPolicy": {"automated": {"prune": None, "selfHeal": None}, "syncOptions": [None]},
+    },
+    ("source.toolkit.fluxcd.io/v1", "GitRepository"): {"interval": None, "url": None, "ref": {"branch": None}},
+    ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"): {
+        "dependsOn": [{"name": None}],
+        "interval": None,
+        "timeout": None,
+        "sourceRef": {"kind": None, "name": None},
+        "path": None,
+        "prune": None,
+        "wait": None,
+    },
+    ("keda.sh/v1alpha1", "ScaledObject"): {
+        "scaleTargetRef": {"apiVersion": None, "kind": None, "name": None},
+        "minReplicaCount": None,
+        "maxReplicaCount": None,
+        "cooldownPeriod": None,
+        "triggers": [
+            {"type": None, "metadata": {"timezone": None, "start": None, "end": None, "desiredReplicas": None}}
+        ],
+    },
+}
+
+
+def unknown(given: Any, known: Any, at: str = "spec") -> Iterator[str]:
+    """Yield the paths of fields that nobody has recorded."""
+    if isinstance(given, dict) and isinstance(known, dict):
+        for name, value in given.items():
+            if name not in known:
+                yield f"{at}.{name}"
+            else:
+                yield from unknown(value, known[name], f"{at}.{name}")
+    elif isinstance(given, list) and isinstance(known, list):
+        for value in given:
+            yield from unknown(value, known[0], f"{at}[]")
+    elif known is not None:
+        yield f"{at}: of another type"
+
+
+def images(value: Any) -> Iterator[str]:
+    """Yield whatever is called an image."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            if name == "image" and isinstance(one, str):
+                yield one
+            else:
+                yield from images(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from images(one)
+
+
+def test_every_folder_is_told_of_and_every_folder_told_of_is_there() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \|", README, re.MULTILINE)
+    assert sorted(rows) == folders()
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_every_file_of_a_folder_belongs_to_its_example(folder: str) -> None:
+    files = {path.name for path in (EXAMPLES / folder).glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(kustomization(folder)["resources"]) == files
+
+
+@pytest.mark.parametrize("found", OURS)
+def test_an_object_of_ours_says_nothing_that_is_not_a_field(found: Manifest) -> None:
+    read = MODELS[found["apiVersion"], found["kind"]].model_validate({"spec": found["spec"]})
+    assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == {"spec": found["spec"]}
+
+
+@pytest.mark.parametrize("folder", ["argocd", "flux", "keda"])
+def test_an_object_of_others_says_nothing_that_their_definitions_do_not_have(folder: str) -> None:
+    for found in manifests(folder):
+        assert list(unknown(found["spec"], FIELDS[found["apiVersion"], found["kind"]])) == []
+
+
+def test_what_argo_cd_and_flux_are_told_to_keep_is_in_the_repository() -> None:
+    argo = [one["path"] for one in manifest("argocd", "Application")["spec"]["sources"]]
+    flux = [one["spec"]["path"] for one in manifests("flux") if one["kind"] == "Kustomization"]
+    for path in (*argo, *flux):
+        assert (EXAMPLES.parents[1] / path / "kustomization.yaml").exists(), path
+    [repository] = [one for one in manifests("flux") if one["kind"] == "GitRepository"]
+    assert {one["repoURL"] for one in manifest("argocd", "Application")["spec"]["sources"]} == {
+        repository["spec"]["url"]
+    }
+
+
+@pytest.mark.parametrize(("folder", "kind"), [("hpa", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")])
+def test_an_autoscaler_is_for_the_group_of_the_other_example(folder: str, kind: str) -> None:
+    found, group = manifest(folder, kind), manifest("host-group", "WasmCloudHostConfig")
+    target = {"apiVersion": HOST_CONFIGS.api_version, "kind": HOST_CONFIGS.kind, "name": group["metadata"]["name"]}
+    assert found["spec"]["scaleTargetRef"] == target
+    assert found["metadata"]["namespace"] == group["metadata"]["namespace"]
+    assert "hostReplicas" not in group["spec"], "whoever applies the group again would undo the autoscaler"
+
+
+def test_the_group_and_wadm_meet_at_the_nats_of_the_example() -> None:
+    group = manifest("host-group", "WasmCloudHostConfig")["spec"]
+    service = next(one for one in manifests("host-group") if one["kind"] == "Service")
+    address = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc.cluster.local"
+    assert group["natsAddress"] == f"nats://{address}"
+    wadm = next(one for one in manifests("host-group") if one["metadata"]["name"] == "wadm")
+    [container] = wadm["spec"]["template"]["spec"]["containers"]
+    assert {"name": "WADM_NATS_SERVER", "value": address} in container["env"]
+    ports = {one["name"]: one["port"] for one in service["spec"]["ports"]}
+    assert ports == {"client": 4222, "leafnodes": 7422}
+    config = yaml.safe_load((EXAMPLES / "host-group/nats.yaml").read_text().split("\n---")[0])["data"]["nats.conf"]
+    assert "port: 7422" in config
+    assert "domain: default" in config
+
+
+def test_the_secret_is_there_and_its_reader_may_read_it() -> None:
+    application, secret = manifest("secret", "Application"), manifest("secret", "Secret")
+    [policy] = application["spec"]["policies"]
+    component = application["spec"]["components"][0]["properties"]
+    [use] = component["secrets"]
+    assert use["properties"] == {"policy": policy["name"], "key": secret["metadata"]["name"], "field": "text"}
+    assert "text" in secret["stringData"]
+    reader = Reader("hello", "wasmcloud-secrets")
+    wanted = [*make_impersonation(reader, "trellis-system"), *make_reading(reader, [secret["metadata"]["name"]])]
+    assert [one for one in manifests("secret") if one["kind"].startswith("Role")] == wanted
+
+
+def test_the_controllers_have_their_modules_and_trellis_may_be_their_accounts() -> None:
+    made = {one["name"]: one["files"] for one in kustomization("controllers")["configMapGenerator"]}
+    found = [one for one in manifests("controllers") if one["kind"] == "WasmController"]
+    for one in found:
+        module = one["spec"]["module"]["configMap"]
+        assert made[module["name"]] == [module["key"]]
+        assert (EXAMPLES / "controllers" / module["key"]).exists()
+    rights = list(yaml.safe_load_all((EXAMPLES / "controllers/rights.yaml").read_text()))
+    actors = actors_of("team-a", [one["spec"]["serviceAccountName"] for one in found])
+    assert rights == manifests_of(actors, [], "trellis-system")
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_no_image_floats(folder: str) -> None:
+    for image in images(manifests(folder)):
+        tag = image.rsplit("/", 1)[-1].partition(":")[2]
+        assert tag, image
+        assert tag != "latest", image
+
+
+LINES = sorted(set(re.findall(r"`trellis ([^`]*)`", README)))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_of_the_page_exists(line: str) -> None:
+    expect_command(line)
