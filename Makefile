@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 # Installs the locks; the same version stands in the dev group, so that the sync keeps it.
 UV_VERSION := 0.13.8
 
-.PHONY: help install demo images test check test-rights test-e2e fuzz bench generate verify lock format clean
+.PHONY: help install demo images test check test-rights test-e2e fuzz bench docs generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -71,7 +71,10 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/controllers/neighbours.py
 	@$(BIN)/python bench/real_node.py
 
-generate: install ## Write the generated files (event schemas, the table of facts, NATS users)
+docs: install ## Build docs/ as a site in build/site; a link that leads nowhere fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # not quietly: then warnings would not count
+
+generate: install ## Write the generated files (event schemas, the table of facts, NATS users, reference pages)
 	@$(BIN)/python -m trellis.events.generate deploy/events
 	@$(BIN)/python -m trellis.crds.generate deploy/crds
 	@$(BIN)/python -m trellis.events.table docs/bus.md
@@ -81,6 +84,7 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(BIN)/python -m trellis.crds.generate --schemas deploy/schemas
 	@$(BIN)/python -m trellis.monitoring.generate .
 	@$(BIN)/python -m trellis_bundle.base_generate deploy/base
+	@$(BIN)/python -m trellis_bundle.reference docs/reference deploy/rbac
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(BIN)/python -m trellis.events.generate --check deploy/events
@@ -92,6 +96,7 @@ verify: install ## Fail if a generated file differs from what `make generate` wr
 	@$(BIN)/python -m trellis.crds.generate --schemas --check deploy/schemas
 	@$(BIN)/python -m trellis.monitoring.generate --check .
 	@$(BIN)/python -m trellis_bundle.base_generate --check deploy/base
+	@$(BIN)/python -m trellis_bundle.reference --check docs/reference deploy/rbac
 
 format: install ## Format and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -2,7 +2,7 @@
 
 Pure. In: an application. Out: a wish, and what of it cannot be had. Called by ``gather`` and ``decide``.
 Invariant: a value that is none leaves the default and is told; it keeps no Service away. The table of annotations is in
-docs/services.md.
+docs/services/service-reflector.md.
 """
 
 from __future__ import annotations

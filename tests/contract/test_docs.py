@@ -1,4 +1,4 @@
-"""What the README and the compose file say exists: commands, settings, files."""
+"""What the README and pages say exists: commands, settings, files, figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ from trellis.testing.builders import a_node
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SETTINGS_PAGE = (ROOT / "docs/without-helm.md").read_text()
+SHIMS_PAGE = (ROOT / "docs/shims.md").read_text()
+HOSTS_PAGE = (ROOT / "docs/services/host-manager.md").read_text()
+RESULTS = (ROOT / "bench/RESULTS.md").read_text()
+DOCUMENTS = [
+    ROOT / "README.md",
+    *(path for folder in ("docs", "deploy") for path in sorted((ROOT / folder).rglob("*.md"))),
+]
+FIGURE = re.compile(r"(?<![\w.-])([0-9][0-9.,]*) (?:s|ms|MiB)(?!\w)")
 MODELS: list[type[ServiceSettings]] = [
     application_manager.settings.Settings,
     controller_host.settings.Settings,
@@ -47,19 +55,23 @@ def test_the_two_commands_come_first() -> None:
 
 
 def test_every_setting_the_readme_names_exists() -> None:
-    named = set(re.findall(r"TRELLIS_[A-Z_]+", README))
+    assert set(re.findall(r"TRELLIS_[A-Z_]+", README)) <= variables()
+
+
+def test_every_setting_of_the_page_on_settings_exists() -> None:
+    named = set(re.findall(r"TRELLIS_[A-Z_]+", SETTINGS_PAGE))
     assert named
     assert named <= variables()
 
 
-def test_the_defaults_the_readme_gives_are_the_defaults() -> None:
+def test_the_defaults_of_the_page_are_the_defaults() -> None:
     settings = provisioner.settings.Settings()
-    assert f"`{settings.installer_image}`" in README
+    assert f"`{settings.installer_image}`" in SETTINGS_PAGE
     assert settings.max_unavailable.resolve(100) == 10
-    assert "| `TRELLIS_MAX_UNAVAILABLE` | `10%` |" in README
-    assert f"| `TRELLIS_HALT_AFTER_FAILURES` | `{settings.halt_after_failures}` |" in README
+    assert "| `TRELLIS_MAX_UNAVAILABLE` | `10%` |" in SETTINGS_PAGE
+    assert f"| `TRELLIS_HALT_AFTER_FAILURES` | `{settings.halt_after_failures}` |" in SETTINGS_PAGE
     assert (settings.job_deadline, settings.retry_min, settings.retry_max) == (600, 10, 300)
-    assert "| `TRELLIS_JOB_DEADLINE` | `10m` |" in README
+    assert "| `TRELLIS_JOB_DEADLINE` | `10m` |" in SETTINGS_PAGE
 
 
 def commands() -> list[str]:
@@ -71,8 +83,8 @@ def test_every_command_the_readme_shows_exists(line: str) -> None:
     expect_command(line)
 
 
-def test_the_shim_of_the_readme_can_be_applied_and_is_for_the_nodes_it_selects() -> None:
-    block = re.search(r"```yaml shim\n(.*?)```", README, re.DOTALL)
+def test_the_shim_of_the_page_can_be_applied_and_is_for_the_nodes_it_selects() -> None:
+    block = re.search(r"```yaml shim\n(.*?)```", SHIMS_PAGE, re.DOTALL)
     assert block is not None
     manifest = yaml.safe_load(block[1])
     shim = view_shim(manifest | {"metadata": {**manifest["metadata"], "uid": "u", "resourceVersion": "1"}})
@@ -83,8 +95,8 @@ def test_the_shim_of_the_readme_can_be_applied_and_is_for_the_nodes_it_selects()
     assert isinstance(wish_for(shim, "amd64", require_checksum=True), ShimWish)
 
 
-def test_the_host_group_of_the_readme_says_nothing_that_is_not_a_field() -> None:
-    block = re.search(r"```yaml hosts\n(.*?)```", README, re.DOTALL)
+def test_the_host_group_of_the_page_says_nothing_that_is_not_a_field() -> None:
+    block = re.search(r"```yaml hosts\n(.*?)```", HOSTS_PAGE, re.DOTALL)
     assert block is not None
     spec = yaml.safe_load(block[1])["spec"]
     read = WasmCloudHostConfigSpec.model_validate(spec)
@@ -94,23 +106,21 @@ def test_the_host_group_of_the_readme_says_nothing_that_is_not_a_field() -> None
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_to_a_file_leads_somewhere(document: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)", prose):
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", re.sub(r"`[^`\n]*`", "", prose)):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
-
-
-def test_the_compose_file_has_the_form_and_the_settings_it_needs() -> None:
-    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    services = compose["services"]
-    assert set(services) == {"nats", "jaeger", "k3s", "kubeconfig", "trellis"}
-    assert set(services["trellis"]["environment"]) <= variables()
-    for service in services.values():
-        assert "image" in service or (ROOT / service["build"]["dockerfile"]).exists()
-        assert set(service.get("depends_on", {})) <= set(services)
-        for volume in service.get("volumes", []):
-            assert volume.split(":")[0] in compose["volumes"]
 
 
 def test_the_makefile_has_the_targets_the_readme_names() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"`make ([a-z0-9-]+)`", README)) | {"demo", "test", "install"}:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_every_figure_of_the_readme_was_measured() -> None:
+    table = README.partition("## Beside the others")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("|")][2:]
+    found = [figure for row in rows for figure in FIGURE.findall(row)] + re.findall(r"\| ([0-9][0-9,]+);", table)
+    assert len(found) > 20
+    assert "16 s" in README
+    for figure in (*found, "16"):
+        assert re.search(rf"(?<![0-9.,]){re.escape(figure)}(?![0-9])", RESULTS), figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import typer.main
@@ -10,10 +11,16 @@ from trellis_bundle.__main__ import app
 from trellis_bundle.commands import register
 
 
+@cache
+def known_commands() -> Any:
+    """Return the command line; it is built once, as each registration adds all commands anew."""
+    register(app)
+    return typer.main.get_command(app)
+
+
 def expect_command(line: str) -> None:
     """Fail unless there is such a command with these options; ``line`` is what stands after ``trellis``."""
-    register(app)
-    command: Any = typer.main.get_command(app)
+    command = known_commands()
     words = line.split()
     while words and not words[0].startswith("-") and hasattr(command, "commands"):
         found = command.commands.get(words.pop(0))
