@@ -59,6 +59,7 @@ PARTS = (
     Part("an application is reached on a real node", REAL / "test_reflected.py", requirements.missing),
     Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
     Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),
+    Part("the chart on three real nodes", REAL / "test_chart.py", requirements.missing),
     Part("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
     Part("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),
     Part("applications in a real lattice with wadm", LATTICE / "test_applications.py", lattice_servers.missing),
