@@ -1,8 +1,8 @@
 """Images for groups of hosts on a real node: the stub host in two versions, and a NATS server; no registry is asked.
 
 The stub is what ``tests/support/stub_host.py`` is, under the name by which pods start a host (``wasmcloud``), with the
-NATS client of the tests. The server is on the PATH, too, and has a
-``sleep`` besides, which is how the leaf of a pod outlives its host.
+NATS client of the tests. The server is on the PATH, too, and has a ``sleep`` besides, which is how the leaf of a pod
+outlives its host.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ KINDS = {
 STAYS = KINDS | {
     "configmaps/trellis-installers/kube-root-ca.crt",
     "namespaces//trellis-installers",
-    f"persistentvolumeclaims/{SYSTEM}/data-trellis-nats-0",
+    *(f"persistentvolumeclaims/{SYSTEM}/data-trellis-nats-{number}" for number in range(3)),
     f"secrets/{SYSTEM}/{names.SECRETS_KEY}",
     "serviceaccounts/trellis-installers/default",
 }
