@@ -30,6 +30,7 @@ RELEASE = "checked"
 SERVICES = only("nodeWatcher", "provisioner")
 VALUES: dict[str, Any] = {
     "crds": {"install": False},
+    "nats": {"replicas": 1},
     # Pods are made by the test.
     "services": {name: its | {"replicas": 0} for name, its in SERVICES.items()},
 }
