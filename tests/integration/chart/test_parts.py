@@ -17,6 +17,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 PARTS = {
     "crds": {"install": False},
     "nats": {"enabled": False, "url": "nats://nats.example.com:4222"},
+    # No pod runs here, so neither does the Job of an uninstallation.
+    "uninstall": {"letGo": False},
     "services": only("secretsBackend"),
     "jaeger": {"enabled": True, "storage": {"type": "badger"}, "from": [{"namespaceSelector": {}}]},
     "collector": {
