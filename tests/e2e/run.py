@@ -73,6 +73,7 @@ PARTS = (
     Part("both sides while every server is killed", LATTICE / "test_two_sides.py", lattice_servers.missing),
     Part("applications of a real lattice as Services", LATTICE / "test_reflected.py", lattice_servers.missing),
     Part("groups of hosts in a real lattice", LATTICE / "test_host_groups.py", lattice_servers.missing),
+    Part("the chart's wadm, on the chart's NATS", LATTICE / "test_chart.py", lattice_servers.missing),
     Part("secrets that a real host gives a component", LATTICE / "test_secrets.py", _no_secrets),
     Part("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),
 )
