@@ -92,7 +92,8 @@ class Person:
         assert code == 1
         assert found["ok"] is False
         # A row has a cause without where it was told, and the end of a long one is cut.
-        told = found["causes"][name].removesuffix("…")
+        # What counts, or says when, goes on between two looks.
+        told = found["causes"][name].removesuffix("…").partition(" (at ")[0]
         assert told[:150] in page["cause"].replace(" on ", ": ") or told.partition(": ")[2][:150] in page["cause"], (
             found
         )

@@ -26,7 +26,7 @@ from support.kubelets import kubelets
 from support.reflected import ReflectedWorld
 from support.shims import Shim
 from support.wadm_stand_in import WadmStandIn
-from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, Resource
+from trellis.kube.resources import APPLICATIONS, DEPLOYMENTS, HOST_CONFIGS, PODS, SERVICES, Resource
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cl
 
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", namespaced=True)
 HELLO = "hello"
+LET_GO = (HOST_CONFIGS, APPLICATIONS, SERVICES)
 SCALING_SECONDS = 120.0
 """The autoscaler of Kubernetes looks every 15 s, and learns of new kinds every 30 s."""
 Kubectl = Callable[..., str]
@@ -61,6 +62,20 @@ def free(api: Api, *namespaces: str) -> Iterator[None]:
     yield
     for name in namespaces:
         api.call("DELETE", f"/api/v1/namespaces/{name}")
+        deadline = time.monotonic() + PATIENCE
+        while api.call("GET", f"/api/v1/namespaces/{name}")[0] != http.HTTPStatus.NOT_FOUND:
+            let_go(api, name)
+            assert time.monotonic() < deadline, f"namespace {name} does not go"
+            time.sleep(0.2)
+
+
+def let_go(api: Api, namespace: str) -> None:
+    """Do what nobody is there any more to do: take finalizers, and end pods whose node is gone."""
+    for kind in LET_GO:
+        for one in api.call("GET", kind.path(namespace))[1].get("items") or ():
+            api.call("PATCH", kind.path(namespace, one["metadata"]["name"]), {"metadata": {"finalizers": None}})
+    for one in api.call("GET", PODS.path(namespace))[1].get("items") or ():
+        api.call("DELETE", PODS.path(namespace, one["metadata"]["name"]), {"gracePeriodSeconds": 0})
 
 
 def await_gone(api: Api, *namespaces: str) -> None:

@@ -51,6 +51,8 @@ def installed(secret_world: SecretsWorld, cluster: ClusterInfo, tmp_path: Path) 
     body = {"metadata": {"name": "db"}, "stringData": {"password": "theirs"}}
     assert world.api.call("POST", SECRETS.path(other), body)[0] == http.HTTPStatus.CREATED
     world.ready_to_ask()
+    # An installation that went leaves its key.
+    world.api.call("DELETE", SECRETS.path(SYSTEM, names.SECRETS_KEY))
     with granted(cluster, world.api, ACCOUNT, tmp_path) as account:
         account.apply(manifests("secrets-backend.yaml"))
         yield Installed(world, account, other)
