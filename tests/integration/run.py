@@ -1,10 +1,11 @@
 """Runs the integration tests two at a time; a few that fail are tried once more, by themselves, and named as FLAKY.
 
 They run real servers on machines that others use too: a process that got no processor for its deadline is no fault of
-what is tested. A fault fails again. More than ``FEW`` failures are no coincidence and are not tried again.
+what is tested. A fault fails again. Failures in more than ``FEW`` files are no coincidence and are not tried again
+(files, because a cluster that was not got in time is a failure of each test that shares it).
 
-With ``--rights`` the services of tests have the rights of ``deploy/rbac`` and no others; after a whole run a refusal
-and a rule that nothing used are failures too.
+The services of tests have the rights of ``deploy/rbac`` and no others: a refusal, and a rule that no test used, are
+failures too.
 
 Exit status: pytest's; 0 also if all that failed among the others passed alone; 1 for wrong rights.
 """
@@ -25,7 +26,6 @@ from support.suite_rights import FOLDER_VARIABLE, faults
 HERE = Path(__file__).parent
 FEW = 3
 TESTS_FAILED = 1
-RIGHTS = "--rights"
 LEFT_OPEN = ("-W", "default::pytest.PytestUnraisableExceptionWarning")
 """A socket that nobody closed is found when garbage is collected, in a later test: shown at the end, not its fault."""
 
@@ -41,13 +41,11 @@ def run(tests: list[str], *options: str) -> tuple[int, list[str]]:
 
 
 def main(options: list[str]) -> int:
-    """Run all, and once more what failed, if that is little; with ``--rights`` look at the rights that were used."""
-    if RIGHTS not in options:
-        return run_all(options)
+    """Run all, and once more what failed, if that is little; look at the rights that were used."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER_VARIABLE] = folder
-        status = run_all([one for one in options if one != RIGHTS])
-        wrong = faults(Path(folder))
+        status = run_all(options)
+        wrong = faults(Path(folder), whole=status == 0)
     for one in wrong:
         print(f"RIGHTS  {one}", flush=True)
     return status or int(bool(wrong))
@@ -56,7 +54,7 @@ def main(options: list[str]) -> int:
 def run_all(options: list[str]) -> int:
     """Run all, and once more what failed, if that is little; return pytest's exit status."""
     status, names = run([str(HERE)], "-n", "2", "--dist", "loadgroup", *options)
-    if status != TESTS_FAILED or not 0 < len(names) <= FEW:
+    if status != TESTS_FAILED or not 0 < len({name.partition("::")[0] for name in names}) <= FEW:
         return status
     print(f"once more, by themselves: {', '.join(names)}", flush=True)
     again, still = run(names)

@@ -8,6 +8,7 @@ One connection per thread is kept open.
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import ssl
@@ -33,6 +34,8 @@ class Api:
         self._tls = ssl.create_default_context(cadata=authority)
         self._tls.verify_flags |= ssl.VERIFY_X509_STRICT
         self._local = threading.local()
+        self._lock = threading.Lock()
+        self._made: list[http.client.HTTPSConnection] = []
 
     @classmethod
     def of_kubeconfig(cls, path: Path) -> Self:
@@ -73,6 +76,8 @@ class Api:
         if connection is None:
             connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=_SECONDS)
             self._local.connection = connection
+            with self._lock:
+                self._made.append(connection)
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         try:
@@ -80,7 +85,7 @@ class Api:
             answer = connection.getresponse()
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException) as error:
-            self.close()
+            self.close_own()
             raise OSError(f"{method} {path} on {self._host}:{self._port}: {error}") from error
 
     def ok(self, path: str) -> bool:
@@ -91,8 +96,17 @@ class Api:
             return False
 
     def close(self) -> None:
-        """Close this thread's connection."""
+        """Close the connections of all threads, none of which may be calling; one that is used again is made again."""
+        with self._lock:
+            made, self._made = self._made, []
+        for connection in made:
+            connection.close()
+
+    def close_own(self) -> None:
+        """Close this thread's connection only: what a thread does at its end, while others go on calling."""
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()
             self._local.connection = None
+            with self._lock, contextlib.suppress(ValueError):
+                self._made.remove(connection)

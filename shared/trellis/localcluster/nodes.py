@@ -92,7 +92,7 @@ def create_nodes(api: Api, names: list[str]) -> None:
                 if status not in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}:
                     raise LocalClusterError(f"Node {name} was refused: {answer.get('message', status)}")
         finally:
-            api.close()
+            api.close_own()
 
     size = max(1, math.ceil(len(names) / _THREADS))
     with ThreadPoolExecutor(_THREADS) as pool:
