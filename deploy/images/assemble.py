@@ -38,7 +38,18 @@ IMAGES: Final = {
         Path("/opt/trellis-installer"),
         (
             "services/node_installer",
-            *(f"shared/trellis/{name}.py" for name in ("__init__", "installing", "install_results", "redaction")),
+            *(
+                f"shared/trellis/{name}.py"
+                for name in (
+                    "__init__",
+                    "digits",
+                    "init_process",
+                    "install_results",
+                    "installing",
+                    "json_text",
+                    "redaction",
+                )
+            ),
         ),
         ("trellis-node-installer",),
     ),

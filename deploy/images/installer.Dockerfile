@@ -17,7 +17,8 @@ RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
       --require-hashes -r requirements-installer.lock; }
 COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py ./
 COPY services/node_installer services/node_installer
-COPY shared/trellis/__init__.py shared/trellis/installing.py shared/trellis/install_results.py \
+COPY shared/trellis/__init__.py shared/trellis/digits.py shared/trellis/init_process.py \
+     shared/trellis/install_results.py shared/trellis/installing.py shared/trellis/json_text.py \
      shared/trellis/redaction.py shared/trellis/
 RUN python3 assemble.py installer \
  && python3 inventory.py /opt/trellis-installer requirements-installer.lock /inventory \

@@ -1,83 +1,16 @@
-"""Runs the installer: settings, operation, last words, termination message, exit code."""
+"""Starts the installer."""
 
 from __future__ import annotations
 
-import os
-import sys
-from importlib.metadata import PackageNotFoundError, version
-
-from node_installer import report
-from node_installer.errors import InstallError
-from node_installer.operations import perform
-from node_installer.session import Session
-from node_installer.settings import DEFAULT_TERMINATION, Settings, read_settings
-from node_installer.spans import Tracer
-from trellis.install_results import EXIT_FINAL, InstallResult, Outcome
-from trellis.redaction import redact_url
+from trellis.init_process import end_at_sigterm
 
 
 def main() -> None:
     """Entry point of the console script and of the image."""
-    try:
-        settings = read_settings(sys.argv[1:], os.environ)
-    except InstallError as error:
-        result = InstallResult(sys.argv[1], Outcome.FAILED, error.reason, error.message)
-        _leave_message(result, DEFAULT_TERMINATION)
-        _say(report.last_words(result))
-        sys.exit(exit_code(result))
-    tracer = Tracer(
-        settings.otlp_endpoint,
-        settings.traceparent,
-        _version(),
-        dict(settings.otlp_headers),
-        settings.ca_file,
-        settings.samples_always,
-    )
-    session = Session(settings, _say, tracer)
-    session.interruption.listen()
-    result = perform(session)
-    _finish(settings, result)
-    problem = tracer.send()
-    if problem:
-        _say(f"note: the spans of this run could not be sent: {redact_url(problem)}")
-    sys.exit(exit_code(result))
+    end_at_sigterm()  # before what takes its time to import
+    from node_installer.command_line import main as run
 
-
-def exit_code(result: InstallResult) -> int:
-    """Return 0 if what was asked for holds, 1 if another try may help, 2 if none will now."""
-    if result.ok:
-        return 0
-    return EXIT_FINAL if result.is_final else 1
-
-
-def _finish(settings: Settings, result: InstallResult) -> None:
-    _leave_message(result, str(settings.termination_log))
-    if settings.json_output:
-        sys.stdout.write(result.to_line(1 << 20) + "\n")
-    _say(redact_url(report.last_words(result)))
-
-
-def _leave_message(result: InstallResult, path: str) -> None:
-    """Write the termination message, where there is a place for it: outside of a pod there is none."""
-    if not os.path.exists(path):  # noqa: PTH110
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(result.to_line())
-    except OSError as error:
-        _say(f"note: no termination message: {path}: {error.strerror}")
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
-
-
-def _version() -> str:
-    try:
-        return version("trellis-wasm")
-    except PackageNotFoundError:
-        return "unknown"
+    run()
 
 
 if __name__ == "__main__":

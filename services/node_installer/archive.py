@@ -7,6 +7,7 @@ refused as a whole; only a regular file is taken, and never more than the limit.
 
 from __future__ import annotations
 
+import errno
 import io
 import struct
 import sys
@@ -77,7 +78,8 @@ def readable() -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        # The kernel refuses to go to a place in the file that the archive made up: no fault of the disk.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         message = f"the archive cannot be read: {error or type(error).__name__}"
         raise InstallError(FailureReason.UNSAFE_ARCHIVE, message) from error

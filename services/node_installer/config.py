@@ -32,13 +32,17 @@ def parse(text: str, path: str) -> Document:
     """
     try:
         return _loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         message = f"{path} is no valid TOML ({error}): mend it, or move it away, and try again"
         raise InstallError(FailureReason.CONFIG_UNREADABLE, message) from error
 
 
 def _loads(text: str) -> Document:
-    return tomllib.loads(text.removeprefix(BYTE_ORDER_MARK))
+    """Return what a text means; raises ValueError, also of numbers and nestings that no reader here can take."""
+    try:
+        return tomllib.loads(text.removeprefix(BYTE_ORDER_MARK))
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def version_of(document: Mapping[str, Any]) -> int:
@@ -144,7 +148,7 @@ def same_meaning(one: str, other: str) -> bool:
     """Whether two texts mean the same; where one cannot be parsed, whether they are the same but for comments."""
     try:
         return _loads(one) == _loads(other)
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return _bare_lines(one) == _bare_lines(other)
 
 
@@ -155,7 +159,7 @@ def _bare_lines(text: str) -> list[str]:
 def _means(text: str, meaning: Document) -> bool:
     try:
         return _loads(text) == meaning
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return False
 
 
@@ -210,7 +214,7 @@ def _take_out(text: str, handlers: Iterable[str], path: str, original: str | Non
 def _parsed(text: str | None) -> Document:
     try:
         return _loads(text or "")
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return {}
 
 
@@ -218,7 +222,7 @@ def _means_but_empty(text: str, meaning: Document) -> bool:
     """Whether a text means this, but for tables on the way to our entries that have nothing in them."""
     try:
         return _pruned(_loads(text)) == _pruned(meaning)
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return False
 
 

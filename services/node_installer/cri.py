@@ -9,7 +9,6 @@ Invariant: an answer proves that the runtime serves calls; an open socket alone 
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import struct
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from node_installer.inspection import Live
+from trellis.json_text import read_json
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST, _SETTINGS, _PING, _GOAWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
@@ -58,7 +58,7 @@ def _runtimes(status: bytes) -> Mapping[str, str] | None:
         entry = dict(_fields(value))
         if entry.get(1) != b"config":
             continue
-        config = json.loads(entry.get(2, b"{}"))
+        config = read_json(entry.get(2, b"{}"))
         containerd = config.get("containerd") if isinstance(config, dict) else None
         runtimes = containerd.get("runtimes") if isinstance(containerd, dict) else None
         if isinstance(runtimes, dict):

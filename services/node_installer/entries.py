@@ -6,13 +6,15 @@ Invariant: what :func:`render` writes parses to :meth:`Entry.value`, whatever te
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_WHOLE_END: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,26 @@ def render(entries: Iterable[Entry], plugin: str) -> str:
 def option_value(text: str) -> object:
     """Return what an option's text means: a TOML value if it is one (``true``, ``3``, ``"text"``), else the text.
 
-    The Shim's options are a map of strings; its first implementation wrote them into the file unquoted.
+    Numbers are those that containerd reads, of 64 bits; it would refuse its whole configuration for another. The Shim's
+    options are a map of strings; its first implementation wrote them into the file unquoted.
     """
     if "\n" in text or "\r" in text:
         return text
     try:
         value = tomllib.loads(f"v = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # a number of thousands of digits, thousands of lists
         return text
     plain = value.get("v")
-    is_list = isinstance(plain, list) and all(isinstance(item, str | int | bool) for item in plain)
-    return plain if set(value) == {"v"} and (isinstance(plain, str | int | float) or is_list) else text
+    is_one = all(map(_is_plain, plain)) if isinstance(plain, list) else _is_plain(plain) or _is_number(plain)
+    return plain if set(value) == {"v"} and is_one else text
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and -_WHOLE_END <= value < _WHOLE_END)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _name(key: str) -> str:

@@ -12,8 +12,11 @@ from functools import cache
 from typing import Final
 
 _META: Final = frozenset("*?[\\")
+_CHARACTER: Final = r"(?:\\.|[^-\]\\])"
+"""Of a class: a dash, a bracket and a backslash only behind a backslash."""
 _TOKEN = re.compile(
-    r"\*|\?|\[(?P<not>\^?)(?P<class>(?:\\.|[^\]\\])+)\]|\\(?P<quoted>.)|(?P<plain>[^*?\[\\])", re.DOTALL
+    rf"\*|\?|\[(?P<not>\^?)(?P<class>(?:{_CHARACTER}(?:-{_CHARACTER})?)+)\]|\\(?P<quoted>.)|(?P<plain>[^*?\[\\])",
+    re.DOTALL,
 )
 
 
@@ -30,16 +33,23 @@ def matches(pattern: str, name: str) -> bool:
 
 @cache
 def _expression(pattern: str) -> re.Pattern[str] | None:
-    parts: list[str] = []
+    # What stands between two stars may match where it first can, and need not be tried again: atomic groups. Else a
+    # pattern of many stars takes time that grows with a power of the name's length.
+    parts: list[str] = [""]
     position = 0
     while position < len(pattern):
         found = _TOKEN.match(pattern, position)
         if found is None:
             return None
-        parts.append(_translated(found))
+        if found[0] == "*":
+            parts.append("")
+        else:
+            parts[-1] += _translated(found)
         position = found.end()
+    first, *between = parts
+    last = f"[^/]*{between.pop()}" if between else ""
     try:
-        return re.compile("".join(parts), re.DOTALL)
+        return re.compile(first + "".join(f"(?>[^/]*?{part})" for part in between) + last, re.DOTALL)
     except re.error:  # a range that runs backwards
         return None
 
@@ -49,7 +59,7 @@ def _translated(found: re.Match[str]) -> str:
         return f"[{found['not']}{_class(found['class'])}]"
     if found["quoted"] is not None:
         return re.escape(found["quoted"])
-    return {"*": "[^/]*", "?": "[^/]"}.get(found[0]) or re.escape(found[0])
+    return "[^/]" if found[0] == "?" else re.escape(found[0])
 
 
 def _class(text: str) -> str:

@@ -12,6 +12,7 @@ from node_installer.presets import Preset
 from node_installer.process import Process
 from node_installer.refusal import Refusal
 from node_installer.state import Journal, State
+from trellis.digits import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,7 @@ class Live:
     @property
     def major(self) -> int:
         """The first number of the version, 0 where there is none."""
-        text = self.version.lstrip("v").partition(".")[0]
-        return int(text) if text.isdigit() else 0
+        return whole(self.version.lstrip("v").partition(".")[0]) or 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ server only, and only over https unless http is allowed.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -19,25 +18,19 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from node_installer import archive
+from node_installer import archive, manifests
 from node_installer.errors import InstallError
 from node_installer.web import Response, Web, basic
 from trellis.install_results import FailureReason
+from trellis.json_text import read_json
 
-_INDEXES: Final = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-_MANIFESTS: Final = (
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
+# No part of a repository is empty, "." or "..": it would be another repository's address.
+_PART: Final = "[a-z0-9]+(?:(?:[.]|__?|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
-    r"oci(?P<plain>\+http)?://(?P<registry>[^/@]+)/(?P<repository>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
+    rf"oci(?P<plain>\+http)?://(?P<registry>[^/@]+)/(?P<repository>{_PART}(?:/{_PART})*)"
     r"(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
-_TITLE: Final = "org.opencontainers.image.title"
 _DOCKER_HUB: Final = "docker.io"
 
 
@@ -85,7 +78,7 @@ def credentials_for(registry: str, config: bytes | None) -> str | None:
     if config is None:
         return None
     try:
-        auths: Mapping[str, Any] = json.loads(config).get("auths") or {}
+        auths: Mapping[str, Any] = read_json(config).get("auths") or {}
         for name, entry in auths.items():
             if name.removeprefix("https://").removeprefix("http://").split("/")[0] not in _names(registry):
                 continue
@@ -120,50 +113,47 @@ class Registry:
         Raises:
             InstallError: it cannot be had.
         """
-        manifest = self._manifest(arch)
-        layers = manifest.get("layers") or []
-        titled = [layer for layer in layers if (layer.get("annotations") or {}).get(_TITLE)]
+        try:
+            return self._fetch(arch, work, member, names)
+        except manifests.MalformedDocument as error:
+            raise InstallError(FailureReason.DOWNLOAD_FAILED, f"{self._shown}: {error}") from error
+
+    def _fetch(self, arch: str, work: Path, member: str | None, names: tuple[str, ...]) -> Path:
+        layers = manifests.rows(self._manifest(arch), "layers")
+        titled = [layer for layer in layers if manifests.title_of(layer)]
         if titled:
             return self._from_artifact(titled, work, member, names)
         if len(layers) == 1 and not _is_tar(layers[0]):
             return self._blob(layers[0], work / "blob")
         return self._from_image(layers, work, member, names)
 
-    def _manifest(self, arch: str) -> dict[str, Any]:
-        kind, value = self._document(self.reference.wanted)
-        if kind not in _INDEXES and "manifests" not in value:
-            return value
-        for item in value.get("manifests") or []:
-            platform = item.get("platform") or {}
-            if (platform.get("os"), platform.get("architecture")) == ("linux", arch):
-                return self._document(item["digest"])[1]
-        offered = ", ".join(
-            f"{(item.get('platform') or {}).get('os')}/{(item.get('platform') or {}).get('architecture')}"
-            for item in value.get("manifests") or []
-        )
+    def _manifest(self, arch: str) -> manifests.Document:
+        content_type, document = self._document(self.reference.wanted)
+        if not manifests.is_index(document, content_type):
+            return document
+        listed = manifests.rows(document, "manifests")
+        for item in listed:
+            if manifests.platform_of(item) == ("linux", arch):
+                return self._document(manifests.digest_of(item))[1]
+        offered = ", ".join("/".join(manifests.platform_of(item)) for item in listed)
         message = f"{self._shown} has nothing for linux/{arch}, only {offered or 'nothing at all'}"
         raise InstallError(FailureReason.NO_SOURCE, message)
 
-    def _document(self, wanted: str) -> tuple[str, dict[str, Any]]:
-        answer = self._get(f"manifests/{wanted}", {"Accept": ", ".join((*_INDEXES, *_MANIFESTS))})
+    def _document(self, wanted: str) -> tuple[str, manifests.Document]:
+        accepted = ", ".join((*manifests.INDEXES, *manifests.MANIFESTS))
+        answer = self._get(f"manifests/{wanted}", {"Accept": accepted})
         if answer.status != 200:
             message = f"{self._shown}: the registry answers {answer.status} to a request for {wanted}"
             raise InstallError(FailureReason.DOWNLOAD_FAILED, message)
         if wanted.startswith("sha256:") and hashlib.sha256(answer.body).hexdigest() != wanted.partition(":")[2]:
             message = f"{self._shown}: the manifest does not have the digest {wanted}"
             raise InstallError(FailureReason.CHECKSUM_MISMATCH, message)
-        try:
-            value = json.loads(answer.body)
-        except ValueError as error:
-            message = f"{self._shown}: the manifest is no JSON"
-            raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
-        kind = value.get("mediaType") or answer.headers.get("content-type", "").partition(";")[0]
-        return kind, value
+        return answer.headers.get("content-type", ""), manifests.read_document(answer.body)
 
     def _from_artifact(
-        self, layers: list[dict[str, Any]], work: Path, member: str | None, names: tuple[str, ...]
+        self, layers: list[manifests.Document], work: Path, member: str | None, names: tuple[str, ...]
     ) -> Path:
-        titles = {layer["annotations"][_TITLE]: layer for layer in layers}
+        titles = {manifests.title_of(layer): layer for layer in layers}
         if len(titles) == 1:
             blob = self._blob(next(iter(titles.values())), work / "blob")
         else:
@@ -173,7 +163,9 @@ class Registry:
         archive.extract_shim(blob, work / "shim", member=member, names=names)
         return work / "shim"
 
-    def _from_image(self, layers: list[dict[str, Any]], work: Path, member: str | None, names: tuple[str, ...]) -> Path:
+    def _from_image(
+        self, layers: list[manifests.Document], work: Path, member: str | None, names: tuple[str, ...]
+    ) -> Path:
         """Take the shim out of the topmost layer that has it, as a container would see it."""
         hidden: set[str] = set()
         seen: list[str] = []
@@ -193,11 +185,8 @@ class Registry:
         archive.choose(seen, member, names)
         raise InstallError(FailureReason.SHIM_NOT_IN_ARCHIVE, f"{self._shown}: the shim is in no layer by itself")
 
-    def _blob(self, layer: Mapping[str, Any], target: Path) -> Path:
-        digest = str(layer.get("digest", ""))
-        if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
-            message = f"{self._shown}: a blob has the digest {digest!r}, only sha256 is supported"
-            raise InstallError(FailureReason.DOWNLOAD_FAILED, message)
+    def _blob(self, layer: manifests.Document, target: Path) -> Path:
+        digest = manifests.digest_of(layer)
         headers = {"Authorization": self._authorization} if self._authorization else {}
         found = self.web.download(self._url(f"blobs/{digest}"), target, headers=headers)
         if found != digest.partition(":")[2]:
@@ -233,9 +222,8 @@ class Registry:
         joint = "&" if "?" in values["realm"] else "?"
         answer = self.web.get(f"{values['realm']}{joint}{query}", {"Authorization": login} if login else {})
         try:
-            token = json.loads(answer.body)
-            return f"Bearer {token.get('token') or token['access_token']}"
-        except (ValueError, KeyError, AttributeError) as error:
+            return f"Bearer {manifests.token_in(answer.body)}"
+        except manifests.MalformedDocument as error:
             message = f"{self._shown}: the token server answers {answer.status} and gives no token"
             raise InstallError(FailureReason.DOWNLOAD_FAILED, message) from error
 
@@ -269,5 +257,5 @@ def _is_hidden(file: str, hidden: set[str]) -> bool:
     return any(str(part) in hidden for part in (path, *path.parents))
 
 
-def _is_tar(layer: Mapping[str, Any]) -> bool:
+def _is_tar(layer: manifests.Document) -> bool:
     return "tar" in str(layer.get("mediaType", ""))

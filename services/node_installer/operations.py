@@ -1,7 +1,7 @@
 """The four operations, from a node to a result.
 
-In: settings and the node's parts. Out: an :class:`InstallResult`, whatever happens. Called by ``__main__`` and tests.
-Invariant: an error before the first effect leaves the node as it was; a result never claims what was not proved.
+In: settings and the node's parts. Out: an :class:`InstallResult`, whatever happens. Called by ``command_line``, and by
+tests. Invariant: an error before the first effect leaves the node as it was; a result never claims what was not proved.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Final
 from node_installer.errors import InstallError
 from node_installer.state import ShimState
 from trellis.install_results import FailureReason
+from trellis.json_text import read_json
 
 PATH: Final = "/run/trellis-node-installer.refused.json"
 HOLD_SECONDS: Final = 3600.0
@@ -49,9 +50,9 @@ def key_of(files: Mapping[str, bytes | None], shims: Mapping[str, ShimState]) ->
 def parse_refusal(content: bytes | None, now: float) -> Refusal | None:
     """Read what was refused; None where it does not hold any more, or is none: it only saves a restart."""
     try:
-        value = json.loads(content or b"null")
+        value = read_json(content or b"null")
         refusal = Refusal(str(value["key"]), float(value["at"]), str(value["message"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
     return refusal if 0 <= now - refusal.at < HOLD_SECONDS else None
 

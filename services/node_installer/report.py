@@ -1,6 +1,6 @@
 """What people read: a plan as a diff, what is on a node, how a run ended.
 
-Pure: values in, text out. Called by ``operations``, ``apply`` and ``__main__``.
+Pure: values in, text out. Called by ``operations``, ``apply`` and ``command_line``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What belongs to one run of this program, whatever it does: settings, a voice, spans, being told to end.
 
-Made by ``__main__`` and tests, used by ``operations`` and ``fetching``.
+Made by ``command_line`` and tests, used by ``operations`` and ``fetching``.
 """
 
 from __future__ import annotations

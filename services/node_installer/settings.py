@@ -1,6 +1,6 @@
 """What the installer can be told; the only place that reads its environment.
 
-In: the command line and the environment. Out: frozen settings, and the wish as text. Called by ``__main__``.
+In: the command line and the environment. Out: frozen settings, and the wish as text. Called by ``command_line``.
 Without pydantic-settings, which the other services use: importing it takes longer than a whole run (ADR 18).
 """
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from node_installer.actions import Reason, WriteFile
 from node_installer.errors import InstallError
 from trellis.install_results import FailureReason
+from trellis.json_text import read_json
 
 VERSION: Final = 1
 
@@ -138,12 +139,12 @@ def parse_state(content: bytes | None, path: str) -> State:
             configs={
                 file: ConfigState(
                     None if item["original"] is None else base64.b64decode(item["original"], validate=True),
-                    item["written_sha256"],
+                    _text(item["written_sha256"]),
                 )
                 for file, item in value["configs"].items()
             },
-            directories=tuple(value["directories"]),
-            retired=tuple(value["retired"]),
+            directories=_texts(value["directories"]),
+            retired=_texts(value["retired"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(path, error) from error
@@ -160,20 +161,20 @@ def parse_journal(content: bytes | None, path: str) -> Journal | None:
     try:
         value = _versioned(content)
         return Journal(
-            operation=value["operation"],
+            operation=_text(value["operation"]),
             phase=Phase(value["phase"]),
-            restart=value["restart"],
-            visible=value["visible"],
-            backups=dict(value["backups"]),
-            directories=tuple(value["directories"]),
-            cause=value["cause"],
+            restart=_flag(value["restart"]),
+            visible=_flag(value["visible"]),
+            backups=_words(value["backups"]),
+            directories=_texts(value["directories"]),
+            cause=_text(value["cause"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(path, error) from error
 
 
 def _versioned(content: bytes) -> Any:  # noqa: ANN401 (JSON)
-    value = json.loads(content)
+    value = read_json(content)
     if value["version"] != VERSION:
         message = f"it has version {value['version']!r}, and this installer knows version {VERSION}"
         raise ValueError(message)
@@ -188,14 +189,39 @@ def _unreadable(path: str, error: Exception) -> InstallError:
 
 def _shim_state(item: Mapping[str, Any]) -> ShimState:
     return ShimState(
-        name=item["name"],
-        path=item["path"],
-        sha256=item["sha256"],
-        digest=item["digest"],
-        owners=tuple(item["owners"]),
-        options=dict(item["options"]),
-        adopted=item["adopted"],
+        name=_text(item["name"]),
+        path=_text(item["path"]),
+        sha256=_text(item["sha256"]),
+        digest=_text(item["digest"]),
+        owners=_texts(item["owners"]),
+        options=_words(item["options"]),
+        adopted=_text(item["adopted"]),
     )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        message = f"a text is {type(value).__name__}"
+        raise TypeError(message)
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        message = f"a yes or no is {type(value).__name__}"
+        raise TypeError(message)
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        message = f"a list is {type(value).__name__}"
+        raise TypeError(message)
+    return tuple(map(_text, value))
+
+
+def _words(value: Mapping[str, object]) -> dict[str, str]:
+    return {key: _text(item) for key, item in value.items()}
 
 
 def _shim_json(shim: ShimState) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from node_installer.actions import Action, Reason, RemoveDirectory, RemoveFile, 
 from node_installer.edits import Adoption
 from node_installer.inspection import Inspection
 from node_installer.presets import Style
+from trellis.json_text import read_json
 
 
 def after(
@@ -56,7 +57,7 @@ def _other_state(found: Inspection, taken: list[Adoption], gone: set[str]) -> li
 
 def _without_lock(path: str, content: bytes, names: set[str]) -> list[Action]:
     try:
-        value = json.loads(content)
+        value = read_json(content)
         shims = {name: item for name, item in value["shims"].items() if name not in names}
     except (ValueError, KeyError, TypeError, AttributeError):
         return []

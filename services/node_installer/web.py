@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from node_installer.errors import InstallError
+from trellis.digits import whole
 from trellis.install_results import FailureReason
 from trellis.redaction import redact_url
 
@@ -170,9 +171,10 @@ def _store(answer: http.client.HTTPResponse, target: Path, limit: int) -> str:
             _check_size(size, limit, "the download")
             digest.update(block)
             file.write(block)
-    if expected is not None and expected.isdigit() and size != int(expected):
+    wanted = whole(expected)
+    if wanted is not None and size != wanted:
         # http.client tells only of a cut chunked answer; this one it would take for whole.
-        raise http.client.IncompleteRead(b"", int(expected) - size)
+        raise http.client.IncompleteRead(b"", wanted - size)
     return digest.hexdigest()
 
 

@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
+from trellis.json_text import read_json
+
 TERMINATION_MESSAGE_BYTES: Final = 4096
 """Kubernetes cuts a container's termination message here."""
 
@@ -146,31 +148,41 @@ class InstallResult:
 
 
 _T = TypeVar("_T", ShimResult, EndedProcess)
+_V = TypeVar("_V")
+_TYPES: Final[Mapping[str, type]] = {"str": str, "bool": bool, "int": int}
 
 
 def parse_result(line: str) -> InstallResult | None:
     """Read a termination message; None if it is not one of ours (a legacy image's, or log lines)."""
     try:
-        value = json.loads(line)
+        value = read_json(line)
         reason = value.get("reason")
         return InstallResult(
-            operation=value["operation"],
+            operation=_of(str, value["operation"]),
             outcome=Outcome(value["outcome"]),
             reason=FailureReason(reason) if reason else None,
-            message=value.get("message", ""),
-            preset=value.get("preset", ""),
-            restarted=value.get("restarted", False),
-            seconds=value.get("seconds", 0.0),
-            shims=tuple(_known(ShimResult, shim) for shim in value.get("shims", ())),
-            warnings=tuple(value.get("warnings", ())),
-            ended=tuple(_known(EndedProcess, process) for process in value.get("ended", ())),
+            message=_of(str, value.get("message", "")),
+            preset=_of(str, value.get("preset", "")),
+            restarted=_of(bool, value.get("restarted", False)),
+            seconds=float(value.get("seconds", 0.0)),
+            shims=tuple(_known(ShimResult, shim) for shim in _of(list, value.get("shims", []))),
+            warnings=tuple(_of(str, warning) for warning in _of(list, value.get("warnings", []))),
+            ended=tuple(_known(EndedProcess, process) for process in _of(list, value.get("ended", []))),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
 
 
 def _known(kind: type[_T], value: Mapping[str, Any]) -> _T:
-    return kind(**{key: item for key, item in value.items() if key in kind.__dataclass_fields__})
+    fields = kind.__dataclass_fields__
+    return kind(**{key: _of(_TYPES[str(fields[key].type)], item) for key, item in value.items() if key in fields})
+
+
+def _of(kind: type[_V], value: object) -> _V:
+    """Return a value that has to be of a type; raises TypeError."""
+    if type(value) is not kind:
+        raise TypeError
+    return value
 
 
 def _line(value: Mapping[str, Any], cut: int | None) -> str:
@@ -180,7 +192,8 @@ def _line(value: Mapping[str, Any], cut: int | None) -> str:
 def _shortened(value: object, cut: int | None) -> object:
     match value:
         case str():
-            text = " ".join(value.split())
+            # A path that is no UTF-8 is text with halves of surrogate pairs, which nothing can write as it is.
+            text = " ".join(value.encode(errors="backslashreplace").decode().split())
             return text if cut is None or len(text) <= cut else text[: cut - 1] + "…"
         case Mapping():
             return {key: _shortened(item, cut) for key, item in value.items() if item not in ("", False)}

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from trellis.json_text import read_json
+
 ARCHITECTURES: Final = {"amd64": "amd64", "x86_64": "amd64", "arm64": "arm64", "aarch64": "arm64"}
 """Every spelling that is understood, to the one that Kubernetes and OCI use."""
 
@@ -130,7 +132,7 @@ def parse_spec(text: str, *, removal: bool = False) -> InstallSpec:
         SpecError: it is no JSON, a field is missing or malformed, or two shims want one handler.
     """
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except ValueError as error:
         message = f"the specification is no JSON: {error}"
         raise SpecError(message) from error
@@ -162,7 +164,7 @@ def _shim(value: object, where: str) -> ShimWish:
     name = _text(item, "name", where, _SUBDOMAIN)
     options = _object(item.get("containerdRuntimeOptions") or {}, f"{where}.containerdRuntimeOptions")
     for key, option in options.items():
-        if not _OPTION.fullmatch(key) or not isinstance(option, str):
+        if not _OPTION.fullmatch(key) or not isinstance(option, str) or not _is_utf_8(option):
             raise SpecError(f"{where}.containerdRuntimeOptions: {key!r} must be a plain name with a text value")
     sources = [] if item.get("sources") is None else item["sources"]
     if not isinstance(sources, list):
@@ -178,6 +180,15 @@ def _shim(value: object, where: str) -> ShimWish:
         sources=tuple(_source(source, f"{where}.sources[{index}]") for index, source in enumerate(sources)),
         runtime_options=dict(options),
     )
+
+
+def _is_utf_8(text: str) -> bool:
+    """Whether a text can be written: JSON may have halves of surrogate pairs in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _handler(item: Mapping[str, Any], where: str, *, default: str) -> str:
@@ -196,7 +207,7 @@ def _source(value: object, where: str) -> Source:
     if item.get("os", "linux") != "linux":
         raise SpecError(f"{where}.os: only linux is supported, not {item['os']!r}")
     arch = item.get("arch")
-    if arch is not None and arch not in ARCHITECTURES:
+    if arch is not None and (not isinstance(arch, str) or arch not in ARCHITECTURES):
         raise SpecError(f"{where}.arch: {arch!r} is none of {', '.join(ARCHITECTURES)}")
     location = _text(item, "location", where, re.compile(r"(https?://|oci(\+http)?://|/)[\x21-\x7e]+"))
     member = item.get("member")
@@ -231,7 +242,9 @@ def _text(
 ) -> str:
     value = item.get(key)
     if value in (None, "") and default is not None:
-        return default
+        value = default
+    if value == default == "":
+        return ""
     if not isinstance(value, str) or not pattern.fullmatch(value) or ".." in value.split("/"):
         raise SpecError(f"{where}.{key}: {value!r} is not allowed (it must match {pattern.pattern})")
     return value

@@ -59,7 +59,18 @@ INSTALLER: Final = OwnImage(
     "installer",
     (
         "services/node_installer/*.py",
-        *(f"shared/trellis/{name}.py" for name in ("__init__", "installing", "install_results", "redaction")),
+        *(
+            f"shared/trellis/{name}.py"
+            for name in (
+                "__init__",
+                "digits",
+                "init_process",
+                "install_results",
+                "installing",
+                "json_text",
+                "redaction",
+            )
+        ),
     ),
 )
 

@@ -171,7 +171,7 @@ def test_the_images_packages_are_the_projects_own() -> None:
 
 def test_an_ordinary_run_imports_nothing_heavy() -> None:
     script = (
-        "import sys, node_installer.__main__; "
+        "import sys, node_installer.command_line; "
         "print(*[n for n in ('tomlkit','backports','pydantic','opentelemetry','structlog','aiohttp','asyncio') "
         "if n in sys.modules])"
     )

@@ -1,0 +1,85 @@
+"""Whatever a registry answers, the installer has a reason for it; and no reference leads to another repository."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_host import references
+from node_installer.errors import InstallError
+from node_installer.oci import Registry, parse_reference
+from node_installer.web import Response, Web
+from trellis.install_results import FailureReason
+
+SHIM = b"\x7fELF"
+DIGEST = f"sha256:{hashlib.sha256(SHIM).hexdigest()}"
+LAYER = {"digest": DIGEST, "annotations": {"org.opencontainers.image.title": "shim"}}
+LINUX = {"os": "linux", "architecture": "amd64"}
+
+
+@dataclass(frozen=True)
+class Answers(Web):
+    document: Any = None
+
+    def get(self, url: str, headers: Mapping[str, str], limit: int = 0) -> Response:
+        del url, headers, limit
+        return Response(200, {}, json.dumps(self.document).encode())
+
+    def download(self, url: str, target: Path, *, headers: Any = None, limit: int = 0) -> str:
+        del url, headers, limit
+        target.write_bytes(SHIM)
+        return hashlib.sha256(SHIM).hexdigest()
+
+
+def fetched(document: Any, work: Path) -> Path:
+    return Registry(Answers(document=document), parse_reference("oci://r.example/a:1"), None).fetch(
+        "amd64", work, None, ()
+    )
+
+
+def test_a_manifest_is_read(tmp_path: Path) -> None:
+    assert fetched({"layers": [LAYER]}, tmp_path).read_bytes() == SHIM
+
+
+@pytest.mark.parametrize(
+    "document",
+    [[], 5, None, {"layers": "x"}, {"layers": [5]}, {"layers": [LAYER | {"annotations": "x"}]}, {"layers": [{}]},
+     {"manifests": "x"}, {"manifests": [5]}, {"manifests": [{"platform": "x"}]}, {"manifests": [{"platform": LINUX}]},
+     {"manifests": [{"platform": LINUX, "digest": "latest"}]}, {"manifests": [{"platform": LINUX, "digest": "../x"}]}],
+)  # fmt: skip
+def test_an_answer_of_another_shape_is_no_download(document: Any, tmp_path: Path) -> None:
+    with pytest.raises(InstallError, match=r"r\.example/a") as refused:
+        fetched(document, tmp_path)
+    assert refused.value.reason is FailureReason.DOWNLOAD_FAILED
+
+
+@pytest.mark.parametrize("document", [{"manifests": 5}, {"manifests": [5]}, {"manifests": [{"annotations": 5}] * 2}])
+def test_controller_host_says_of_such_an_index_that_nothing_is_for_wasm(document: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"wasm|digest"):
+        references.chosen_manifest(document)
+
+
+@pytest.mark.parametrize("layers", [5, "x", [5], {"a": 1}])
+def test_controller_host_says_of_such_layers_that_they_are_none(layers: object) -> None:
+    with pytest.raises(ValueError, match="has "):
+        references.layers_of({"layers": layers})
+
+
+@pytest.mark.parametrize("repository", ["a//b", "a/../b", "a/./b", "a/..", "a___b", "a/", "a..b"])
+def test_no_part_of_a_repository_leads_elsewhere(repository: str) -> None:
+    with pytest.raises(InstallError, match="no reference"):
+        parse_reference(f"oci://r.example/{repository}")
+    with pytest.raises(ValueError, match="no reference"):
+        references.parse_reference(f"r.example/{repository}")
+
+
+@pytest.mark.parametrize("repository", ["a", "a/b", "a-b/c__d/e.f_g--h"])
+def test_what_registries_allow_is_a_repository(repository: str) -> None:
+    assert parse_reference(f"oci://r.example/{repository}").repository == repository
+    assert references.parse_reference(f"r.example/{repository}:1").repository == repository

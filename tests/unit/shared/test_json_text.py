@@ -1,0 +1,59 @@
+"""JSON that is nested too deep is no JSON, wherever it comes from: Python's reader has an error of its own for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from application_manager.tombstones import _parsed
+from controller_host import references
+from node_installer import cri
+from node_installer.errors import InstallError
+from node_installer.oci import credentials_for
+from node_installer.refusal import parse_refusal
+from node_installer.state import parse_journal, parse_state
+from trellis.breaker_record import decode
+from trellis.install_results import parse_result
+from trellis.installing import SpecError, parse_spec
+from trellis.json_text import read_json
+
+DEEP = "[" * 20_000 + "]" * 20_000
+DEEP_OBJECT = '{"auths": ' + DEEP + "}"
+
+
+def test_it_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="nested too deep"):
+        read_json(DEEP)
+    assert read_json(b'{"a": [1e999]}') == {"a": [float("inf")]}
+
+
+def test_whoever_reads_it_refuses_it_as_any_other_garbage() -> None:
+    assert parse_result(DEEP) is None
+    assert parse_refusal(DEEP.encode(), 0.0) is None
+    assert _parsed(DEEP) is None
+    assert decode(DEEP) is None
+    with pytest.raises(SpecError, match="nested too deep"):
+        parse_spec(DEEP)
+    for parse in (parse_state, parse_journal):
+        with pytest.raises(InstallError, match="nested too deep"):
+            parse(DEEP.encode(), "/f")
+
+
+def test_a_docker_configuration_of_it_is_none() -> None:
+    with pytest.raises(InstallError, match="no Docker configuration"):
+        credentials_for("r.example", DEEP_OBJECT.encode())
+    with pytest.raises(ValueError, match="no Docker configuration"):
+        references.credentials_for(references.parse_reference("r.example/a"), DEEP_OBJECT.encode())
+
+
+def test_a_runtime_that_answers_with_it_has_answered_nothing() -> None:
+    content = b"\x0a\x06config\x12" + varint(len(DEEP)) + DEEP.encode()
+    with pytest.raises(ValueError, match="nested too deep"):
+        cri._runtimes(b"\x12" + varint(len(content)) + content)
+
+
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
