@@ -18,8 +18,9 @@ from provisioner.actions import Action, CreateJob, LookAgain, Snapshot
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.canary_resources import CANARY_PODS, view_canary
-from provisioner.gather import Known
+from provisioner.gather import snapshot_of, world_of
 from provisioner.handlers import CONSUMED, on_node_fact
+from provisioner.known import Known
 from provisioner.plan import plan
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
@@ -78,7 +79,7 @@ def compose(settings: Settings, base: Base) -> Work:
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,
-        view_shim,
+        lambda manifest: known.keys.judge(view_shim(manifest)),
         lambda change: shim_changed(change),  # noqa: PLW0108 - bound below
         optional=True,
     )
@@ -146,6 +147,7 @@ def compose(settings: Settings, base: Base) -> Work:
         label_selector=INSTALLER_JOBS,
         on_refresh=known.jobs.refresh,
     )
+    known.begun.show, known.begun.ended = (lambda manifest: jobs.wrote(manifest, None)), plan_soon
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
     return Work(
         [nodes, shims, jobs, deployments, canaries],
@@ -166,7 +168,7 @@ class Reconcile:
 
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
         """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
-        snapshot = await self.known.snapshot(name)
+        snapshot = await snapshot_of(self.known, name)
         actions = deciding.decide(snapshot)
         if all(isinstance(action, LookAgain) for action in actions):
             return await self.effects.apply(actions)
@@ -220,7 +222,7 @@ class Planner:
         del trace
         just_read = self.known.ledger is None
         started = time.monotonic()
-        world = await self.known.world()
+        world = await world_of(self.known)
         outcome = plan(world)
         if not just_read:
             self.known.plan_seconds = time.monotonic() - started

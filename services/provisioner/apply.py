@@ -32,7 +32,7 @@ from provisioner.actions import (
     WarnNode,
 )
 from provisioner.canary_apply import ProofEffects
-from provisioner.gather import Known
+from provisioner.known import Known
 from provisioner.resources import make_installer_job
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
@@ -145,6 +145,12 @@ class Effects:
 
     async def _create(self, action: CreateJob) -> None:
         node = action.node
+        task = self.known.task(node, action.target)
+        names_of = (node.name, node.uid, task.digest, task.operation, action.attempt)
+        job = names.installer_job_name(*names_of)
+        if not self.known.begin(node, (action.target.digest, action.attempt), job):
+            _log.info("the slot went to another node, or is about to", node=node.name, attempt=action.attempt)
+            return
         self.known.in_use.pop(node.uid, None)
         waited = time.time() - self.known.waiting_since.pop(node.uid, time.time())
         plan = self.known.plans.pop(node.uid, None)
@@ -154,23 +160,24 @@ class Effects:
             links=links_to([plan] if plan is not None else []),
         ):
             trace = current_trace()
-            task = self.known.task(node, action.target)
             manifest = make_installer_job(
                 self.known.installer, node, task, action.attempt, trace.traceparent if trace else None
             )
             # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
             with contextlib.suppress(AlreadyExists):
                 await self._take(node, manifest)
-        self.known.created_ns[manifest["metadata"]["name"]] = time.time_ns()
-        _log.info("installer job created", node=node.name, job=manifest["metadata"]["name"], attempt=action.attempt)
+        self.known.created_ns[job] = time.time_ns()
+        _log.info("installer job created", node=node.name, job=job, attempt=action.attempt)
 
     async def _take(self, node: NodeView, manifest: Manifest) -> None:
         """Have the API server take a Job; that a quota or a policy refuses it is told on the Node, and tried again."""
         try:
-            await self.kube.create(JOBS, manifest)
+            made = await self.kube.create(JOBS, manifest)
         except (Forbidden, Invalid) as error:
+            self.known.begun.end(node.uid)
             await self._warn(WarnNode(node, Reason.JOB_REFUSED, f"its installer Job is not taken: {error.message}"))
             raise
+        self.known.begun.made(node.uid, made)
 
     async def _delete(self, action: DeleteJob) -> None:
         job = action.job

@@ -13,7 +13,7 @@ from typing import assert_never
 from provisioner.actions import CreateCanary, CreateUndo, DeleteCanary, ProveJob
 from provisioner.canary import Canary, class_of
 from provisioner.canary_resources import make_canary_class, make_canary_pod
-from provisioner.gather import Known
+from provisioner.known import Known
 from provisioner.resources import make_installer_job
 from provisioner.verdicts import blame
 from trellis import names

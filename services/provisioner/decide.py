@@ -73,12 +73,25 @@ def decide(snapshot: Snapshot) -> list[Action]:
     job = newest(jobs)
     if snapshot.target is None and not left_by(job, node):
         return [*former, *_opted_out(jobs, node, snapshot.deleting)]
+    former += _outlived(jobs, job)
     current: list[Action] = []
     if job is not None and not job.deleting:
         unwanted = overtaken(job, node, snapshot.target)
         end = _end(job, node, Reason.SUPERSEDED, snapshot.deleting)
         current = end if unwanted else _follow(snapshot, node, job)
     return [*former, *current, *_begin(snapshot, node, jobs)]
+
+
+def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]:
+    """Clear away what ended before the newest Job began, and is there still as the bus did not take its fact.
+
+    It must not outlive the newest: it would be that again, and what it did be written on the node over what came after.
+    A try stays beside the Job that takes it back.
+    """
+    if job is None or job.operation == UNDO:
+        return []
+    ended = (one for one in jobs if one is not job and not one.deleting and one.state is not JobState.ACTIVE)
+    return [DeleteJob(one, Reason.SUPERSEDED, foreground=False) for one in ended]
 
 
 def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
@@ -109,7 +122,8 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return []  # two installers on one disk would be one too many; its end wakes us
     if blocked := _blocked(snapshot, node, target):
         return blocked
-    clear: list[Action] = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs]
+    gone = {action.job.uid for action in _outlived(jobs, newest(jobs))}
+    clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in gone]
     return [*clear, CreateJob(node, target, entry.attempt)]
 
 

@@ -1,316 +1,118 @@
-"""What provisioner knows: Nodes and its Jobs as watched, its ledger, what a failed installer's pod says.
+"""What a plan of all nodes, and a decision about one, depend on.
 
-In: changes from the informers, the ledger and pods from the API server. Out: frozen snapshots for ``plan`` and
-``decide``. Called by ``app``; filled by ``watch``. Invariant: the ledger held here is one the API server has accepted.
+In: ``Known``, and from the API server what it does not watch: the ledger, an installer's pod, who uses a Shim. Out:
+frozen worlds for ``plan``, frozen snapshots for ``decide``. Called by ``app``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from dataclasses import replace
 
 from provisioner.actions import Snapshot
-from provisioner.attempts import changes_of
 from provisioner.canary import Canary, CanaryPod, canary_of
 from provisioner.decide import inspect, leaving
-from provisioner.plan import Ledger, World, begun_of, is_forgiven
-from provisioner.pods import Pods
-from provisioner.resources import Manifest, Task, read_ledger
-from provisioner.settings import Settings
-from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
-from trellis import names
-from trellis.bus.bus import Bus
-from trellis.installing import ShimWish
-from trellis.jobs import JobIndex
-from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound
-from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
-from trellis.peers import Controller, keeping_off
-from trellis.provisioning import (
-    SUPPORTED_OS,
-    JobView,
-    NodeView,
-    Target,
-    Wish,
-    installed_on,
-    last_proved,
-    newest,
-    spec_digest,
-    wish_of,
-)
-from trellis.shim_history import label_selector, restored, revisions_of
-from trellis.shims import ShimView, view_shim, wish_for
-from trellis.targets import target_of
-from trellis.telemetry import TraceContext
-
-FACT_GRACE_SECONDS = 1.0
-SETTLE_SECONDS = 1.0
-"""Shims that are applied together come one after another: what changes within this time is one change of a node."""
+from provisioner.known import Known
+from provisioner.plan import Ledger, World, begun_of
+from trellis.kube.resources import JOBS
+from trellis.provisioning import JobView, NodeView, Target, newest
 
 
-@dataclass(eq=False)
-class Known:
-    """Caches of one term of leadership.
+async def world_of(known: Known) -> World:
+    """Return all that a plan may depend on; reads the ledger if it is not known."""
+    if known.ledger is None and (manifest := await known.read_ledger()):
+        known.accept(manifest)
+    ledger = known.ledger = known.ledger or Ledger({})
+    targets = known.targets_now()
+    return World(
+        nodes=tuple(node for node, _ in targets),
+        targets={node.uid: target for node, target in targets if target is not None},
+        jobs=known.jobs.by_uid(),
+        ledger=ledger,
+        limits=known.settings.limits(known.shims.values()),
+        retries=known.settings.retries(),
+        held=known.held(),
+        settles_in=max(0.0, known.settled_at - time.monotonic()),
+        hands_off=frozenset(node.uid for node, target in targets if target and known.other(node, target)),
+        now=time.time(),
+        begun=known.begun.entries(),
+    )
 
-    ``traces``: by Node uid, the trace its opting in began; ``plans``: by Node uid, the plan that claimed it.
-    """
 
-    kube: Kube
-    bus: Bus
-    settings: Settings
-    nodes: Mapping[str, NodeView]
-    shims: Mapping[str, ShimView]
-    jobs: JobIndex = field(default_factory=JobIndex)
-    canaries: Mapping[str, CanaryPod] = field(default_factory=dict)
-    """Canary pods by ``namespace/name``."""
-    canary_classes: set[str] = field(default_factory=set)
-    """RuntimeClasses of canaries that are known to exist."""
-    said: set[str] = field(default_factory=set)
-    traces: dict[str, TraceContext] = field(default_factory=dict)
-    plans: dict[str, TraceContext] = field(default_factory=dict)
-    seen_at: dict[str, float] = field(default_factory=dict)
-    waiting_since: dict[str, float] = field(default_factory=dict)
-    blocked_until: dict[str, float] = field(default_factory=dict)
-    """By Node uid, monotonic: what is to go from there is in use."""
-    in_use: dict[str, str] = field(default_factory=dict)
-    """By Node uid, for people: what keeps a Shim there that is to go."""
-    told_unserved: set[str] = field(default_factory=set)
-    """Uids of opted-in Nodes which say that there is nothing to install on them."""
-    classes_refused: dict[str, str] = field(default_factory=dict)
-    """By Shim, what the API server answered to its RuntimeClass."""
-    created_ns: dict[str, int] = field(default_factory=dict)
-    targets: dict[str, tuple[NodeView, Target | None]] = field(default_factory=dict)
-    """By Node uid, for which view of the Node; by the Shims ``targets_by``."""
-    targets_by: tuple[ShimView, ...] = ()
-    plan_seconds: float = 0.0
-    """How long the last plan took to be made."""
-    settled_at: float = 0.0
-    """Monotonic: from then on nodes may be begun."""
-    ledger: Ledger | None = None
-    ledger_uid: str = ""
-    ledger_version: str | None = None
-    controllers: tuple[Controller, ...] = ()
-    """Those of others beside which nothing is begun."""
-    forgotten: bool = False
-    """Whether the stream that heard of a halt is gone."""
+async def snapshot_of(known: Known, name: str) -> Snapshot:
+    """Return all that a decision about one node depends on; reads its installer's pod if that has news."""
+    node = known.nodes.get(name)
+    if node is not None:
+        await _find_begun(known, node)
+    jobs = known.jobs.of_name(name)
+    now = time.time()
+    job = newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))
+    installer = None
+    if job is not None and inspect(job, inspect_after=known.settings.inspect_after, now=now):
+        installer = await known.pods.installer(job)
+    entry = known.ledger.entries.get(node.uid) if node and known.ledger else None
+    target = begun_of(node, known.target(node), entry) if node else None
+    going = leaving(node, target) if node and target and entry else ()
+    timeout = _verify_timeout(known, job)
+    overdue = job is not None and job.finished_at is not None and now >= job.finished_at + timeout
+    return Snapshot(
+        name=name,
+        node=node,
+        jobs=jobs,
+        entry=entry,
+        target=target,
+        said=_relevant(known.said, jobs),
+        installer=installer,
+        verify_timeout=timeout,
+        inspect_after=known.settings.inspect_after,
+        now=now,
+        canaries=_canaries(known, job, target),
+        pods=await _pods(known, job, explain=overdue),
+        unserved=node is not None and known.unserved(node),
+        users=await known.pods.users(name, going, known.shims) if going else (),
+        other=known.other(node, target) if node and target else None,
+        deleting=frozenset(shim.name for shim in known.shims.values() if shim.deleting),
+        policies=tuple((shim.name, shim.removal_policy) for shim in known.shims.values() if shim.name in going),
+    )
 
-    def __post_init__(self) -> None:
-        self.pods = Pods(self.kube)
-        self.installer = self.settings.installer()
-        self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None
-        settings = self.settings
-        self.rules = Rules(settings.handler, self.installer.own_image, settings.require_checksum, settings.allow_http)
 
-    async def world(self) -> World:
-        """Return all that a plan may depend on; reads the ledger if it is not known."""
-        if self.ledger is None and (manifest := await self._read_ledger()):
-            self.accept(manifest)
-        ledger = self.ledger = self.ledger or Ledger({})
-        nodes = tuple(self.nodes.values())
-        targets = [(node, self.target(node)) for node in nodes]
-        return World(
-            nodes=nodes,
-            targets={node.uid: target for node, target in targets if target is not None},
-            jobs=self.jobs.by_uid(),
-            ledger=ledger,
-            limits=self.settings.limits(self.shims.values()),
-            retries=self.settings.retries(),
-            held=self._held(),
-            settles_in=max(0.0, self.settled_at - time.monotonic()),
-            hands_off=frozenset(node.uid for node, target in targets if target and self.other(node, target)),
-            now=time.time(),
-        )
+def _verify_timeout(known: Known, job: JobView | None) -> float:
+    """Return how long a node has to prove what a Job installed: the longest that one of its Shims is given."""
+    default = known.settings.verify_timeout
+    names_of = job.shims if job is not None else ()
+    given = [known.shims[name].verification.timeout for name in names_of if name in known.shims]
+    return max((default if one is None else one for one in given), default=default)
 
-    def unsettle(self) -> None:
-        """Let no node be begun for a moment; changes within that moment do not make it longer."""
-        now = time.monotonic()
-        if now >= self.settled_at:
-            self.settled_at = now + SETTLE_SECONDS
 
-    def target(self, node: NodeView) -> Target | None:
-        """Return what a node is to have, by the Shims as they are now; worked out once while nothing of it changes."""
-        shims = tuple(self.shims.values())
-        if any(a is not b for a, b in zip_longest(shims, self.targets_by)):
-            if shims != self.targets_by:  # that a status was written changes no target
-                self.targets.clear()
-            self.targets_by = shims
-        former = self.targets.get(node.uid)
-        if former is None or former[0] is not node:
-            former = self.targets[node.uid] = (node, self._target(node, shims))
-        return former[1]
+def _canaries(known: Known, job: JobView | None, target: Target | None) -> tuple[Canary, ...]:
+    """Return what tries the Shims of a Job, but for those that are no longer wanted."""
+    wanted = dict(target.shims) if target else {}
+    names_of = sorted(job.canaries) if job is not None else ()
+    found = (
+        canary_of(known.shims[name], known.installer.own_image)
+        for name in names_of
+        if name in wanted and name in known.shims
+    )
+    return tuple(canary for canary in found if canary is not None)
 
-    def _target(self, node: NodeView, shims: tuple[ShimView, ...]) -> Target | None:
-        return target_of(
-            node,
-            shims,
-            self.kwasm,
-            auto_provision=self.settings.auto_provision,
-            require_checksum=self.settings.require_checksum,
-        )
 
-    def other(self, node: NodeView, target: Target) -> Controller | None:
-        """Return the controller of somebody else that keeps us from what is to be done on a node."""
-        return keeping_off(node, changes_of(node, target), self.controllers) if self.controllers else None
+async def _pods(known: Known, job: JobView | None, *, explain: bool) -> tuple[CanaryPod, ...]:
+    """Return the canary pods of a Job. ``explain``: one that did not end says why as far as its Events know."""
+    pods = [pod for pod in known.canaries.values() if job is not None and pod.job_uid == job.uid]
+    if not explain:
+        return tuple(pods)
+    return tuple([replace(pod, trouble=await known.pods.explained(pod)) for pod in pods])
 
-    def version(self, shim: str) -> str:
-        """Return what names a shim's version for people: the legacy image's digest, a Shim's generation."""
-        view = self.shims.get(shim)
-        return (self.kwasm or "") if view is None else f"{view.name}-{view.generation}"
 
-    def unserved(self, node: NodeView) -> bool:
-        """Say whether a person opted a node in for which there is nothing to install, and was not told so yet."""
-        return (
-            self.kwasm is None
-            and node.uid not in self.told_unserved
-            and node.operating_system == SUPPORTED_OS
-            and wish_of(node, auto_provision=False) is Wish.IN
-            and not any(shim.default for shim in self.shims.values())
-        )
-
-    def task(self, node: NodeView, target: Target) -> Task:
-        """Return what the Job that brings a node to its target is to do."""
-        limits, latest = self.settings.limits(self.shims.values()), time.time() + self.settings.retries().most
-        failure, changes = node.failed, changes_of(node, target)
-        forgiven = failure and any(is_forgiven(limits.get(name), failure, latest) for name in changes)
-        return task_of(node, target, self.shims, replace(self.rules, retry_refused=bool(forgiven)))
-
-    async def undo(self, node: NodeView, job: JobView, shims: tuple[str, ...], why: str) -> Task:
-        """Return what the Job that takes back another's doing is to do: of these Shims, nothing more.
-
-        What was never proved on the node is removed, of the rest the former versions are installed again that are kept.
-        """
-        had = {name: last_proved(digest) for name, digest in installed_on(node).items()}
-        new = removals_of([name for name in shims if not had.get(name)], self.shims)
-        found = [await self._former(name, node, had[name]) for name in shims if had.get(name)]
-        former = tuple(wish for wish in found if wish is not None)
-        lost = {name for name in shims if had.get(name)} - {wish.name for wish in former}
-        if lost:
-            why += f"; the former version of {', '.join(sorted(lost))} is not kept, so this one stays without its label"
-        return undo_of(node, job, why, Undoing(new, former, frozenset(lost)), self.rules)
-
-    async def _former(self, name: str, node: NodeView, digest: str) -> ShimWish | None:
-        """Return what installs a version of a Shim that a node had, None if that version is not kept."""
-        if name not in self.shims:
-            return None
-        manifest = await self.kube.get(SHIMS, name)
-        listing = await self.kube.list(
-            CONTROLLER_REVISIONS, self.settings.namespace, label_selector=label_selector(name)
-        )
-        for revision in reversed(revisions_of(manifest["metadata"]["uid"], listing.items)):
-            former = view_shim(restored(revision, manifest))
-            wish = wish_for(former, node.architecture, require_checksum=False)
-            if isinstance(wish, ShimWish) and wish.digest == digest:
-                return wish
-        return None
-
-    def _canary(self, name: str) -> Canary | None:
-        return canary_of(self.shims[name], self.installer.own_image) if name in self.shims else None
-
-    def _held(self) -> frozenset[str]:
-        """Return the nodes that are in use, and those whose opting in the bus is about to tell.
-
-        The watch and the fact race; the fact is a few milliseconds behind. A node waits for it a second at most, and
-        not at all while the bus is away.
-        """
-        now = time.monotonic()
-        self.blocked_until = {uid: until for uid, until in self.blocked_until.items() if until > now}
-        held = frozenset(self.blocked_until)
-        if not self.bus.connected.is_set():
-            return held
-        since = now - FACT_GRACE_SECONDS
-        return held | {uid for uid, seen in self.seen_at.items() if seen > since and uid not in self.traces}
-
-    async def snapshot(self, name: str) -> Snapshot:
-        """Return all that a decision about one node depends on; reads its installer's pod if that has news."""
-        node = self.nodes.get(name)
-        jobs = self.jobs.of_name(name)
-        now = time.time()
-        job = newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))
-        installer = None
-        if job is not None and inspect(job, inspect_after=self.settings.inspect_after, now=now):
-            installer = await self.pods.installer(job)
-        entry = self.ledger.entries.get(node.uid) if node and self.ledger else None
-        target = begun_of(node, self.target(node), entry) if node else None
-        going = leaving(node, target) if node and target and entry else ()
-        timeout = self._verify_timeout(job)
-        overdue = job is not None and job.finished_at is not None and now >= job.finished_at + timeout
-        return Snapshot(
-            name=name,
-            node=node,
-            jobs=jobs,
-            entry=entry,
-            target=target,
-            said=_relevant(self.said, jobs),
-            installer=installer,
-            verify_timeout=timeout,
-            inspect_after=self.settings.inspect_after,
-            now=now,
-            canaries=self._canaries(job, target),
-            pods=await self._pods(job, explain=overdue),
-            unserved=node is not None and self.unserved(node),
-            users=await self.pods.users(name, going, self.shims) if going else (),
-            other=self.other(node, target) if node and target else None,
-            deleting=frozenset(shim.name for shim in self.shims.values() if shim.deleting),
-            policies=tuple((shim.name, shim.removal_policy) for shim in self.shims.values() if shim.name in going),
-        )
-
-    def _verify_timeout(self, job: JobView | None) -> float:
-        """Return how long a node has to prove what a Job installed: the longest that one of its Shims is given."""
-        default = self.settings.verify_timeout
-        names_of = job.shims if job is not None else ()
-        given = [self.shims[name].verification.timeout for name in names_of if name in self.shims]
-        return max((default if one is None else one for one in given), default=default)
-
-    def _canaries(self, job: JobView | None, target: Target | None) -> tuple[Canary, ...]:
-        """Return what tries the Shims of a Job, but for those that are no longer wanted."""
-        wanted = dict(target.shims) if target else {}
-        names_of = sorted(job.canaries) if job is not None else ()
-        found = (self._canary(name) for name in names_of if name in wanted)
-        return tuple(canary for canary in found if canary is not None)
-
-    async def _pods(self, job: JobView | None, *, explain: bool) -> tuple[CanaryPod, ...]:
-        """Return the canary pods of a Job. ``explain``: one that did not end says why as far as its Events know."""
-        pods = [pod for pod in self.canaries.values() if job is not None and pod.job_uid == job.uid]
-        if not explain:
-            return tuple(pods)
-        return tuple([replace(pod, trouble=await self.pods.explained(pod)) for pod in pods])
-
-    def forget_said(self) -> None:
-        """Let every fact that holds be said again: the stream that heard them is gone."""
-        self.said.clear()
-        self.forgotten = True
-
-    def names(self) -> set[str]:
-        """Return every node name of our concern."""
-        return set(self.nodes) | set(self.jobs.names())
-
-    async def ledger_now(self) -> Ledger:
-        """Return the ledger; one that is doubted is read for this answer alone: taking it over is the planner's."""
-        if self.ledger is not None:
-            return self.ledger
-        manifest = await self._read_ledger()
-        return read_ledger(manifest) if manifest else Ledger({})
-
-    async def _read_ledger(self) -> Manifest | None:
-        try:
-            return await self.kube.get(CONFIGMAPS, names.LEDGER, self.settings.namespace)
-        except NotFound:
-            return None
-
-    def accept(self, manifest: Manifest) -> None:
-        """Take a ledger as the API server returned it."""
-        metadata = manifest["metadata"]
-        self.ledger, self.ledger_version, self.ledger_uid = (
-            read_ledger(manifest),
-            metadata["resourceVersion"],
-            metadata["uid"],
-        )
-
-    def doubt(self) -> None:
-        """Read the ledger anew before the next plan: another wrote it, or a write's answer got lost."""
-        self.ledger, self.ledger_version = None, None
+async def _find_begun(known: Known, node: NodeView) -> None:
+    """Learn what became of a Job whose making had no certain answer, before anything else is decided there."""
+    if (job := known.begun.jobs.get(node.uid)) is None:
+        return
+    # A list, because the right to list Jobs is there anyway.
+    listing = await known.kube.list(JOBS, known.settings.installer_namespace, field_selector=f"metadata.name={job}")
+    for found in listing.items:
+        known.begun.made(node.uid, found)
+    known.begun.end(node.uid)
 
 
 def _relevant(said: set[str], jobs: tuple[JobView, ...]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from provisioner.gather import Known
+from provisioner.known import Known
 from trellis.bus.queue import KeyedQueue
 from trellis.bus.subscriber import Received
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReplaced

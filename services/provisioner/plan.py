@@ -24,6 +24,7 @@ from provisioner.attempts import (
     retry_at,
     spared_of,
 )
+from provisioner.slots import Slots
 from trellis.counts import CountOrPercent
 from trellis.provisioning import (
     KWASM,
@@ -81,6 +82,7 @@ class World:
 
     ``targets``: by Node uid, for every node that is to have or lose something. ``held``: nodes not to be begun now,
     ``hands_off``: nor while another works there. ``settles_in``: seconds in which none is, as Shims may be coming.
+    ``begun``: slots whose Jobs were asked for and are in ``jobs`` not yet, or never: nobody else gets these.
     """
 
     nodes: tuple[NodeView, ...]
@@ -93,6 +95,7 @@ class World:
     held: frozenset[str] = frozenset()
     settles_in: float = 0.0
     hands_off: frozenset[str] = frozenset()
+    begun: Mapping[str, Entry] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +121,8 @@ class Plan:
 
 def plan(world: World) -> Plan:
     """Return who keeps a slot, who gets one and when to look again."""
-    wanted = {node.uid: node for node in world.nodes if node.uid in world.targets}
-    entries = _kept(world)
+    wanted = {node.uid: node for node in world.nodes if node.uid in world.targets and not _rests(world, node)}
+    entries = _kept(world) | {node.uid: world.begun[node.uid] for node in world.nodes if node.uid in world.begun}
     released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
     entries |= _adopted(world, entries)
     before = _asked(world, wanted, world.ledger.halted)
@@ -128,12 +131,12 @@ def plan(world: World) -> Plan:
     halted = tuple(sorted(over))
     asked = before if halted == world.ledger.halted else _asked(world, wanted, halted)
     fresh, retries, wake_in = _candidates(world, wanted, asked, entries)
-    slots = _Slots(world, wanted, entries)
+    slots = Slots(world.limits, entries, lambda: _total(world))
     claimed = []
     for node in (*fresh, *retries):
         target = asked[node.uid]
         changes = changes_of(node, target)
-        if slots.take(changes):
+        if slots.take(node.uid, changes):
             claimed.append(node)
             entries[node.uid] = Entry(target.digest, next_attempt(node, target), int(world.now), changes)
     return Plan(
@@ -144,6 +147,11 @@ def plan(world: World) -> Plan:
         waiting=tuple(node for node in (*fresh, *retries) if node.uid not in entries),
         wake_in=wake_in,
     )
+
+
+def _rests(world: World, node: NodeView) -> bool:
+    """Say whether a node has what it is to have, and nothing failed there: of most nodes a plan asks no more."""
+    return node.failed_attempt is None and node.failed_shims is None and not changes_of(node, world.targets[node.uid])
 
 
 def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]) -> Target:
@@ -170,30 +178,10 @@ def _asked(world: World, wanted: Mapping[str, NodeView], halted: Collection[str]
     return {uid: asked_of(node, world.targets[uid], world.limits, halted) for uid, node in wanted.items()}
 
 
-class _Slots:
-    """How many more nodes each shim may have in work; nothing of a paused or halted one is asked of it."""
-
-    def __init__(self, world: World, wanted: Mapping[str, NodeView], entries: Mapping[str, Entry]) -> None:
-        self._limits = world.limits
-        self._total = Counter(
-            name
-            for uid, node in wanted.items()
-            for name in {*dict(world.targets[uid].shims), *changes_of(node, world.targets[uid])}
-        )
-        self._used = Counter(name for entry in entries.values() for name in entry.shims)
-
-    def take(self, changes: tuple[str, ...]) -> bool:
-        """Take a slot of each of these shims, of all or none."""
-        if not all(map(self._free, changes)):
-            return False
-        self._used.update(changes)
-        return True
-
-    def _free(self, name: str) -> bool:
-        limits = self._limits.get(name)
-        if limits is None or limits.max_update is None:
-            return True
-        return self._used[name] < limits.max_update.resolve(self._total[name])
+def _total(world: World) -> Counter[str]:
+    """Return how many nodes are to have each shim, or to lose it."""
+    wanted = [(node, world.targets[node.uid]) for node in world.nodes if node.uid in world.targets]
+    return Counter(name for node, target in wanted for name in {*dict(target.shims), *changes_of(node, target)})
 
 
 def _failing(world: World, wanted: Mapping[str, NodeView], asked: Mapping[str, Target]) -> dict[str, int]:
@@ -236,7 +224,9 @@ def _kept(world: World) -> dict[str, Entry]:
         begun = begun_of(node, target, entry)
         # A removal leaves no mark behind, and its Job goes when it is done: nothing is left to change then.
         to_do = begun is not None and entry.digest == begun.digest and bool(changes_of(node, begun))
-        current = to_do or (begun is not None and job is not None and not overtaken(job, node, begun))
+        # An older Job is nothing to wait for: it would keep the slot of a try that nobody will make any more.
+        its = job is not None and (job.digest, job.attempt) == (entry.digest, entry.attempt)
+        current = to_do or (begun is not None and its and not overtaken(job, node, begun))
         if current or under_way or left_by(job, node):
             kept[uid] = entry
     return kept
@@ -255,9 +245,9 @@ def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:
 def _adopted(world: World, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return entries for Jobs that run without one: a lost ledger must not let a second wave begin."""
     adopted: dict[str, Entry] = {}
-    for node in world.nodes:
-        jobs = world.jobs.get(node.uid, ())
-        job = newest(jobs) if node.uid not in entries else None
+    for node in (node for node in world.nodes if node.uid in world.jobs and node.uid not in entries):
+        jobs = world.jobs[node.uid]
+        job = newest(jobs)
         if job is None:
             continue
         target = world.targets.get(node.uid)

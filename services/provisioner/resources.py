@@ -15,6 +15,7 @@ from typing import Any
 from provisioner.plan import Entry, Ledger
 from provisioner.surroundings import Surroundings, make_env, make_volumes, pull_secrets_of
 from trellis import names
+from trellis.digits import whole
 from trellis.install_results import EXIT_FINAL
 from trellis.installing import InstallSpec
 from trellis.provisioning import KWASM, PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests
@@ -251,8 +252,9 @@ def read_ledger(manifest: Manifest) -> Ledger:
     entries: dict[str, Entry] = {}
     for uid, value in (manifest.get("data") or {}).items():
         digest, attempt, since, shims = (*value.split("/"), "", "", "")[:4]
-        if digest and attempt.isdigit() and since.isdigit():
-            entries[uid] = Entry(digest, int(attempt), int(since), tuple(filter(None, shims.split(","))) or (KWASM,))
+        number, begun = whole(attempt), whole(since)
+        if digest and number is not None and begun is not None:
+            entries[uid] = Entry(digest, number, begun, tuple(filter(None, shims.split(","))) or (KWASM,))
     marks = manifest["metadata"].get("annotations") or {}
     halted, told = (
         tuple(filter(None, (marks.get(key) or "").split(",")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from provisioner.gather import Known
+from provisioner.known import Known
 from provisioner.plan import Plan
 from provisioner.resources import make_ledger
 from trellis import names
@@ -40,6 +40,7 @@ class RolloutEffects:
         """
         version = self.known.ledger_version
         manifest = make_ledger(self.known.settings.namespace, plan.ledger, version)
+        self.known.writing = plan.ledger
         try:
             if version is None:
                 written = await self.kube.create(CONFIGMAPS, manifest)
@@ -48,6 +49,8 @@ class RolloutEffects:
         except KubeError:
             self.known.doubt()
             raise
+        finally:
+            self.known.writing = None
         self.known.accept(written)
 
     async def show_rollout(self, plan: Plan, halted_before: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 from provisioner.attempts import Retries
 from provisioner.plan import ShimLimits
 from provisioner.resources import Installer
+from provisioner.signatures import Keys
 from provisioner.surroundings import PROXY_VARIABLES, Surroundings
 from trellis.counts import CountOrPercent
 from trellis.events.subjects import PROVISIONER
@@ -61,6 +62,11 @@ def _secrets(value: str) -> str:
     return value
 
 
+def _keys(value: str) -> str:
+    Keys.parse(value)
+    return value
+
+
 PublicUrl = Annotated[HttpUrl, AfterValidator(_public)]
 ProxyUrl = Annotated[str, AfterValidator(_proxy)]
 ConfigMapKey = Annotated[str, AfterValidator(_config_map)]
@@ -91,6 +97,11 @@ class Settings(ServiceSettings):
         default=True, description="install nothing of a Shim whose source has no sha256 or digest"
     )
     allow_http: bool = Field(default=False, description="let Shims be fetched without TLS")
+    shim_keys: Annotated[str, AfterValidator(_keys)] = Field(
+        default="",
+        description="public keys (PEM, one after another): install nothing of a Shim that none of them signed; empty: "
+        "signatures are not asked for",
+    )
     installer_pull_policy: PullPolicy = Field(default="IfNotPresent", description="imagePullPolicy of the installer")
     installer_service_account: DnsLabel = Field(default="default", description="its token is never mounted")
     installer_cpu: str = Field(default="50m", description="CPU request of the installer")

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from provisioner.attempts import failing_on
-from provisioner.gather import Known
 from provisioner.hands_off import working_on
+from provisioner.known import Known
 from provisioner.plan import Ledger, asked_of
 from provisioner.shim_resources import read_status, view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView, Snapshot
@@ -48,7 +48,7 @@ class Shims:
         except NotFound:
             self.kept.pop(name, None)
             return None
-        shim, now = view_shim(manifest), datetime.now(UTC)
+        shim, now = self.known.keys.judge(view_shim(manifest)), datetime.now(UTC)
         settings, nodes = self.known.settings, tuple(self.known.nodes.values())
         auto, shims = settings.auto_provision, tuple(self.known.shims.values())
         staying = [node for node in nodes if is_for(shim, node, auto_provision=auto) or stays_on(shim, node)]

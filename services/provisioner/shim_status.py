@@ -161,6 +161,12 @@ def _refused(snapshot: Snapshot) -> Condition | None:
             f"Shims with TRELLIS_REQUIRE_CHECKSUM=false; {listed(nodes)}"
         )
         return Condition(kind, "True", Refusal.UNVERIFIED.value, message)
+    if nodes := refused.get(Refusal.UNSIGNED):
+        message = (
+            "none of the keys of TRELLIS_SHIM_KEYS signed what it installs: sign it by `cosign sign-blob` (an image by "
+            f"`cosign sign`), and put the signature beside the location; {listed(nodes)}"
+        )
+        return Condition(kind, "True", Refusal.UNSIGNED.value, message)
     if nodes := refused.get(Refusal.NO_SOURCE):
         archs = ", ".join(sorted({node.architecture or "unknown" for node in nodes}))
         message = f"spec.fetchStrategy has no source for linux/{archs}: {listed(nodes)}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from provisioner.canary import CanaryPod
-from provisioner.gather import Known
+from provisioner.known import Known
 from trellis.kube.informer import Change
 from trellis.peers import Controller, in_charge
 from trellis.provisioning import JobView, NodeView
@@ -34,6 +34,7 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
             known.targets.pop(change.old.uid, None)
             known.in_use.pop(change.old.uid, None)
             known.told_unserved.discard(change.old.uid)
+            known.begun.end(change.old.uid)
         if change.new is not None and (change.old is None or change.new.opt_in != change.old.opt_in):
             known.seen_at[change.new.uid] = time.monotonic()
         wake(change.key)
@@ -46,6 +47,8 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
 
     def handle(change: Change[JobView]) -> None:
         known.jobs.change(change.old, change.new)
+        if change.new is not None and known.begun.jobs.get(change.new.node_uid) == change.new.name:
+            known.begun.end(change.new.node_uid)
         job = change.new or change.old
         if job is None:
             return

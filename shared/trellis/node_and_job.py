@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from trellis import names
+from trellis.digits import whole
 from trellis.provisioning import END_NOW_SECONDS, PROOFS, PROVISION, JobState, JobView, Manifest, NodeTaint, NodeView
 
 
@@ -71,7 +72,6 @@ def view_job(manifest: Manifest) -> JobView:
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     status = manifest.get("status") or {}
     state, condition, finished = _job_state(status)
-    attempt = labels.get(names.LABEL_ATTEMPT, "1")
     return JobView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -81,7 +81,7 @@ def view_job(manifest: Manifest) -> JobView:
         node_uid=labels.get(names.LABEL_NODE_UID, ""),
         digest=labels.get(names.LABEL_DIGEST, ""),
         operation=labels.get(names.LABEL_OPERATION, PROVISION),
-        attempt=int(attempt) if attempt.isdigit() else 1,
+        attempt=whole(labels.get(names.LABEL_ATTEMPT)) or 1,
         handlers=_names(annotations.get(names.ANNOTATION_HANDLER)),
         removed_handlers=_names(annotations.get(names.ANNOTATION_REMOVED_HANDLERS)),
         installs=annotations.get(names.ANNOTATION_SHIMS),

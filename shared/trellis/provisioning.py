@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from trellis import names
+from trellis.digits import whole
 
 Manifest = dict[str, Any]
 
@@ -103,9 +104,10 @@ class FailedAttempt:
         """Read the annotation; None when it is absent or was edited into something else."""
         parts = (value or "").split("/")
         (digest, attempt, at), more = (*parts, "", "")[:3], parts[3:]
-        if not attempt.isdigit() or not at.isdigit() or int(attempt) < 1 or more not in ([], [_DISRUPTIVE]):
+        number, ended = whole(attempt), whole(at)
+        if not number or ended is None or more not in ([], [_DISRUPTIVE]):
             return None
-        return cls(digest, int(attempt), int(at), bool(more))
+        return cls(digest, number, ended, bool(more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +268,9 @@ def shows(job: JobView, node: NodeView) -> bool:
 
 def installed_on(node: NodeView) -> dict[str, str]:
     """Return what is on a node by its marks: digests by Shim name; :data:`UNPROVED` begins those that prove nothing."""
-    if node.marked_digest is None:
+    if (digest := node.marked_digest) is None:
         return {}
-    return {KWASM: node.marked_digest} if node.shims is None else decode_digests(node.shims)
+    return {KWASM: digest} if node.shims is None else decode_digests(node.shims)
 
 
 def proved_of(digests: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from trellis import names
 from trellis.counts import CountOrPercent
 from trellis.crds.shim import FetchStrategy, RemovalPolicy, RolloutType, Shim, ShimSpec
+from trellis.digits import whole
 from trellis.durations import parse_seconds
 from trellis.installing import ARCHITECTURES, InstallSpec, ShimWish, Source, SpecError, parse_spec, shim_owner
 from trellis.provisioning import KWASM, SUPPORTED_OS, NodeView, Wish, wish_of
@@ -37,6 +38,7 @@ class Refusal(StrEnum):
     INVALID = "InvalidShim"
     HANDLER_CONFLICT = "HandlerConflict"
     UNVERIFIED = "Unverified"
+    UNSIGNED = "Unsigned"
     NO_SOURCE = "NoSourceForPlatform"
 
 
@@ -59,8 +61,19 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class Signature:
+    """Who stands for a source, in base64: of ``payload``, if there is one, else of what is fetched."""
+
+    value: str
+    payload: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ShimView:
     """What matters of a Shim. ``invalid`` says why it cannot be read, or not be acted on.
+
+    ``signatures`` are those of ``sources``, in their order. ``unsigned`` are the sources that are not fetched because
+    none of the keys that the platform trusts signed them: empty for who does not know these keys.
 
     ``max_update`` None: as the service has it; with ``recreate`` all nodes at once, whatever it says.
     ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a person; 0 if none were.
@@ -76,6 +89,8 @@ class ShimView:
     runtime_class: str = ""
     overhead: tuple[tuple[str, str], ...] = ()
     sources: tuple[Source, ...] = ()
+    signatures: tuple[Signature | None, ...] = ()
+    unsigned: frozenset[Source] = frozenset()
     options: tuple[tuple[str, str], ...] = ()
     max_update: CountOrPercent | None = None
     recreate: bool = False
@@ -149,7 +164,7 @@ def _legible(manifest: Manifest) -> dict[str, Any]:
 
 def _seconds(text: str) -> int:
     """Return Unix seconds, 0 for what is none: a mark that cannot be read forgives nothing."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _SECONDS_MAX_DIGITS else 0
+    return whole(text[: _SECONDS_MAX_DIGITS + 1]) or 0 if len(text) <= _SECONDS_MAX_DIGITS else 0
 
 
 def _read(spec: ShimSpec) -> dict[str, Any]:
@@ -158,12 +173,14 @@ def _read(spec: ShimSpec) -> dict[str, Any]:
     taint = spec.startup_taint
     overhead = spec.runtime_class.overhead
     recreate = spec.rollout_strategy.type is RolloutType.RECREATE
+    sources = list(_sources(spec.fetch_strategy))
     return {
         "selector": _pairs(spec.node_selector) if spec.node_selector else None,
         "handler": spec.runtime_class.handler,
         "runtime_class": spec.runtime_class.name,
         "overhead": _pairs({name: str(amount) for name, amount in overhead.pod_fixed.items()}) if overhead else (),
-        "sources": tuple(_sources(spec.fetch_strategy)),
+        "sources": tuple(source for source, _ in sources),
+        "signatures": tuple(signature for _, signature in sources),
         "options": _pairs(spec.containerd_runtime_options or {}),
         "max_update": CountOrPercent.parse(rolling.max_update) if rolling else None,
         "recreate": recreate,
@@ -179,19 +196,25 @@ def _read(spec: ShimSpec) -> dict[str, Any]:
     }
 
 
-def _sources(fetch: FetchStrategy) -> Iterable[Source]:
+def _sources(fetch: FetchStrategy) -> Iterable[tuple[Source, Signature | None]]:
     """Yield the sources in the order they are preferred: a platform's own, one for all, an image."""
     for platform in fetch.platforms or ():
-        yield Source(platform.location, _ARCH[platform.arch], platform.sha256 or None)
+        source = Source(platform.location, _ARCH[platform.arch], platform.sha256 or None)
+        yield source, _signature(platform.signature)
     if fetch.anon_http:
-        yield Source(fetch.anon_http.location, None, fetch.anon_http.sha256)
+        yield Source(fetch.anon_http.location, None, fetch.anon_http.sha256), _signature(fetch.anon_http.signature)
     if fetch.oci:
         secret = fetch.oci.pull_secret
-        yield Source(
+        source = Source(
             f"oci://{fetch.oci.image}", None, member=fetch.oci.path, pull_secret=secret.name if secret else None
         )
+        yield source, _signature(fetch.oci.signature, fetch.oci.signed_payload)
     if fetch.image:
-        yield Source(fetch.image.path, None, binary_sha256=fetch.image.sha256)
+        yield Source(fetch.image.path, None, binary_sha256=fetch.image.sha256), _signature(fetch.image.signature)
+
+
+def _signature(value: str | None, payload: str | None = None) -> Signature | None:
+    return Signature(value, payload) if value else None
 
 
 def _pairs(mapping: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -232,6 +255,8 @@ def wish_for(shim: ShimView, architecture: str, *, require_checksum: bool) -> Sh
         return Refusal.NO_SOURCE
     if require_checksum and not source.is_pinned:
         return Refusal.UNVERIFIED
+    if source in shim.unsigned:
+        return Refusal.UNSIGNED
     return _wish(shim, (source,), _version(shim.handler, source, shim.options))
 
 

@@ -24,7 +24,10 @@ RESERVED_HANDLER: Final = "runc"
 """The node's own runtime."""
 _ANOTHER: Final = "make another Shim with it, and delete this one"
 
+BASE64: Final = r"^[A-Za-z0-9+/]+={0,2}$"
+
 Sha256 = Annotated[str, Field(pattern=SHA256)]
+Signature = Annotated[str, Field(pattern=BASE64, max_length=2048)]
 
 
 class Arch(StrEnum):
@@ -43,6 +46,8 @@ class AnonHttp(ApiModel):
     """Address of the archive or binary: https, or http where the installer is allowed to use it."""
     sha256: Sha256 | None = None
     """Checksum of what is at the location. Without it nothing is installed, unless checksums are not required."""
+    signature: Signature | None = None
+    """What `cosign sign-blob` printed for what is at the location; asked for where the platform has named keys."""
 
 
 class Platform(ApiModel):
@@ -56,6 +61,8 @@ class Platform(ApiModel):
     """Address of the archive or binary."""
     sha256: str | None = None
     """Checksum of what is at the location: 64 hex digits."""
+    signature: Signature | None = None
+    """What `cosign sign-blob` printed for what is at the location; asked for where the platform has named keys."""
 
 
 class PullSecret(ApiModel):
@@ -74,6 +81,10 @@ class OciSource(ApiModel):
     """Path of the binary inside, if it holds several files."""
     pull_secret: PullSecret | None = None
     """Credentials of the registry."""
+    signature: Signature | None = None
+    """What `cosign sign` made of the payload: asked for where the platform has named keys."""
+    signed_payload: str | None = Field(default=None, pattern=BASE64, max_length=16384)
+    """The payload that was signed, in base64; it has to name the digest of the image."""
 
 
 class ImageSource(ApiModel):
@@ -83,6 +94,8 @@ class ImageSource(ApiModel):
     """Absolute path in the installer's image."""
     sha256: Sha256 | None = None
     """Checksum of the binary. Without it nothing is installed, unless checksums are not required."""
+    signature: Signature | None = None
+    """What `cosign sign-blob` printed for the binary; asked for where the platform has named keys."""
 
 
 class FetchStrategy(ApiModel):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
+import psutil
 import pytest
 
-from support.kube_world import MANAGER, configmap, eventually
+from support.kube_world import MANAGER, configmap, eventually, until
 from support.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, KubeError, NotFound, Unavailable
@@ -106,3 +107,23 @@ async def test_a_cancelled_call_leaves_no_connection_behind(proxied: Kube, proxy
     proxy.resume()
     with pytest.raises(NotFound):
         await proxied.get(CONFIGMAPS, "a", namespace)
+
+
+async def test_who_closes_in_an_outage_leaves_no_connection_open(
+    proxied: Kube, proxy: TcpProxy, namespace: str
+) -> None:
+    """TLS by itself waits 30 s for the goodbye of the far side, of what was given up as of what is idle."""
+    await proxied.list(CONFIGMAPS, namespace)
+    proxy.silence()
+    asking = [asyncio.create_task(proxied.list(CONFIGMAPS, namespace)) for _ in range(3)]
+    await until(lambda: sockets_to(proxy.port) >= 3, "all of them ask")
+    for one in asking:
+        one.cancel()
+    await asyncio.wait(asking)
+    await proxied.close()
+    await until(lambda: sockets_to(proxy.port) == 0, "nothing is left open", 15)
+
+
+def sockets_to(port: int) -> int:
+    """Return how many of this process lead to a port."""
+    return sum(1 for one in psutil.Process().net_connections("tcp") if one.raddr and one.raddr[1] == port)

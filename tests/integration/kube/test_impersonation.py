@@ -73,7 +73,7 @@ async def test_missing_looks_as_forbidden_to_whoever_may_not_know(kube: Kube, na
     for name in (secret, "nothing-of-the-kind"):
         with pytest.raises(Forbidden) as refused:
             await kube.acting_as("somebody").get(SECRETS, name, namespace)
-        texts.append(refused.value.message.replace(name, "NAME"))
+        texts.append(refused.value.message.replace(f'"{name}"', "NAME"))
     assert texts[0] == texts[1]
 
 

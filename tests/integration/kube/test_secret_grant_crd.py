@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.examples import manifest
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.secret_grants import SecretGrant
 from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS
@@ -103,8 +104,7 @@ def shown() -> list[dict[str, Any]]:
     """Return the grants of the documentation and of the example."""
     page = (ROOT / "docs/secrets.md").read_text()
     found = [yaml.safe_load(text) for text in re.findall(r"```yaml grant\n(.*?)```", page, re.DOTALL)]
-    example = (ROOT / "deploy/examples/secrets/external-secret.yaml").read_text()
-    return [*found, *(one for one in yaml.safe_load_all(example) if one["kind"] == SECRET_GRANTS.kind)]
+    return [*found, manifest("secret", SECRET_GRANTS.kind)]
 
 
 @pytest.mark.parametrize("grant", shown(), ids=lambda one: one["metadata"]["name"])

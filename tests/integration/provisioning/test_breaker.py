@@ -41,9 +41,9 @@ async def breaker_of(fleet: Fleet, service: str) -> dict[str, Any]:
     return next(row for row in document["breakers"] if row["service"] == service)
 
 
-def events_of(fleet: Fleet, reason: str) -> dict[str, int]:
+def events_of(fleet: Fleet, reason: str, namespace: str = "default") -> dict[str, int]:
     """Return how often an Event of a reason was recorded, by the object's name."""
-    _, found = fleet.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector=reason%3D{reason}")
+    _, found = fleet.api.call("GET", f"/api/v1/namespaces/{namespace}/events?fieldSelector=reason%3D{reason}")
     return {
         event["involvedObject"]["name"]: event["count"]
         for event in found.get("items", [])
@@ -142,6 +142,8 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
 
         await eventually(counted, "four are held", seconds=60)
         await eventually(lambda: len(fleet.jobs()) == 4, "five are stopped", seconds=60)
+        held = {job["metadata"]["name"] for job in fleet.jobs()}
+        await eventually(lambda: set(events_of(fleet, HELD, fleet.installers)) == held, "an Event on each Job held")
         removed = [fact for fact in await fleet.facts(200, seconds=3) if fact.fact == "removed"]
         assert len(removed) == 5, "nothing is said of those that run on"
         assert (await trellis(fleet, "breaker", "close", "provisioner", "jobs"))[0] == 0

@@ -19,7 +19,7 @@ from support.kubelets import kubelets
 from support.shims import CLASSES, SHIMS, Shim
 from trellis import names
 from trellis.kube.breaker import HELD
-from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, LEASES, NAMESPACES
+from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, LEASES, NAMESPACES
 from trellis.localcluster.api import Api
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
@@ -89,6 +89,18 @@ async def it_is_drained_and_goes(shim: Shim, node: str) -> None:
     await eventually(lambda: shim.found() is None, "drained and gone", seconds=90)
 
 
+async def a_mass_of_installers_is_held(fleet: Fleet, nodes: list[str]) -> None:
+    """All opt out while an installer runs on each; what is held is said on its Job."""
+    await eventually(lambda: len(fleet.jobs()) == len(nodes), "an installer each", seconds=60)
+    for name in nodes:
+        fleet.annotate(name, None)
+    path = f"{EVENTS.path(fleet.installers)}?fieldSelector=reason%3D{HELD}"
+    await eventually(lambda: fleet.api.call("GET", path)[1]["items"], "the breaker is open", seconds=60)
+    for name in nodes:
+        fleet.delete(name)
+    await eventually(lambda: not fleet.jobs(), "no Job of theirs", seconds=60)
+
+
 async def a_mass_is_held(fleet: Fleet, nodes: list[str]) -> None:
     """All opt out at once; some of them are held by the breaker."""
     await fleet.all_provisioned(nodes, seconds=90)
@@ -114,7 +126,7 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
     ):
         watcher.apply(rights[WATCHER])
         installer.apply(rights[PROVISIONER])
-        settings = fleet.settings(namespace=SYSTEM, halt_after_failures=1)
+        settings = fleet.settings(namespace=SYSTEM, halt_after_failures=1, max_unavailable="100%")
         watching = serving(
             node_watcher.app.create_app, node_watcher.settings.Settings, settings | {"kubeconfig": watcher.kubeconfig}
         )
@@ -128,6 +140,7 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
             await what_is_made_is_kept(shim)
             await it_is_drained_and_goes(shim, well)
             fleet.delete(bad)
+            await a_mass_of_installers_is_held(fleet, fleet.add(*["hangs"] * 8))
             await a_mass_is_held(fleet, fleet.add(*["node"] * 8))
     forget_former(api)
     records = fleet.writes(mark)

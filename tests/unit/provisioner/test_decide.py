@@ -29,7 +29,7 @@ from provisioner.plan import Entry
 from trellis.crds.shim import RemovalPolicy
 from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
 from trellis.peers import Controller, Peer
-from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target
+from trellis.provisioning import KWASM, UNDO, JobState, JobView, NodeView, Target
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 
 NODE = opted_in(a_node())
@@ -135,6 +135,22 @@ def test_a_retry_clears_the_failed_job_away_first() -> None:
     old = a_job(NODE, JobState.FAILED, failure="InstallerFailed: it broke")
     actions = deciding(failed(NODE), old, entry=Entry(DIGEST, 2, 1000))
     assert kinds(actions) == ["DeleteJob", "CreateJob"]
+
+
+def test_what_an_earlier_job_did_never_outlives_a_newer_one() -> None:
+    """While the bus is away the fact of an ended Job stays unsaid, the Job stays for it, and work goes on."""
+    earlier = a_job(NODE, JobState.COMPLETE, uid="earlier", name="earlier", digest=OTHER_DIGEST, created_at=900)
+    newer = a_job(NODE, JobState.COMPLETE, uid="newer", name="newer", created_at=1000)
+    first, *_ = deciding(proved(NODE), earlier, newer)
+    assert first == DeleteJob(earlier, Reason.SUPERSEDED, foreground=False)
+
+
+def test_a_try_stays_beside_the_job_that_takes_it_back() -> None:
+    tried = a_job(NODE, JobState.FAILED, uid="try", name="try", created_at=900)
+    undo = a_job(
+        NODE, JobState.ACTIVE, uid="undo", name="undo", created_at=1000, operation=UNDO, undoes="InstallerFailed: x"
+    )
+    assert not [one for one in deciding(NODE, tried, undo) if isinstance(one, DeleteJob)]
 
 
 def test_a_running_job_is_said_to_have_started_once() -> None:

@@ -25,7 +25,8 @@ from provisioner.app import PLAN, Planner
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.decide import decide
-from provisioner.gather import Known
+from provisioner.gather import snapshot_of, world_of
+from provisioner.known import Known
 from provisioner.plan import Entry, Ledger, Plan
 from provisioner.resources import make_ledger
 from provisioner.rollout_apply import RolloutEffects
@@ -117,7 +118,7 @@ async def test_without_a_termination_message_the_log_itself_is_read(kube: FakeKu
     kube.put_log(NS, "node-1-job-x", names.JOB_CONTAINER, "line one\nno space left on device\n")
     known.jobs.change(None, a_job(a_node(), JobState.FAILED))
     known.nodes = {"node-1": a_node()}
-    snapshot = await known.snapshot("node-1")
+    snapshot = await snapshot_of(known, "node-1")
     assert snapshot.installer == InstallerState(
         terminated="exit code 1 (Error)", log_tail="line one\nno space left on device\n"
     )
@@ -128,14 +129,14 @@ async def test_a_log_that_cannot_be_read_leaves_the_pods_own_words(kube: FakeKub
     kube.fail_next(5, when=lambda request: "log" in str(request))
     known.jobs.change(None, a_job(a_node(), JobState.FAILED))
     known.nodes = {"node-1": a_node()}
-    snapshot = await known.snapshot("node-1")
+    snapshot = await snapshot_of(known, "node-1")
     assert snapshot.installer == InstallerState(terminated="exit code 1 (Error)")
 
 
 async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
     kube: FakeKube, known: Known, effects: Effects
 ) -> None:
-    await known.world()
+    await world_of(known)
     rollout = of_plans(effects)
     mine = Plan(Ledger({"uid-a": Entry(DIGEST, 1, 5)}))
     await rollout.write_ledger(mine)
@@ -143,7 +144,7 @@ async def test_a_ledger_another_wrote_meanwhile_is_not_written_over(
     kube.put(CONFIGMAPS, {**found, "data": {"uid-b": f"{DIGEST}/1/6"}})
     with pytest.raises(Conflict):
         await rollout.write_ledger(Plan(Ledger({})))
-    world = await known.world()
+    world = await world_of(known)
     assert set(world.ledger.entries) == {"uid-b"}
 
 
@@ -331,6 +332,7 @@ async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(ku
     )
     effects.known.installer = replace(effects.known.installer, image="example.com/installer")
     create = CreateJob(a_node(uid=node["metadata"]["uid"]), Target(((KWASM, DIGEST),)), 1)
+    effects.known.ledger = Ledger({create.node.uid: Entry(DIGEST, 1, 5)})
     with pytest.raises(Forbidden):
         await effects.apply([create])
     [event] = kube.objects(EVENTS)

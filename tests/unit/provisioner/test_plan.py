@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from provisioner.attempts import Retries, next_attempt, retry_at
 from provisioner.plan import Entry, Ledger, Plan, ShimLimits, World, plan
+from provisioner.resources import make_ledger
 from trellis.counts import CountOrPercent
 from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target
 from trellis.targets import target_of
@@ -69,6 +70,13 @@ def test_ten_percent_of_thirty_nodes_are_three_by_name() -> None:
     assert claimed(outcome) == ["node-000", "node-001", "node-002"]
     assert len(outcome.waiting) == 27
     assert set(outcome.ledger.entries) == {"uid-node-000", "uid-node-001", "uid-node-002"}
+
+
+def test_nodes_that_have_what_they_are_to_have_count_for_a_percentage() -> None:
+    rest = [proved(node) for node in fleet(27)]
+    fresh = [opted_in(a_node(f"fresh-{index}")) for index in range(5)]
+    outcome = planning([*rest, *fresh])
+    assert claimed(outcome) == ["fresh-0", "fresh-1", "fresh-2"], "a tenth of 32, not of the 5 that lack something"
 
 
 def test_a_percentage_of_few_nodes_is_still_one() -> None:
@@ -259,6 +267,25 @@ def test_no_plan_ever_exceeds_its_limit(
     assert again.ledger == outcome.ledger
 
 
+def test_a_slot_whose_job_was_asked_for_is_kept_whatever_the_node_is_to_have_now() -> None:
+    first, second = fleet(2)
+    nodes, held_to = (replace(first, opt_in="false"), second), {KWASM: limits("1")}
+    ledger = Ledger({first.uid: entry()})
+    world = World(nodes, kwasm(list(nodes)), {}, ledger, held_to, RETRIES, NOW, begun={first.uid: entry()})
+    assert plan(world).ledger == ledger
+    assert plan(replace(world, ledger=Ledger({}))).ledger == ledger, "also one that somebody deleted"
+    assert claimed(plan(replace(world, begun={}))) == ["node-001"]
+
+
+def test_the_failed_job_of_an_earlier_try_keeps_no_slot_of_one_that_nobody_will_make() -> None:
+    """The Shim changed between the claim of the second try and its Job: the slot was never free again."""
+    node = failed(fleet(1)[0], OTHER_DIGEST)
+    job = a_job(node, JobState.FAILED, digest=OTHER_DIGEST, failure="InstallerFailed: it broke")
+    outcome = planning([node], jobs=[job], ledger={node.uid: entry(2, OTHER_DIGEST)})
+    assert outcome.released == (node.uid,)
+    assert outcome.ledger.entries[node.uid] == Entry(DIGEST, 1, int(NOW)), "and what it is to have now is begun"
+
+
 def _grouped(jobs: list[JobView]) -> dict[str, tuple[JobView, ...]]:
     return {job.node_uid: (job,) for job in jobs}
 
@@ -301,3 +328,15 @@ def test_a_slot_goes_back_where_another_controller_works_unless_a_job_is_under_w
     )
     assert set(outcome.ledger.entries) == {second.uid}
     assert outcome.released == (first.uid,)
+
+
+def test_without_a_limit_no_more_nodes_are_in_work_than_the_ledger_has_room_for_and_the_others_wait() -> None:
+    """A ConfigMap that is too large would be refused at each try, and nothing would ever be installed again."""
+    nodes = [opted_in(a_node(f"node-{index:05}", uid=f"{index:036}")) for index in range(9_000)]
+    outcome = planning(nodes, held_to=limits("100%"))
+    assert 5_000 < len(outcome.claimed) < 9_000
+    assert len(outcome.claimed) + len(outcome.waiting) == 9_000
+    written = make_ledger("trellis-system", outcome.ledger, "42")["data"]
+    assert sum(len(uid) + len(value) for uid, value in written.items()) < 2**20
+    done = planning(nodes, held_to=limits("100%"), ledger=dict(list(outcome.ledger.entries.items())[:10]))
+    assert len(done.claimed) > 5_000, "what is released has room for others"

@@ -61,6 +61,21 @@ def test_the_job_that_takes_the_last_shim_away_though_pods_use_it(golden: Golden
     golden.check("provisioner/job-removal", make_installer_job(LEGACY, a_node(), task, 1, None))
 
 
+@pytest.mark.parametrize("removes", [False, True])
+def test_no_installer_has_a_token_and_each_privilege_is_one_that_is_said(removes: bool) -> None:
+    """Of docs/security.md, "What the installer needs": nothing may come to it unseen."""
+    ours = Task(Target((("spin-v2", DIGEST),)), handlers=("spin",), spec=InstallSpec((SPIN,)), removes=removes)
+    for task in (OLD, ours):
+        pod = make_installer_job(LEGACY, a_node(), task, 1, TRACE)["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert {name for name in pod if name.startswith("host")} == {"hostPID"}
+        assert "securityContext" not in pod
+        assert [one["hostPath"]["path"] for one in pod["volumes"] if "hostPath" in one] == ["/"]
+        for container in (*pod.get("initContainers", ()), *pod["containers"]):
+            assert container["securityContext"] == {"privileged": True}
+            assert not {"ports", "envFrom", "livenessProbe"} & set(container)
+
+
 def test_the_ledger(golden: Golden) -> None:
     ledger = Ledger(
         {"uid-b": Entry(DIGEST, 2, 1700000000), "uid-a": Entry(DIGEST, 1, 1700000001)}, halted=(KWASM,), told=(KWASM,)

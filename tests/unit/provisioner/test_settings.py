@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from provisioner.gather import Known
+from provisioner.known import Known
 from provisioner.settings import Settings
 from trellis.bus.bus import Bus
 from trellis.counts import CountOrPercent

@@ -156,6 +156,7 @@ def test_a_rollout_that_may_not_go_on_says_why(changes: dict[str, Any], reason: 
     ("changes", "reason"),
     [
         pytest.param({"refusal": Refusal.UNVERIFIED}, "Unverified", id="no checksum"),
+        pytest.param({"refusal": Refusal.UNSIGNED}, "Unsigned", id="nobody signed it"),
         pytest.param({"refusal": Refusal.NO_SOURCE}, "NoSourceForPlatform", id="no source"),
         pytest.param({"shim": replace(SPIN, invalid="spec: bad")}, "InvalidShim", id="cannot be read"),
         pytest.param({"runtime_class": ours(owner="another")}, "RuntimeClassConflict", id="another's class"),

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from provisioner import shim_decide
-from provisioner.gather import Known
+from provisioner.known import Known
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims

@@ -10,7 +10,7 @@ import pytest
 from provisioner.actions import CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Reason, Snapshot
 from provisioner.attempts import Retries
 from provisioner.decide import decide
-from provisioner.gather import Known
+from provisioner.known import Known
 from provisioner.plan import Entry, Ledger, World, plan
 from provisioner.pods import installer_state
 from provisioner.resources import Task, make_installer_job

@@ -111,3 +111,26 @@ trellis-nats-tls
 {{- if include "trellis.natsCaSecret" . }}{{ $_ := set $found "TRELLIS_NATS_CA_FILE" "/etc/trellis/nats-ca/ca.crt" }}{{ end -}}
 {{- toYaml $found -}}
 {{- end -}}
+
+{{/* of a server with JetStream that serves HTTP at the port `monitor` */}}
+{{- define "trellis.natsProbes" -}}
+# Begun once it has all that the others have: a rolling update waits for that, server by server.
+startupProbe:
+  httpGet: {path: /healthz, port: monitor}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 300
+# Half a minute without an answer: who is connected stays so.
+readinessProbe:
+  httpGet: {path: "/healthz?js-server-only=true", port: monitor}
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 6
+# A server that gets no processor answers late and is whole: a restart would hang up on all its clients and cost more of
+# what it lacks. What a restart mends, JetStream that has been switched off or a server that hangs, can wait two minutes.
+livenessProbe:
+  httpGet: {path: "/healthz?js-enabled-only=true", port: monitor}
+  periodSeconds: 30
+  timeoutSeconds: 20
+  failureThreshold: 4
+{{- end -}}

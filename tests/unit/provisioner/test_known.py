@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from provisioner.actions import InstallerState
-from provisioner.gather import Known
+from provisioner.known import Known
 from provisioner.pods import installer_state, users_of
 from provisioner.settings import Settings
 from trellis import names
@@ -87,7 +87,7 @@ def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
         asked.append(node.name)
         return target_of(node, *args, **kwargs)
 
-    monkeypatch.setattr("provisioner.gather.target_of", counting)
+    monkeypatch.setattr("provisioner.known.target_of", counting)
     nodes, shims = {"a": a_node("a"), "b": a_node("b")}, {"spin": a_shim()}
     known = Known(FakeKube(), cast("Bus", None), Settings(), nodes, shims)
     first = [known.target(node) for node in nodes.values()]

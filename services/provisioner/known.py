@@ -1,0 +1,257 @@
+"""What provisioner knows: Nodes, Shims and its Jobs as watched, its ledger, what was said, what waits.
+
+In: changes from the informers, ledgers as the API server returned them. Out: the state of one term of leadership, and
+what follows from it for a node. Filled by ``watch``; read by ``gather`` for ``plan`` and ``decide``. Invariant: the
+ledger held here is one the API server has accepted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+
+from provisioner.attempts import changes_of
+from provisioner.begun import Begun
+from provisioner.canary import CanaryPod
+from provisioner.plan import Ledger, is_forgiven
+from provisioner.pods import Pods
+from provisioner.resources import Manifest, Task, read_ledger
+from provisioner.settings import Settings
+from provisioner.signatures import Keys
+from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
+from trellis import names
+from trellis.bus.bus import Bus
+from trellis.installing import ShimWish
+from trellis.jobs import JobIndex
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
+from trellis.peers import Controller, keeping_off
+from trellis.provisioning import (
+    SUPPORTED_OS,
+    JobView,
+    NodeView,
+    Target,
+    Wish,
+    installed_on,
+    last_proved,
+    spec_digest,
+    wish_of,
+)
+from trellis.shim_history import label_selector, restored, revisions_of
+from trellis.shims import ShimView, view_shim, wish_for
+from trellis.targets import target_of
+from trellis.telemetry import TraceContext
+
+FACT_GRACE_SECONDS = 1.0
+SETTLE_SECONDS = 1.0
+"""Shims that are applied together come one after another: what changes within this time is one change of a node."""
+
+
+@dataclass(eq=False)
+class Known:
+    """Caches of one term of leadership.
+
+    ``traces``: by Node uid, the trace its opting in began; ``plans``: by Node uid, the plan that claimed it.
+    """
+
+    kube: Kube
+    bus: Bus
+    settings: Settings
+    nodes: Mapping[str, NodeView]
+    shims: Mapping[str, ShimView]
+    jobs: JobIndex = field(default_factory=JobIndex)
+    canaries: Mapping[str, CanaryPod] = field(default_factory=dict)
+    """Canary pods by ``namespace/name``."""
+    canary_classes: set[str] = field(default_factory=set)
+    """RuntimeClasses of canaries that are known to exist."""
+    said: set[str] = field(default_factory=set)
+    traces: dict[str, TraceContext] = field(default_factory=dict)
+    plans: dict[str, TraceContext] = field(default_factory=dict)
+    seen_at: dict[str, float] = field(default_factory=dict)
+    waiting_since: dict[str, float] = field(default_factory=dict)
+    blocked_until: dict[str, float] = field(default_factory=dict)
+    """By Node uid, monotonic: what is to go from there is in use."""
+    in_use: dict[str, str] = field(default_factory=dict)
+    """By Node uid, for people: what keeps a Shim there that is to go."""
+    told_unserved: set[str] = field(default_factory=set)
+    """Uids of opted-in Nodes which say that there is nothing to install on them."""
+    classes_refused: dict[str, str] = field(default_factory=dict)
+    """By Shim, what the API server answered to its RuntimeClass."""
+    created_ns: dict[str, int] = field(default_factory=dict)
+    targets: dict[str, tuple[NodeView, Target | None]] = field(default_factory=dict)
+    """By Node uid, for which view of the Node; by the Shims ``targets_by``."""
+    targets_by: tuple[ShimView, ...] = ()
+    plan_seconds: float = 0.0
+    """How long the last plan took to be made."""
+    settled_at: float = 0.0
+    """Monotonic: from then on nodes may be begun."""
+    ledger: Ledger | None = None
+    ledger_uid: str = ""
+    ledger_version: str | None = None
+    writing: Ledger | None = None
+    """The ledger that is on its way to the API server."""
+    begun: Begun = field(default_factory=Begun)
+    controllers: tuple[Controller, ...] = ()
+    """Those of others beside which nothing is begun."""
+    forgotten: bool = False
+    """Whether the stream that heard of a halt is gone."""
+
+    def __post_init__(self) -> None:
+        self.pods = Pods(self.kube)
+        self.installer = self.settings.installer()
+        self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None
+        settings = self.settings
+        self.keys = Keys.parse(settings.shim_keys)
+        self.rules = Rules(settings.handler, self.installer.own_image, settings.require_checksum, settings.allow_http)
+
+    def begin(self, node: NodeView, what: tuple[str, int], job: str) -> bool:
+        """Say whether a node has the slot for a Job (digest, attempt) at this very moment; from now on it keeps it."""
+        if self.ledger is None:
+            return False  # it is about to be read anew, and what it says is begun then
+        return self.begun.begin(node.uid, what, job, [self.ledger, *([self.writing] if self.writing else [])])
+
+    def unsettle(self) -> None:
+        """Let no node be begun for a moment; changes within that moment do not make it longer."""
+        now = time.monotonic()
+        if now >= self.settled_at:
+            self.settled_at = now + SETTLE_SECONDS
+
+    def target(self, node: NodeView) -> Target | None:
+        """Return what a node is to have, by the Shims as they are now; worked out once while nothing of it changes."""
+        return self._target_by(node, self._shims_now())
+
+    def targets_now(self) -> list[tuple[NodeView, Target | None]]:
+        """Return what every node is to have."""
+        shims = self._shims_now()
+        return [(node, self._target_by(node, shims)) for node in self.nodes.values()]
+
+    def _shims_now(self) -> tuple[ShimView, ...]:
+        shims = tuple(self.shims.values())
+        if any(a is not b for a, b in zip_longest(shims, self.targets_by)):
+            if shims != self.targets_by:  # that a status was written changes no target
+                self.targets.clear()
+            self.targets_by = shims
+        return shims
+
+    def _target_by(self, node: NodeView, shims: tuple[ShimView, ...]) -> Target | None:
+        former = self.targets.get(node.uid)
+        if former is None or former[0] is not node:
+            former = self.targets[node.uid] = (node, self._target(node, shims))
+        return former[1]
+
+    def _target(self, node: NodeView, shims: tuple[ShimView, ...]) -> Target | None:
+        return target_of(
+            node,
+            shims,
+            self.kwasm,
+            auto_provision=self.settings.auto_provision,
+            require_checksum=self.settings.require_checksum,
+        )
+
+    def other(self, node: NodeView, target: Target) -> Controller | None:
+        """Return the controller of somebody else that keeps us from what is to be done on a node."""
+        return keeping_off(node, changes_of(node, target), self.controllers) if self.controllers else None
+
+    def version(self, shim: str) -> str:
+        """Return what names a shim's version for people: the legacy image's digest, a Shim's generation."""
+        view = self.shims.get(shim)
+        return (self.kwasm or "") if view is None else f"{view.name}-{view.generation}"
+
+    def unserved(self, node: NodeView) -> bool:
+        """Say whether a person opted a node in for which there is nothing to install, and was not told so yet."""
+        return (
+            self.kwasm is None
+            and node.uid not in self.told_unserved
+            and node.operating_system == SUPPORTED_OS
+            and wish_of(node, auto_provision=False) is Wish.IN
+            and not any(shim.default for shim in self.shims.values())
+        )
+
+    def task(self, node: NodeView, target: Target) -> Task:
+        """Return what the Job that brings a node to its target is to do."""
+        limits, latest = self.settings.limits(self.shims.values()), time.time() + self.settings.retries().most
+        failure, changes = node.failed, changes_of(node, target)
+        forgiven = failure and any(is_forgiven(limits.get(name), failure, latest) for name in changes)
+        return task_of(node, target, self.shims, replace(self.rules, retry_refused=bool(forgiven)))
+
+    async def undo(self, node: NodeView, job: JobView, shims: tuple[str, ...], why: str) -> Task:
+        """Return what the Job that takes back another's doing is to do: of these Shims, nothing more.
+
+        What was never proved on the node is removed, of the rest the former versions are installed again that are kept.
+        """
+        had = {name: last_proved(digest) for name, digest in installed_on(node).items()}
+        new = removals_of([name for name in shims if not had.get(name)], self.shims)
+        found = [await self._former(name, node, had[name]) for name in shims if had.get(name)]
+        former = tuple(wish for wish in found if wish is not None)
+        lost = {name for name in shims if had.get(name)} - {wish.name for wish in former}
+        if lost:
+            why += f"; the former version of {', '.join(sorted(lost))} is not kept, so this one stays without its label"
+        return undo_of(node, job, why, Undoing(new, former, frozenset(lost)), self.rules)
+
+    async def _former(self, name: str, node: NodeView, digest: str) -> ShimWish | None:
+        """Return what installs a version of a Shim that a node had, None if that version is not kept."""
+        if name not in self.shims:
+            return None
+        manifest = await self.kube.get(SHIMS, name)
+        listing = await self.kube.list(
+            CONTROLLER_REVISIONS, self.settings.namespace, label_selector=label_selector(name)
+        )
+        for revision in reversed(revisions_of(manifest["metadata"]["uid"], listing.items)):
+            former = view_shim(restored(revision, manifest))
+            wish = wish_for(former, node.architecture, require_checksum=False)
+            if isinstance(wish, ShimWish) and wish.digest == digest:
+                return wish
+        return None
+
+    def held(self) -> frozenset[str]:
+        """Return the nodes that are in use, and those whose opting in the bus is about to tell.
+
+        The watch and the fact race; the fact is a few milliseconds behind. A node waits for it a second at most, and
+        not at all while the bus is away.
+        """
+        now = time.monotonic()
+        self.blocked_until = {uid: until for uid, until in self.blocked_until.items() if until > now}
+        held = frozenset(self.blocked_until)
+        if not self.bus.connected.is_set():
+            return held
+        since = now - FACT_GRACE_SECONDS
+        return held | {uid for uid, seen in self.seen_at.items() if seen > since and uid not in self.traces}
+
+    def forget_said(self) -> None:
+        """Let every fact that holds be said again: the stream that heard them is gone."""
+        self.said.clear()
+        self.forgotten = True
+
+    def names(self) -> set[str]:
+        """Return every node name of our concern."""
+        return set(self.nodes) | set(self.jobs.names())
+
+    async def ledger_now(self) -> Ledger:
+        """Return the ledger; one that is doubted is read for this answer alone: taking it over is the planner's."""
+        if self.ledger is not None:
+            return self.ledger
+        manifest = await self.read_ledger()
+        return read_ledger(manifest) if manifest else Ledger({})
+
+    async def read_ledger(self) -> Manifest | None:
+        """Return the ledger as the API server has it, None if there is none."""
+        try:
+            return await self.kube.get(CONFIGMAPS, names.LEDGER, self.settings.namespace)
+        except NotFound:
+            return None
+
+    def accept(self, manifest: Manifest) -> None:
+        """Take a ledger as the API server returned it."""
+        metadata = manifest["metadata"]
+        self.ledger, self.ledger_version, self.ledger_uid = (
+            read_ledger(manifest),
+            metadata["resourceVersion"],
+            metadata["uid"],
+        )
+
+    def doubt(self) -> None:
+        """Read the ledger anew before the next plan: another wrote it, or a write's answer got lost."""
+        self.ledger, self.ledger_version = None, None

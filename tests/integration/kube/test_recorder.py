@@ -1,0 +1,57 @@
+"""What a former process said of an object is counted up by its successor, with the rights that a service has."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.grants import Granted, granted, manifests, until_given
+from support.suite_rights import FILES
+from trellis.kube.client import Kube
+from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.resources import CONFIGMAPS, EVENTS, NODES
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+OF_NODES = ("node-watcher", "provisioner")
+"""Their Events are of what is in no namespace; the Event is in ``default``."""
+SERVICES = [
+    name.removesuffix(".yaml")
+    for name in FILES
+    if any("events" in rule["resources"] for one in manifests(name) for rule in one.get("rules", ()))
+]
+
+
+@pytest.fixture
+def account(service: str, cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[Granted]:
+    found = [one for one in manifests(f"{service}.yaml") if one["metadata"].get("namespace") != "trellis-installers"]
+    with granted(cluster, cluster_api, f"trellis-{service}", tmp_path) as made:
+        made.apply(found)
+        for one in found:
+            until_given(cluster_api, made.user, one)
+        yield made
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_successor_counts_up_what_was_said_before(
+    service: str, account: Granted, cluster_api: Api, connect: Callable[[Path], Awaitable[Kube]], namespace: str
+) -> None:
+    kind, place = (NODES, None) if service in OF_NODES else (CONFIGMAPS, namespace)
+    home, unique = place or "default", secrets.token_hex(8)
+    regarding = ObjectRef(kind.api_version, kind.kind, f"thing-{unique}", unique, place)
+    kube = await connect(account.kubeconfig)
+
+    def counts() -> list[Any]:
+        about = f"?fieldSelector=involvedObject.uid%3D{regarding.uid}"
+        return [one["count"] for one in cluster_api.call("GET", EVENTS.path(home) + about)[1]["items"]]
+
+    for count in (1, 2):
+        successor = EventRecorder(kube, component=f"trellis.dev/{service}")
+        await successor.record(regarding=regarding, type="Normal", reason="Happened", message="again")
+        assert counts() == [count]

@@ -1,0 +1,92 @@
+"""The rollout keeps its promises in every order of its steps: the limit, one installer a node, and an end.
+
+Each world is explored whole (``support.rollout_model``); what may go wrong in it is listed. The figures are kept: fewer
+states than before mean that a step was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from provisioner import plan as planning
+from provisioner.plan import Entry, World
+from support import rollout_decisions
+from support.exploring import BrokenPromise, Explored, Promises, explore
+from support.rollout_model import Left, Rollout
+
+
+def explored(rollout: Rollout, nodes: int, left: Left) -> Explored:
+    return explore(rollout.first(nodes, left), rollout.steps, Promises(rollout.broken, rollout.goal), most=50_000)
+
+
+@pytest.fixture
+def decisions() -> Iterator[pytest.MonkeyPatch]:
+    """Decisions that are broken on purpose; what was remembered of the true ones is forgotten, and back."""
+    with pytest.MonkeyPatch.context() as broken:
+        rollout_decisions.forget()
+        yield broken
+    rollout_decisions.forget()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "left", "states"),
+    [
+        (2, Left(failures=1, crashes=1), 3_902),
+        (2, Left(versions=1, lost_answers=1), 7_768),
+        (2, Left(lost_ledgers=1, lost_answers=1), 2_953),
+        (2, Left(replaced=1), 3_430),
+        (3, Left(), 3_335),
+    ],
+    ids=[
+        "a Job fails and the leader is killed",
+        "the Shim changes and an answer gets lost",
+        "the ledger is deleted and an answer gets lost",
+        "a node is replaced",
+        "three nodes",
+    ],
+)
+def test_the_limit_holds_and_every_node_gets_its_shim_whatever_the_order(nodes: int, left: Left, states: int) -> None:
+    assert explored(Rollout(), nodes, left).states >= states
+
+
+@pytest.mark.parametrize(
+    ("broken", "left", "promise"),
+    [
+        (Rollout(keeps_begun=False), Left(opt_outs=1), "2 nodes are changed for spin at once"),
+        (Rollout(keeps_begun=False), Left(versions=1), "two installers work on one node"),
+    ],
+    ids=[
+        "a Job on its way keeps no slot",
+        "a Job that the watch does not show is not known",
+    ],
+)
+def test_a_protocol_without_one_of_its_rules_is_caught(broken: Rollout, left: Left, promise: str) -> None:
+    with pytest.raises(BrokenPromise, match=promise):
+        explored(broken, 2, left)
+
+
+def test_a_lost_ledger_that_lets_a_second_wave_begin_is_caught(decisions: pytest.MonkeyPatch) -> None:
+    decisions.setattr(planning, "_adopted", lambda *_: {})
+    with pytest.raises(BrokenPromise, match="2 nodes are changed for spin at once"):
+        explored(Rollout(), 2, Left(lost_ledgers=1, versions=1, crashes=1))
+
+
+def test_a_limit_that_is_not_counted_is_caught(decisions: pytest.MonkeyPatch) -> None:
+    decisions.setattr(planning.Slots, "_free", lambda *_: True)
+    with pytest.raises(BrokenPromise, match="2 nodes are changed for spin at once, the limit is 1"):
+        explored(Rollout(), 2, Left())
+
+
+def test_a_slot_kept_for_a_try_that_nobody_will_make_is_caught(decisions: pytest.MonkeyPatch) -> None:
+    """As it was once: the failed Job of an earlier try kept the slot of the next one when the Shim changed."""
+    kept = planning._kept
+
+    def with_older_jobs(world: World) -> dict[str, Entry]:
+        older = {uid: entry for uid, entry in world.ledger.entries.items() if world.jobs.get(uid)}
+        return older | kept(world)
+
+    decisions.setattr(planning, "_kept", with_older_jobs)
+    with pytest.raises(BrokenPromise, match="the goal cannot be reached any more"):
+        explored(Rollout(), 2, Left(failures=1, versions=1))
