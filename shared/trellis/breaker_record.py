@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.breaker import Admission, Closing, Opening, State
+from trellis.json_text import read_json
 
 Manifest = dict[str, Any]
 _LONGEST_SECONDS: Final = 7 * 86_400.0
@@ -70,9 +71,9 @@ def encode(state: State) -> str:
 def decode(text: object) -> State | None:
     """Return the state a text stands for, None if it stands for none."""
     try:
-        document = json.loads(text) if isinstance(text, str) else None
+        document = read_json(text) if isinstance(text, str) else None
         return _state(document) if isinstance(document, dict) else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -153,9 +153,12 @@ def _foreign(kind: Kind, definition: Manifest) -> Standing:
 
 def _unserved(definition: Manifest) -> str:
     """Return what the API server says against a definition, "" if it serves it."""
-    for one in (definition.get("status") or {}).get("conditions") or ():
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    for one in conditions:
         if one.get("type") in {"Established", "NamesAccepted"} and one.get("status") == "False":
             return f"the API server does not serve it: {one.get('reason')}: {one.get('message')}"
+    if not any(one.get("type") == "Established" for one in conditions):
+        return "the API server does not serve it yet"
     return ""
 
 

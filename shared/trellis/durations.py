@@ -28,7 +28,7 @@ def parse_seconds(value: object) -> float:
         ValueError: it is no duration, negative or not finite; the message says what is needed.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = _float(value)
     elif isinstance(value, str):
         seconds = _seconds_of(value.strip())
     else:
@@ -36,6 +36,13 @@ def parse_seconds(value: object) -> float:
     if not math.isfinite(seconds) or seconds < 0:
         raise ValueError(_NEEDS)
     return seconds
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _seconds_of(text: str) -> float:

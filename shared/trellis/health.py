@@ -3,7 +3,8 @@
 In: what bus, kube and services say about themselves. Out: ``/readyz``, ``/livez``, ``/healthz`` (JSON, 200 or 503) and
 ``/metrics``. Called by the kubelet, Prometheus and people. Invariant: an outage elsewhere makes a service not ready,
 never dead; a liveness probe alone can do that. A blocked event loop needs no probe: the server shares the loop, so
-``/livez`` does not answer at all and the kubelet's timeout ends the pod.
+``/livez`` does not answer at all and the kubelet's timeout ends the pod. Whoever reaches the port may hold connections
+open: there are so many at once, and whoever comes next takes the place of the oldest.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import orjson
@@ -26,6 +28,10 @@ from trellis.telemetry.metrics import Metrics
 
 _NOT_YET: Final = "has not been ready yet"
 _BEAT_SECONDS: Final = 1.0
+MOST_CONNECTIONS: Final = 128
+"""At once. Files that a process may open are what connections to the API server and NATS need, too."""
+_IDLE_SECONDS: Final = 75.0
+"""After so long without a request a connection is closed; Prometheus asks every 15 to 60 s."""
 
 Probe = Callable[[], str | None]
 
@@ -144,6 +150,7 @@ class HealthServer:
         self._metrics = metrics
         self._healths = {health.service: health for health in healths}
         self._runner: web.AppRunner | None = None
+        self._door: asyncio.Server | None = None
         self._beat: asyncio.Task[None] | None = None
 
     def add(self, health: Health) -> None:
@@ -160,9 +167,13 @@ class HealthServer:
         lag = LoopLag()
         self._metrics.event_loop_lag_seconds.set_function(lag.take)
         self._beat = asyncio.create_task(lag.run(), name="event-loop-lag")
-        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(
+            self._application(), access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_SECONDS
+        )
         await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
+        server = self._runner.server
+        assert server is not None  # there is one after setup
+        self._door = await asyncio.get_running_loop().create_server(partial(_admit, server), sock=listener)
         bound: int = listener.getsockname()[1]
         return bound
 
@@ -170,6 +181,9 @@ class HealthServer:
         """Stop listening; may be called again, and without a start."""
         beat, self._beat = self._beat, None
         runner, self._runner = self._runner, None
+        door, self._door = self._door, None
+        if door is not None:
+            door.close()
         if beat is not None:
             beat.cancel()
             await asyncio.gather(beat, return_exceptions=True)
@@ -223,6 +237,14 @@ class HealthServer:
                 self._metrics.part_ready.labels(name, part).set(ready)
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._metrics.registry), headers={"Content-Type": content_type})
+
+
+def _admit(server: web.Server) -> web.RequestHandler:
+    """Return the handler of a new connection, for which the oldest ones go if there are too many."""
+    connections = server.connections
+    for oldest in connections[: len(connections) + 1 - MOST_CONNECTIONS]:
+        oldest.force_close()
+    return server()
 
 
 def _answer(*, ok: bool, services: dict[str, dict[str, object]]) -> web.Response:

@@ -96,7 +96,7 @@ def _line(cls: type[BaseSettings], details: ErrorDetails, overrides: Mapping[str
         return f"{name}: is not set, needs {info.description or 'a value'}"
     shown = HIDDEN if _is_secret(info) else redact_url(str(value) if isinstance(value, int) else repr(str(value)))
     hint = _LINK_HINT if _LINK_VALUE.fullmatch(str(value)) and name.endswith("_PORT") else ""
-    return f"{name}: has {shown}, {_needs(details, info)}{hint}"
+    return f"{name}: has {shown}, {redact_url(_needs(details, info))}{hint}"
 
 
 def _field_of(cls: type[BaseSettings], details: ErrorDetails) -> str | None:

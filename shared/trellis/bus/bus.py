@@ -18,10 +18,11 @@ from opentelemetry.trace import SpanKind
 
 from trellis.bus import cancellation
 from trellis.bus.ack import Ack
+from trellis.bus.availability import Availability
 from trellis.bus.claim import Claim
-from trellis.bus.connection import Address, Availability, Connection, client_of, describe
+from trellis.bus.connection import Address, Connection, client_of, describe
 from trellis.bus.dead import Letter
-from trellis.bus.errors import BusError, BusUnavailable, FactRefused, StreamError
+from trellis.bus.errors import BusError, BusUnavailable, FactRefused, NotAllowed, StreamError
 from trellis.bus.hearing import Listeners
 from trellis.bus.history import last_facts
 from trellis.bus.keeper import Keeper, Timing, jetstream_of
@@ -43,6 +44,7 @@ __all__ = [
     "BusUnavailable",
     "FactHandler",
     "FactRefused",
+    "NotAllowed",
     "Received",
     "StreamError",
     "Timing",
@@ -97,6 +99,7 @@ class Bus:
             missed=self._list_everything,
         )
         self._keeping: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def connected(self) -> asyncio.Event:
@@ -130,6 +133,7 @@ class Bus:
 
         Raises:
             BusUnavailable: not stored within 10 s, or the bus is away for longer already; say it again later.
+            NotAllowed: this is so because NATS does not let this user say it; the bus warns of that itself.
             FactRefused: too large, or refused by the stream; saying it again is of no use.
         """
         spec, subject = spec_of(type(fact)), fact_subject(self._origin.cluster, fact)
@@ -159,6 +163,7 @@ class Bus:
 
         Raises:
             BusUnavailable: not stored within 10 s, or the bus is away for longer already; say it again later.
+            NotAllowed: this is so because NATS does not let this user say it; the bus warns of that itself.
             FactRefused: too large, or refused by the stream; saying it again is of no use.
         """
         headers = {HEADER_MSG_ID: dedup, "Content-Type": CONTENT_TYPE}
@@ -198,7 +203,16 @@ class Bus:
         await self._keeper.stop()
 
     async def close(self) -> None:
-        """Stop and close the connection."""
+        """Stop and close the connection, for good. Whoever does not wait for the end of it leaves it to end by itself.
+
+        It is not given up half done: the client would come back by itself, for ever, and say that the bus is away.
+        """
+        self._availability.forget()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name=f"bus-{self._origin.service}-closes")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         keeping, self._keeping = self._keeping, None
         if keeping is not None:
             self._keeper.end()
@@ -207,7 +221,6 @@ class Bus:
             await asyncio.gather(keeping, return_exceptions=True)
         await self.stop()
         await self._connection.close()
-        self._availability.forget()
 
     async def last_facts(self, models: Sequence[type[M]]) -> AsyncIterator[M]:
         """Yield the last fact on each subject of these models, oldest first; waits while the bus is away."""

@@ -80,7 +80,11 @@ class Claim:
             return None
 
     async def _put(self, jetstream: JetStreamContext, *, after: int) -> bool:
-        """Write the claim if the entry is still the one that was seen; return whether it was."""
+        """Write the claim if the entry is still the one that was seen; return whether it was.
+
+        If it was not, somebody else has just written it: a service of this cluster's, and it is refreshed; or another
+        cluster's, which the next look finds. So services that begin at once do not race until one gives up.
+        """
         lifetime = (await jetstream.stream_info(CLAIM_STREAM)).config.max_age or self.lifetime
         body = orjson.dumps({"uid": self.uid, "service": self.service})
         try:
@@ -89,6 +93,7 @@ class Claim:
             )
         except APIError as error:
             if error.err_code in _WRONG_LAST_SEQUENCE:
+                self._refresh_at = time.monotonic() + lifetime / _REFRESHES
                 return False
             raise
         self._refresh_at = time.monotonic() + lifetime / _REFRESHES

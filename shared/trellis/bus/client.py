@@ -66,7 +66,10 @@ class SturdyClient(Client):
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
     ) -> Msg:
-        if headers and _STATUS in headers and reply.startswith(_STORED_REPLY):
-            headers[STATUS_OF_MESSAGE] = headers.pop(_STATUS)
+        if headers and reply.startswith(_STORED_REPLY):
+            # The library's name for what stands behind the version is an enumeration's, which is no key of JSON.
+            headers = {str.__str__(name): value for name, value in headers.items()}
+            if _STATUS in headers:
+                headers[STATUS_OF_MESSAGE] = headers.pop(_STATUS)
         subject_text, reply_text = (raw.decode(errors="backslashreplace") for raw in (subject, reply))
         return Msg(self, subject_text, reply_text, data, headers, _sid=sid)

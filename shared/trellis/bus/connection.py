@@ -8,7 +8,6 @@ warning, not one an attempt.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 import time
 from collections.abc import Awaitable, Callable
@@ -19,15 +18,13 @@ import nats.errors
 from faststream.nats import NatsBroker
 from nats.aio.client import Client, Server
 
+from trellis.bus.availability import Availability
 from trellis.bus.backoff import Backoff
 from trellis.bus.naming import inbox_prefix
 from trellis.bus.user_client import UserClient
 from trellis.credentials import Credentials
-from trellis.health import Health
-from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
 
-HEALTH: Final = "bus"
 _ATTEMPTS: Final = Backoff(first=0.5, cap=10.0)
 _CONNECT_SECONDS: Final = 3
 # A server that is frozen, or behind a cut cable, is noticed after two unanswered pings.
@@ -37,59 +34,11 @@ _STOP_SECONDS: Final = 2.0
 # Attempts come at least every 10 s + the connect timeout: silence for longer means that nobody tries any more.
 _SILENCE_SECONDS: Final = 60.0
 _REPORT_SECONDS: Final = 60.0
+_REFUSAL: Final = "permissions violation"
 
 REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
 
 _log = get_logger(__name__)
-
-
-class Availability:
-    """Whether the bus can be used: said to health, and to people once per outage."""
-
-    def __init__(self, url: str, health: Health) -> None:
-        self._address = redact_url(url)
-        self._health = health
-        self._warned = False
-        self._since = time.monotonic()
-        self.why = "not connected yet"
-        self.usable = asyncio.Event()
-        health.not_ready(HEALTH, f"{self.why} to {self._address}")
-
-    @property
-    def away_seconds(self) -> float:
-        """For how long the bus could not be used, 0 if it can."""
-        return 0.0 if self.usable.is_set() else time.monotonic() - self._since
-
-    @property
-    def answering_seconds(self) -> float:
-        """For how long the bus could be used without a break, 0 if it cannot."""
-        return time.monotonic() - self._since if self.usable.is_set() else 0.0
-
-    def lost(self, why: str) -> None:
-        """The bus cannot be used, for this reason."""
-        if self.usable.is_set():
-            self._since = time.monotonic()
-        self.why = why
-        self.usable.clear()
-        self._health.not_ready(HEALTH, f"{why} ({self._address})")
-        if not self._warned:
-            self._warned = True
-            _log.warning("the bus is away; it will be tried for ever", url=self._address, reason=why)
-
-    def back(self) -> None:
-        """The bus can be used."""
-        if not self.usable.is_set():
-            self._since = time.monotonic()
-        self.usable.set()
-        self._health.ready(HEALTH)
-        if self._warned:
-            self._warned = False
-            _log.info("the bus is back", url=self._address)
-
-    def forget(self) -> None:
-        """The bus is closed on purpose: it is no part of the service any more."""
-        self.usable.clear()
-        self._health.forget(HEALTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +131,10 @@ class Connection:
         self._abandoned = True
 
     async def close(self) -> None:
-        """Close the client; what it has still to send is flushed if the server is there."""
+        """Close the client; what it has still to send is flushed if the server is there, within two seconds."""
         broker, self._broker = self._broker, None
-        if broker is not None and not broker.connection.is_closed:
-            with contextlib.suppress(nats.errors.Error, OSError):
-                await broker.connection.close()
+        if broker is not None and isinstance(broker.connection, UserClient):
+            await broker.connection.say_goodbye(_STOP_SECONDS)
 
     def _new_broker(self) -> NatsBroker:
         broker = _Broker(
@@ -226,6 +174,9 @@ class Connection:
 
     def _report(self, error: Exception) -> None:
         """Say what the connection complains of, once a minute for each kind: there may be one a message."""
+        if _REFUSAL in str(error).lower():
+            self._availability.refused(describe(error))
+            return
         now, kind = time.monotonic(), type(error)
         if now - self._reported.get(kind, -_REPORT_SECONDS) >= _REPORT_SECONDS:
             self._reported[kind] = now

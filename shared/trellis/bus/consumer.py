@@ -18,6 +18,7 @@ from nats.js.errors import NotFoundError
 
 from trellis.bus.naming import consumer_name
 from trellis.bus.streams import Epoch
+from trellis.digits import whole
 from trellis.events.subjects import STREAM_EVENTS
 
 # Durables of a service that is gone vanish by themselves.
@@ -80,4 +81,4 @@ class Consumer:
 def crashes(info: ConsumerInfo | None) -> int:
     """Return how many readers of a consumer ended without signing off, the last ones in a row."""
     value = ((info.config.metadata if info else None) or {}).get(_CRASHES, "")
-    return int(value) if value.isdecimal() else 0
+    return whole(value) or 0

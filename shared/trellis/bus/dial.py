@@ -61,6 +61,9 @@ async def dial(url: str, name: str, credentials: Credentials | None = None) -> U
         why = describe(failures[-1] if failures else error)
         await hang_up(client)  # which may meet, and note, what came of it
         raise BusUnavailable(f"no NATS at {redact_url(url)}: {why}") from error
+    except BaseException:
+        client.hang_up()
+        raise
     connected = True
     return client
 

@@ -14,8 +14,12 @@ class BusUnavailable(BusError):  # noqa: N818 (named after the condition, as Kub
     """NATS or its JetStream did not answer in time: try again later, nothing is wrong with the fact."""
 
 
+class NotAllowed(BusUnavailable):
+    """NATS does not let this user say it: it can be said once a person has given it the permission."""
+
+
 class FactRefused(BusError):  # noqa: N818
-    """The fact can never be published as it is: too large, not accepted by its stream, or not allowed to this user."""
+    """The fact can never be published as it is: too large, or not accepted by its stream."""
 
 
 class StreamError(BusError):

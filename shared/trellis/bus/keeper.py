@@ -17,8 +17,9 @@ import nats.errors
 from faststream.nats import NatsBroker
 from nats.js import JetStreamContext
 
+from trellis.bus.availability import Availability
 from trellis.bus.claim import CLAIM_SECONDS, Claim
-from trellis.bus.connection import Availability, Connection, client_of, describe
+from trellis.bus.connection import Connection, client_of, describe
 from trellis.bus.errors import BusError, ClusterTaken
 from trellis.bus.hearing import DEAF_SECONDS
 from trellis.bus.permissions import ADVISORIES
@@ -37,13 +38,15 @@ _log = get_logger(__name__)
 class Timing:
     """Seconds the bus goes by.
 
-    ``check`` is between two looks at streams and consumers, ``ack_wait`` the time after which a message whose reader is
-    silent comes again, ``publish_budget`` the time after which ``publish`` gives up, ``claim`` how long the cluster's
-    name is kept for it while none of its services is there, ``deaf`` the time without progress after which a consumer
-    asks for a restart; after a third of it the consumer is made anew.
+    ``check`` is between two looks at streams and consumers, ``again`` is so while the bus cannot be used, ``ack_wait``
+    the time after which a message whose reader is silent comes again, ``publish_budget`` the time after which
+    ``publish`` gives up, ``claim`` how long the cluster's name is kept for it while none of its services is there,
+    ``deaf`` the time without progress after which a consumer asks for a restart; after a third of it the consumer is
+    made anew.
     """
 
     check: float = 5.0
+    again: float = 1.0
     ack_wait: float = ACK_WAIT_SECONDS
     publish_budget: float = BUDGET_SECONDS
     claim: float = CLAIM_SECONDS
@@ -104,16 +107,22 @@ class Keeper:
                     await self._connection.open()
                 await self._settle_safely()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._timing.check):
+                    async with asyncio.timeout(self._pace):
                         await self._look.wait()
         finally:
             report.cancel()
+
+    @property
+    def _pace(self) -> float:
+        usable = self._availability.usable.is_set()
+        return self._timing.check if usable else min(self._timing.again, self._timing.check)
 
     def end(self) -> None:
         """Do not begin another round. A cancellation alone may get lost: wait_for of Python 3.11, which the NATS
         client waits with, drops one that comes together with the answer.
         """
         self._ending = True
+        self._answer_no_more()
         self.wake()
 
     async def start(self) -> None:
@@ -127,15 +136,20 @@ class Keeper:
     async def stop(self) -> None:
         """Consume no more and give back what is held. Waits for no look under way: its server may be frozen."""
         self._consuming = False
+        self._answer_no_more()
         await self._pause()
         broker = self._connection.broker
         for subscription in self.subscriptions:
-            subscription.hearing.end()
             try:
                 await subscription.hand_over(jetstream_of(broker) if broker is not None else None)
             except _TROUBLE as error:
                 broker = None  # nor will it answer for the others
                 _log.info("messages could not be given back, they come again by themselves", error=describe(error))
+
+    def _answer_no_more(self) -> None:
+        """Have nobody ask for a restart because nothing is heard; before anything that may be cancelled is awaited."""
+        for subscription in self.subscriptions:
+            subscription.hearing.end()
 
     async def settle(self) -> None:
         """Make things as they should be, as far as that is possible now."""

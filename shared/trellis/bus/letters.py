@@ -28,6 +28,7 @@ from trellis.bus.dead import (
 )
 from trellis.bus.message import HEADER_MSG_ID, HEADER_TRACEPARENT
 from trellis.bus.stored import Stored
+from trellis.digits import whole
 from trellis.events.subjects import ROOT_DEAD, can_be_said, plain
 from trellis.telemetry import trace_from
 
@@ -131,11 +132,11 @@ def letter_of(message: Stored, epoch: str) -> DeadLetter:
         error=headers.get(HEADER_ERROR, ""),
         subject=headers.get(HEADER_SUBJECT, ""),
         stream=headers.get(HEADER_STREAM, ""),
-        original_sequence=_number(headers.get(HEADER_SEQUENCE)),
+        original_sequence=whole(headers.get(HEADER_SEQUENCE)),
         original_headers=_headers(headers.get(HEADER_HEADERS)),
-        deliveries=_number(headers.get(HEADER_DELIVERIES)),
+        deliveries=whole(headers.get(HEADER_DELIVERIES)),
         # A length nobody can read still says that the body was cut.
-        truncated=(_number(headers[HEADER_TRUNCATED]) or 0) if HEADER_TRUNCATED in headers else None,
+        truncated=(whole(headers[HEADER_TRUNCATED]) or 0) if HEADER_TRUNCATED in headers else None,
         size=message.size,
         body=message.body,
     )
@@ -150,11 +151,6 @@ def replayed_headers(letter: DeadLetter) -> dict[str, str]:
     original = letter.original_headers or {}
     kept = {name: value for name, value in original.items() if not name.lower().startswith(_SERVERS_HEADERS)}
     return kept | {HEADER_MSG_ID: f"replay/{letter.epoch}/{letter.sequence}"}
-
-
-def _number(text: str | None) -> int | None:
-    # Longer ones are garbage, and int() refuses to read them from 4,300 digits on.
-    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 20 else None
 
 
 def _headers(text: str | None) -> Mapping[str, str] | None:

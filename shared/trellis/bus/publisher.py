@@ -16,10 +16,11 @@ import nats.errors
 from faststream.nats import NatsBroker
 from nats.js.errors import APIError, BadRequestError, NoStreamResponseError
 
+from trellis.bus.availability import Availability
 from trellis.bus.backoff import Backoff
-from trellis.bus.connection import Availability, client_of, describe
+from trellis.bus.connection import client_of, describe
 from trellis.bus.dead import header_bytes
-from trellis.bus.errors import BusUnavailable, FactRefused
+from trellis.bus.errors import BusUnavailable, FactRefused, NotAllowed
 from trellis.bus.user_client import PermissionDenied
 
 BUDGET_SECONDS: Final = 10.0
@@ -44,6 +45,7 @@ class Publisher:
         Raises:
             BusUnavailable: it was not stored within the budget (seconds), or the bus is away for longer than that
                 already; it may still be stored later, once.
+            NotAllowed: this user may not say it, until a person lets it; at once.
             FactRefused: it never will be.
         """
         last = self.availability.why
@@ -61,10 +63,13 @@ class Publisher:
                             self.suspect()
                         await asyncio.sleep(_AGAIN.delay(attempt))
                     else:
+                        self.availability.stored(stream)
                         return
         except TimeoutError:
             pass
         reason = last if self.availability.usable.is_set() else self.availability.why
+        if self.availability.answering_seconds >= self.budget:
+            self.availability.unstored(stream, last)
         raise BusUnavailable(f"{subject} could not be published within {self.budget:g} s: {reason}")
 
     async def _attempt(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> None:
@@ -80,7 +85,8 @@ class Publisher:
                 subject, body, timeout=_ATTEMPT_SECONDS, headers=dict(headers)
             )
         except PermissionDenied as error:
-            raise FactRefused(str(error)) from error
+            self.availability.refused(str(error))
+            raise NotAllowed(str(error)) from error
         except BadRequestError as error:
             raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
         except APIError as error:

@@ -30,6 +30,7 @@ from trellis.bus.dial import AGAIN_SECONDS
 from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.streams import Epoch, epoch_of
 from trellis.bus.user_client import PermissionDenied
+from trellis.digits import whole
 
 HEADER_SIZE: Final = "Nats-Msg-Size"
 """Length of a body that was left out, in bytes: JetStream's header for consumers of headers only."""
@@ -243,5 +244,5 @@ def _left(info: ConsumerInfo, received: int) -> int:
 def _stored(raw: Msg) -> Stored:
     metadata, headers = raw.metadata, dict(raw.headers or {})
     left_out = headers.pop(HEADER_SIZE, "")
-    size = int(left_out) if left_out.isdecimal() and not raw.data else len(raw.data)
+    size = len(raw.data) or whole(left_out) or 0
     return Stored(metadata.sequence.stream, metadata.timestamp, raw.subject, headers, raw.data, size)

@@ -13,17 +13,23 @@ import asyncio
 import contextlib
 import re
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 import nats.errors
+from nats.aio.client import DEFAULT_BUFFER_SIZE, Srv
 from nats.aio.msg import Msg
-from nats.aio.transport import TcpTransport
 
+from trellis.bus import cancellation
 from trellis.bus.client import SturdyClient
+from trellis.bus.transport import PromptTransport
 from trellis.credentials import Credentials, CredentialsError, IdentitySource, Kind
 
 _VIOLATION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
+_READING: Final = re.compile(r"\$JS\.([^.]+\.)?API\.(STREAM\.INFO|STREAM\.MSG\.GET|CONSUMER\.INFO|DIRECT\.GET)\.")
+_ASK_AGAIN_SECONDS: Final = 1.0
+_BY_WEBSOCKET: Final = ("ws", "wss")
 _ADVICE: Final = "give it the permission, or this service the file of the right user"
 
 
@@ -46,6 +52,7 @@ class UserClient(SturdyClient):
         self._trust = trust
         self._asking: dict[str, set[asyncio.Timeout]] = {}
         self._deaf: PermissionDenied | None = None
+        self._left = False
 
     @classmethod
     def of(cls, credentials: Credentials | None) -> UserClient:
@@ -76,18 +83,39 @@ class UserClient(SturdyClient):
         old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:
-        """Ask, as the library does.
+        """Ask, as the library does; anew each second what only reads a stream.
 
         Raises:
             PermissionDenied: the user may not publish this, or not hear the answer.
         """
+        if not _READING.match(subject):
+            return await self._ask(subject, payload, timeout, old_style, headers)
+        # Who leads a stream may have died with the question: another has it in two to four seconds, and would not know
+        # of it. What comes first counts, so a server that is slow is waited for all the same.
+        ends = time.monotonic() + timeout
+        asked: set[asyncio.Task[Msg]] = set()
+        try:
+            while (left := ends - time.monotonic()) > 0 or not asked:
+                asked.add(asyncio.create_task(self._ask(subject, payload, left, old_style, headers)))
+                done, _ = await asyncio.wait(asked, timeout=_ASK_AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if done:
+                    return done.pop().result()
+            return await asked.pop()
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _ask(
+        self, subject: str, payload: bytes, seconds: float, old_style: bool, headers: dict[str, Any] | None
+    ) -> Msg:
         refused = asyncio.timeout(None)
         asking = self._asking.setdefault(subject.lower(), set())
         asking.add(refused)
         try:
             async with refused:
                 self._check_hearing()
-                return await super().request(subject, payload, timeout, old_style, headers)
+                return await super().request(subject, payload, seconds, old_style, headers)
         except TimeoutError:
             self._check_hearing()
             if refused.expired():
@@ -99,30 +127,36 @@ class UserClient(SturdyClient):
                 self._asking.pop(subject.lower(), None)
 
     def hang_up(self) -> None:
-        """Let go of the socket at once, in whatever state its connection is; what was not sent yet is lost.
-
-        By itself TLS waits 30 s for the goodbye of a far side that is frozen or cut off. And the library opens the next
-        connection over one that failed.
-        """
+        """Let go of the socket at once, in whatever state its connection is; what was not sent yet is lost."""
         transport = self._transport
-        if isinstance(transport, TcpTransport):
-            for writer in (transport._io_writer, transport._bare_io_writer):  # noqa: SLF001 - nothing else leads there
-                if writer is not None:
-                    writer.transport.abort()
+        if isinstance(transport, PromptTransport):
+            transport.abort()
         elif transport is not None:
             transport.close()  # type: ignore[no-untyped-call] # the library lacks the annotation
 
     async def say_goodbye(self, seconds: float) -> None:
-        """Close the connection, and hang up after so many seconds; raises nothing of the library's."""
+        """Close the connection for good, and hang up after so many seconds; raises nothing of the library's."""
+        self._left = True
         # The library asserts that it got as far as having something to close, which an address that is none does not.
-        # And it waits for ever for the end of a connection on which TLS failed: nobody tells that to its half that
-        # knew no TLS.
         try:
             with contextlib.suppress(nats.errors.Error, OSError, TimeoutError, AssertionError):
                 async with asyncio.timeout(seconds):
                     await self.close()
         finally:  # also of a task that is cancelled meanwhile
             self.hang_up()
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        if s.uri.scheme in _BY_WEBSOCKET:
+            await super()._connect_to_server(s)
+            return
+        self.hang_up()  # the library would connect over what failed
+        cancellation.check()
+        if self._left:
+            raise asyncio.CancelledError
+        s.last_attempt = time.monotonic()
+        transport = PromptTransport()
+        await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
+        self._transport = transport
 
     def _check_hearing(self) -> None:
         if self._deaf is not None:

@@ -192,7 +192,7 @@ class Caller:
     async def _wait_as_told(error: TooManyRequests, deadline: float) -> None:
         """Wait for as long as the server asks; it refused before processing, so a write may be sent again."""
         # Longer than asked, never shorter, and not all at once: whoever was refused together was told the same.
-        wait = (error.retry_after or _DEFAULT_RETRY_AFTER) * random.uniform(1.0, 1.5)  # noqa: S311
+        wait = (error.retry_after or _DEFAULT_RETRY_AFTER) * random.uniform(1.0, 1.5)  # noqa: S311 - spreads load, guards no secret
         if asyncio.get_running_loop().time() + wait >= deadline:
             raise error
         await asyncio.sleep(wait)

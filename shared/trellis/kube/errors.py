@@ -15,6 +15,8 @@ from typing import Any
 
 import orjson
 
+from trellis.digits import whole
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -178,8 +180,9 @@ def _details(status: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_about_the_uid(status: Mapping[str, Any]) -> bool:
-    causes = _details(status).get("causes") or []
-    return status.get("reason") == "Invalid" and any(cause.get("field") == "metadata.uid" for cause in causes)
+    causes = _details(status).get("causes")
+    rows = [one for one in causes if isinstance(one, dict)] if isinstance(causes, list) else []
+    return status.get("reason") == "Invalid" and any(one.get("field") == "metadata.uid" for one in rows)
 
 
 def _reason_of(status: int) -> str:
@@ -190,4 +193,5 @@ def _reason_of(status: int) -> str:
 def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str]) -> float | None:
     seconds = _details(status).get("retryAfterSeconds")
     value = str(seconds) if seconds else headers.get("Retry-After", "")
-    return float(value) if value.isdigit() else None
+    number = whole(value)
+    return None if number is None else float(number)

@@ -127,7 +127,7 @@ class Informer(Generic[T]):
             if not await self._done_without(error):
                 await self._failed(error)
             return
-        relist_at = asyncio.get_running_loop().time() + self.timings.relist * random.uniform(0.9, 1.1)  # noqa: S311
+        relist_at = asyncio.get_running_loop().time() + self.timings.relist * random.uniform(0.9, 1.1)  # noqa: S311 - spreads load
         try:
             async with asyncio.timeout_at(relist_at):
                 while True:

@@ -1,9 +1,11 @@
-"""Reads the bucket in which wadm keeps its applications, by a pull consumer of our own, and keeps up with it.
+"""Reads the bucket in which wadm keeps its applications, by one pull consumer of our own for all lattices of a link.
 
-In: a link, a lattice's address. Out: its entries, since when they are complete, and word of every change. Called by
-``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its last
-fetch; a fetch lasts 5 s at most and ends with its connection; a message that was missed, a bucket that was made anew,
-and every ten minutes mean to read all of it again; nothing is forgotten before that was read to its end (ADR 0045).
+In: a link, the portions of lattices. Out: entries for each. Run beside each link by services that keep applications,
+joined by ``lattice_store``. Invariants: a consumer has a name that nobody else has, and vanishes a minute after its
+last fetch; a fetch lasts 5 s at most and ends with its connection; a message that was missed, a bucket that was made
+anew, a lattice that joins, and every ten minutes mean to read all of it again; nothing is forgotten before that was
+read to its end (ADR 0045); an entry costs only the lattices whose key it can be (ADR 0077); of a lattice that has too
+much nothing is known, and it joins again in a while.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
 from typing import Final
 
 import nats.errors
@@ -25,11 +27,10 @@ from trellis.bus import cancellation
 from trellis.bus.backoff import Backoff
 from trellis.bus.connection import describe
 from trellis.bus.user_client import PermissionDenied
-from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, LinkAwayError
-from trellis.lattice.reading import LatticeDataError
-from trellis.lattice.stored import Entry, Stored
-from trellis.lattice.subjects import MODEL_KEYS, STREAM_MODELS, model_list_key
+from trellis.lattice.portion import Portion
+from trellis.lattice.stored import Entry, TooManyError
+from trellis.lattice.subjects import MODEL_KEYS, STREAM_MODELS
 from trellis.telemetry import get_logger
 
 EVERY_SECONDS: Final = 600.0
@@ -40,12 +41,11 @@ _LOOK_SECONDS: Final = 10.0
 _INACTIVE_SECONDS: Final = 60.0
 _GOODBYE_SECONDS: Final = 1.0
 _AGAIN: Final = Backoff(first=0.2, cap=10.0)
-_REPORT_SECONDS: Final = 60.0
+_JOIN_SECONDS: Final = 0.1
+"""Between a lattice that joins and reading all again: groups of hosts come many at a time."""
 _REMOVED: Final = frozenset({"DEL", "PURGE"})
+_TOO_MANY_SECONDS: Final = 120.0
 _TROUBLE: Final = (nats.errors.Error, LinkAwayError, OSError, TimeoutError)
-
-Changed = Callable[[Iterable[str] | None], None]
-"""Called in the event loop with the names of which something may be new, None for all."""
 
 _log = get_logger(__name__)
 
@@ -55,29 +55,38 @@ class MissedError(nats.errors.Error):
 
 
 class Bucket:
-    """``unreadable`` is set while there is no such bucket, or this user may not read it: waiting does not help."""
+    """``name``: what the names of its consumers begin with, one token of a subject."""
 
-    def __init__(self, address: LatticeAddress, link: Link, name: str, changed: Changed) -> None:
-        self.stored: Final = Stored(model_list_key(address.lattice, address.account))
-        self.unreadable: Final = asyncio.Event()
-        self.why = "wadm's storage was not read yet"
-        """Why it is not read now, for people; "" if it is."""
-        self._lattice = address.name
+    def __init__(self, link: Link, name: str) -> None:
         self._link = link
         self._name = name
-        self._changed = changed
+        self._portions: dict[str, list[Portion]] = {}
+        self._taking: dict[str, list[Portion]] = {}
+        """By key those that this reading is for; who joined later is not among them."""
+        self._waiting = asyncio.Event()
+        self._somebody = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._read_on: float | None = None
-        self._synced: tuple[float, float] | None = None
+        self._completed = False
+        self._aside: set[Portion] = set()
         self._warned = False
-        self._garbage_told = -_REPORT_SECONDS
 
-    @property
-    def synced_at(self) -> float | None:
-        """When this was last complete, in Unix seconds; None if it is not on the connection of now."""
-        if self._synced is None or self._link.since != self._synced[0]:
-            return None
-        return self._synced[1]
+    def join(self, portion: Portion) -> None:
+        """Read for a lattice, too, from now on."""
+        self._portions.setdefault(portion.key, []).append(portion)
+        self._somebody.set()
+        self._waiting.set()
+
+    def leave(self, portion: Portion) -> None:
+        """Do not read for it any more."""
+        self._aside.discard(portion)
+        for portions in (self._portions, self._taking):
+            with contextlib.suppress(KeyError, ValueError):
+                portions[portion.key].remove(portion)
+                if not portions[portion.key]:
+                    del portions[portion.key]
+        if not self._portions:
+            self._somebody.clear()
 
     def link_changed(self) -> None:
         """The link may be another: a fetch of the former one would wait for nothing."""
@@ -90,33 +99,52 @@ class Bucket:
         while True:
             cancellation.check()
             await self._link.there()
+            await self._somebody.wait()
             began = time.monotonic()
             try:
                 await self._read_on_this_link()
             except _TROUBLE as error:
                 self._away(error)
-            failures = 1 if time.monotonic() - began > _LOOK_SECONDS else failures + 1
-            await asyncio.sleep(_AGAIN.delay(failures))
+                failures = 1 if time.monotonic() - began > _LOOK_SECONDS else failures + 1
+                await self._pause(_AGAIN.delay(failures))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next try; not for a lattice's first."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._waiting.wait()
+                await asyncio.sleep(_JOIN_SECONDS)
 
     async def _read_on_this_link(self) -> None:
-        """Read until the time for a new reading has come, or the connection is another.
+        """Read until the time for a new reading has come, a lattice joins, or the connection is another.
 
         Raises:
             LinkAwayError, nats.errors.Error, OSError, TimeoutError: it cannot be read.
         """
         self._read_on = self._link.since
-        reading = self._reading = asyncio.create_task(self._read(), name=f"bucket of {self._lattice}")
+        self._completed = False
+        self._waiting.clear()
+        reading = self._reading = asyncio.create_task(self._read(), name=f"bucket of {self._name}")
+        joining = asyncio.create_task(self._joined())
         try:
-            await asyncio.wait({reading})
+            await asyncio.wait({reading, joining}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._reading = None
-            reading.cancel()
-            await asyncio.wait({reading})
+            anew = not reading.done()
+            for task in (reading, joining):
+                task.cancel()
+            await asyncio.wait({reading, joining})
             error = None if reading.cancelled() else reading.exception()
-        if reading.cancelled():
-            raise LinkAwayError(self._link.why or "connection lost")
         if error is not None:
             raise error
+        if reading.cancelled() and not anew:
+            raise LinkAwayError(self._link.why or "connection lost")
+
+    async def _joined(self) -> None:
+        """Return when a lattice waits for another reading, and this one has come to its end once."""
+        while not (self._waiting.is_set() and self._completed):
+            await self._waiting.wait()
+            await asyncio.sleep(_JOIN_SECONDS)
 
     async def _read(self) -> None:
         jetstream = self._link.jetstream()
@@ -127,7 +155,7 @@ class Bucket:
         pending = (await jetstream.consumer_info(STREAM_MODELS, name)).num_pending or 0
         subscription = await jetstream.pull_subscribe_bind(name, STREAM_MODELS)
         try:
-            self.stored.begin(stream.created.isoformat() if stream.created is not None else "")
+            self._begin(stream.created.isoformat() if stream.created is not None else "")
             await self._follow(jetstream, subscription, name, pending)
         finally:
             with contextlib.suppress(*_TROUBLE):
@@ -135,21 +163,30 @@ class Bucket:
                     await subscription.unsubscribe()
                     await jetstream.delete_consumer(STREAM_MODELS, name)
 
+    def _begin(self, bucket: str) -> None:
+        self._waiting.clear()
+        self._taking = {key: list(portions) for key, portions in self._portions.items()}
+        for portion in self._read_for():
+            portion.begin(bucket)
+
+    def _read_for(self) -> list[Portion]:
+        return [portion for portions in self._taking.values() for portion in portions]
+
     async def _follow(
         self, jetstream: JetStreamContext, subscription: JetStreamContext.PullSubscription, name: str, pending: int
     ) -> None:
         """Take what there is, then what comes, until everything is to be read again."""
         ends, taken, delivered = time.monotonic() + EVERY_SECONDS, 0, 0
         if not pending:
-            self._complete(set())
+            self._complete()
         while time.monotonic() < ends:
             cancellation.check()
-            messages, news = await _fetch(subscription), set[str]()
+            messages = await _fetch(subscription)
             for message in messages:
                 taken += 1
                 if message.metadata.sequence.consumer != taken:
                     raise MissedError("a message of wadm's storage was missed")
-                news |= self._take(message)
+                self._take(message)
                 pending = message.metadata.num_pending
             if not messages:
                 if taken < delivered:  # what the server had sent before this fetch would be here
@@ -159,68 +196,73 @@ class Bucket:
                 delivered = info.delivered.consumer_seq if info.delivered is not None else 0
                 pending = (info.num_pending or 0) + max(0, delivered - taken)
             if not pending:
-                self._complete(news)
-            elif news and self.synced_at is not None:
-                self._changed(news)
+                self._complete()
+            else:
+                for portion in self._read_for():
+                    portion.tell()
 
-    def _complete(self, news: set[str]) -> None:
+    def _complete(self) -> None:
         """Everything that the stream has was taken."""
         assert self._read_on is not None
-        was_away = self.synced_at is None
-        news |= self.stored.complete()
-        self._synced = (self._read_on, time.time())
-        self.why = ""
-        self.unreadable.clear()
+        first, self._completed = not self._completed, True
+        for portion in self._read_for():
+            portion.complete(self._read_on, first=first)
         if self._warned:
             self._warned = False
-            _log.info("wadm's storage is read again", lattice=self._lattice)
-        if was_away:
-            self._changed(None)
-        elif news:
-            self._changed(news)
+            _log.info("wadm's storage is read again", lattices=len(self._read_for()))
 
-    def _take(self, message: Msg) -> set[str]:
+    def _take(self, message: Msg) -> None:
         removed = (message.headers or {}).get("KV-Operation") in _REMOVED
-        entry = Entry(
-            message.subject.removeprefix(MODEL_KEYS),
-            message.metadata.sequence.stream,
-            None if removed else message.data,
-        )
-        try:
-            return self.stored.take(entry)
-        except LatticeDataError as error:
-            self._tell_garbage(error)
-            return set()
+        key = message.subject.removeprefix(MODEL_KEYS)
+        entry = Entry(key, message.metadata.sequence.stream, None if removed else message.data)
+        for portion in [one for list_key in list_keys(key) for one in self._taking.get(list_key, ())]:
+            try:
+                portion.take(entry)
+            except TooManyError as error:
+                self._put_aside(portion, error)
+
+    def _put_aside(self, portion: Portion, error: TooManyError) -> None:
+        """Know nothing of a lattice for a while, and then try again."""
+        self.leave(portion)
+        _log.warning("wadm's storage is not read for a lattice now", key=portion.key, reason=str(error))
+        portion.away(str(error), news=True)
+        self._aside.add(portion)
+        asyncio.get_running_loop().call_later(_TOO_MANY_SECONDS, self._take_back, portion)
+
+    def _take_back(self, portion: Portion) -> None:
+        if portion in self._aside:  # else nobody needs it any more
+            self._aside.discard(portion)
+            self.join(portion)
 
     def _away(self, error: Exception) -> None:
         if isinstance(error, MissedError):  # it is read again at once, and what is known counts until then
             return
-        was_there = self._synced is not None
-        self._synced = None
         missing = isinstance(error, APIError) and isinstance(error, NotFoundError)
         if missing:
-            self.why = f"no stream {STREAM_MODELS}: wadm makes it, and does not run in this NATS account"
+            why = f"no stream {STREAM_MODELS}: wadm makes it, and does not run in this NATS account"
         elif isinstance(error, PermissionDenied):
-            self.why = f"the NATS user may not read stream {STREAM_MODELS}: {describe(error)}"
+            why = f"the NATS user may not read stream {STREAM_MODELS}: {describe(error)}"
         elif isinstance(error, nats.errors.NoRespondersError | ServiceUnavailableError):
-            self.why = "JetStream does not answer: the server starts, or the NATS user's account has none"
+            why = "JetStream does not answer: the server starts, or the NATS user's account has none"
         else:
-            self.why = str(error) if isinstance(error, LinkAwayError) else describe(error)
-        if missing or isinstance(error, PermissionDenied | nats.errors.NoRespondersError | ServiceUnavailableError):
-            self.unreadable.set()
+            why = str(error) if isinstance(error, LinkAwayError) else describe(error)
+        unreadable = missing or isinstance(
+            error, PermissionDenied | nats.errors.NoRespondersError | ServiceUnavailableError
+        )
         if not self._warned and self._link.since is not None:
             self._warned = True
-            _log.warning("wadm's storage is not read now", lattice=self._lattice, reason=self.why)
-        if was_there:
-            self._changed(None)
+            _log.warning("wadm's storage is not read now", lattices=len(self._portions), reason=why)
+        for portion in [one for portions in self._portions.values() for one in portions]:
+            portion.away(why, unreadable=unreadable)
 
-    def _tell_garbage(self, error: LatticeDataError) -> None:
-        now = time.monotonic()
-        if now - self._garbage_told >= _REPORT_SECONDS:
-            self._garbage_told = now
-            _log.warning(
-                "an entry of wadm's storage cannot be read: it is left out", lattice=self._lattice, reason=str(error)
-            )
+
+def list_keys(key: str) -> Iterator[str]:
+    """Return the keys of lists of the lattices that an entry can be about: keys are ambiguous (see ``stored``)."""
+    yield key
+    at = key.find("-")
+    while at >= 0:
+        yield key[:at]
+        at = key.find("-", at + 1)
 
 
 def _config(name: str) -> ConsumerConfig:

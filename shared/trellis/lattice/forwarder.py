@@ -3,7 +3,7 @@
 In: a link, a lattice's address. Out: events to whoever keeps them longer than the 70 s for which wadm does. Called by
 ``trellis.lattice.lattices`` beside each watch. Invariants: an event is acknowledged once it was taken; a stream that
 was made anew is read from its beginning; a fetch lasts no longer than 5 s, so that none outlives its server; nobody
-waits for a lattice without wadm, or one that is away.
+waits for a lattice without wadm, or one that is away; a lattice that says ever more is read no faster than the bound.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.subjects import copied_event, event_streams
 from trellis.telemetry import get_logger
+from trellis.token_bucket import TokenBucket
 
+EVENTS_PER_SECOND: Final = 2_000.0
+EVENTS_AT_ONCE: Final = 20_000.0
+BYTES_PER_SECOND: Final = 1.0 * 2**20
+"""Of one lattice: all share one stream of copies, from which the oldest go."""
+BYTES_AT_ONCE: Final = 64.0 * 2**20
 _BATCH: Final = 100
 _FETCH_SECONDS: Final = 5.0
 LATE_SECONDS: Final = 30.0
@@ -94,6 +100,8 @@ class Forwarder:
     """Whether something waits for so long that it may be lost."""
     why: dict[str, str] = field(default_factory=dict)
     """By stream, why it is not read now."""
+    _events: TokenBucket = field(default_factory=lambda: TokenBucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE), init=False)
+    _bytes: TokenBucket = field(default_factory=lambda: TokenBucket(BYTES_PER_SECOND, BYTES_AT_ONCE), init=False)
 
     def __post_init__(self) -> None:
         self.lags = {stream: Lag() for stream in self._streams}
@@ -144,6 +152,7 @@ class Forwarder:
                     lag.seen(left + len(messages))
                     await self._hand_on(messages)
                     lag.seen(left)
+                    await self._slow_down(messages)
                 if not messages or time.monotonic() - looked > _LOOK_SECONDS:
                     # Raises if the stream was made anew: a fetch of a consumer that is gone would be silent.
                     looked, info = time.monotonic(), await jetstream.consumer_info(stream, self.name)
@@ -170,6 +179,14 @@ class Forwarder:
         await asyncio.gather(*(self.take(event) for _, event in events if event is not None))
         for message in messages:
             await message.ack()
+
+    async def _slow_down(self, messages: list[Msg]) -> None:
+        """Wait until what was handed on may be; all of it is acknowledged, so nothing comes again meanwhile."""
+        size = sum(len(message.data) for message in messages)
+        bounds = (self._events, len(messages), EVENTS_AT_ONCE), (self._bytes, size, BYTES_AT_ONCE)
+        for bucket, tokens, most in bounds:
+            while not bucket.take(time.monotonic(), min(tokens, most)):  # noqa: ASYNC110 - of time
+                await asyncio.sleep(bucket.wait(time.monotonic(), min(tokens, most)))
 
     async def _warn(self) -> None:
         """Say once that events wait for long, before they are lost."""

@@ -16,6 +16,7 @@ from trellis.lattice.answering import Answering
 from trellis.lattice.bucket import Bucket
 from trellis.lattice.link import Link
 from trellis.lattice.listing import Listing
+from trellis.lattice.portion import Portion
 from trellis.lattice.replies import Status
 from trellis.lattice.statuses import Statuses
 from trellis.lattice.store import Proof, StoredModel
@@ -26,14 +27,15 @@ Changed = Callable[[Iterable[str] | None], None]
 
 
 class LatticeStore:
-    """``reader`` is what names of consumers begin with: service, lattice and cluster, as one token of a subject."""
+    """``bucket`` is wadm's storage on this link, which is read for all lattices that are on it; the caller runs it."""
 
-    def __init__(self, address: LatticeAddress, link: Link, reader: str, changed: Changed) -> None:
+    def __init__(self, address: LatticeAddress, link: Link, bucket: Bucket, changed: Changed) -> None:
         self.wadm: Final = Wadm(address, link, lambda: self._listing.want())  # noqa: PLW0108 (it is made below)
         self._lattice = address.lattice
         self._link = link
         self._changed = changed
-        self._bucket = Bucket(address, link, reader, self._on_models)
+        self._bucket = bucket
+        self._portion = Portion(address, link, self._on_models)
         self._statuses = Statuses(self.wadm, link, self, changed)
         self._listing = Listing(self.wadm, link, self._statuses)
         self._answering = Answering(self.wadm, link, lambda: changed(None))
@@ -47,23 +49,23 @@ class LatticeStore:
     @property
     def bucket(self) -> str:
         """When the storage was made, as RFC 3339; "" if that is not known."""
-        return "" if self._listed else self._bucket.stored.bucket
+        return "" if self._listed else self._portion.stored.bucket
 
     @property
     def synced_at(self) -> float | None:
         """When this was last known to be complete, in Unix seconds; None while it may not be."""
-        return self._bucket.synced_at or (self._listing.synced_at if self._listed else None)
+        return self._portion.synced_at or (self._listing.synced_at if self._listed else None)
 
     @property
     def why(self) -> str:
         """Why it is not complete, or why deletions cannot be proved, for people; "" if neither is so."""
         if self._link.since is None:
             return self._link.why
-        if self._bucket.unreadable.is_set() and self._listing.why:
-            return f"{self._bucket.why}; {self._listing.why}"
+        if self._portion.unreadable.is_set() and self._listing.why:
+            return f"{self._portion.why}; {self._listing.why}"
         if self._listed:
-            return f"deletions cannot be proved: {self._bucket.why}"
-        return self._bucket.why
+            return f"deletions cannot be proved: {self._portion.why}"
+        return self._portion.why
 
     @property
     def silent(self) -> str:
@@ -72,15 +74,15 @@ class LatticeStore:
 
     def find(self, name: str) -> StoredModel | None:
         """Return an application, None if there is none of this name."""
-        return self._listing.find(name) if self._listed else self._bucket.stored.find(name)
+        return self._listing.find(name) if self._listed else self._portion.stored.find(name)
 
     def absence(self, name: str) -> Proof:
         """Return why there is no application of this name; not to be asked while ``synced_at`` is None."""
-        return Proof.UNKNOWN if self._listed else self._bucket.stored.absence(name)
+        return Proof.UNKNOWN if self._listed else self._portion.stored.absence(name)
 
     def names(self) -> Collection[str]:
         """Return the names of all applications."""
-        return self._listing.names() if self._listed else self._bucket.stored.names()
+        return self._listing.names() if self._listed else self._portion.stored.names()
 
     def status(self, name: str) -> Status | None:
         """Return what wadm last said of an application as it is deployed now, None if nothing was heard."""
@@ -98,21 +100,24 @@ class LatticeStore:
 
     async def run(self) -> None:
         """Keep up with the lattice until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._bucket.run())
-            tasks.create_task(self._list())
-            tasks.create_task(self._statuses.run(self._lattice))
-            tasks.create_task(self._answering.run())
+        self._bucket.join(self._portion)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._list())
+                tasks.create_task(self._statuses.run(self._lattice))
+                tasks.create_task(self._answering.run())
+        finally:
+            self._bucket.leave(self._portion)
 
     @property
     def _listed(self) -> bool:
         """Whether what wadm answers counts: its storage cannot be read."""
-        return self._bucket.unreadable.is_set() and self._listing.known
+        return self._portion.unreadable.is_set() and self._listing.known
 
     async def _list(self) -> None:
         while True:
-            await self._bucket.unreadable.wait()
-            await self._listing.run(self._lattice, lambda: not self._bucket.unreadable.is_set(), self._on_models)
+            await self._portion.unreadable.wait()
+            await self._listing.run(self._lattice, lambda: not self._portion.unreadable.is_set(), self._on_models)
 
     def _on_models(self, names: Iterable[str] | None) -> None:
         self._statuses.models_changed(names)

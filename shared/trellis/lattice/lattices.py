@@ -20,6 +20,7 @@ from trellis.lattice.watch import LatticeWatch
 
 Key = TypeVar("Key", bound=Hashable)
 Beside = Callable[[LatticeAddress, Link], Coroutine[None, None, None]]
+BesideLink = Callable[[Link], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,22 @@ class _Watched:
 class Lattices(Generic[Key]):
     """A context manager. ``changed`` is called, in the event loop, with each key whose lattice's view is another.
 
-    ``beside`` runs for each lattice while somebody needs it. ``name`` is that of the connections in NATS' monitoring.
-    What goes wrong in a way nobody thought of ends the context with that error, as in a task group.
+    ``beside`` runs for each lattice while somebody needs it, ``beside_link`` for each connection. ``name`` is that of
+    the connections in NATS' monitoring. What goes wrong in a way nobody thought of ends the context with that error,
+    as in a task group.
     """
 
-    def __init__(self, name: str, changed: Callable[[Key], None], beside: Beside | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        changed: Callable[[Key], None],
+        beside: Beside | None = None,
+        beside_link: BesideLink | None = None,
+    ) -> None:
         self._name = name
         self._changed = changed
         self._beside = beside
+        self._beside_link = beside_link
         self._needs: dict[Key, LatticeAddress] = {}
         self._links: dict[LinkAddress, _Linked] = {}
         self._watches: dict[LatticeAddress, _Watched] = {}
@@ -116,8 +125,14 @@ class Lattices(Generic[Key]):
         linked = self._links.get(address)
         if linked is None:
             link = Link(address, self._name, lambda: self._on_link(address))
-            linked = self._links[address] = _Linked(link, self._tasks.create_task(link.run(), name="link"))
+            linked = self._links[address] = _Linked(link, self._tasks.create_task(self._keep(link), name="link"))
         return linked.link
+
+    async def _keep(self, link: Link) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(link.run())
+            if self._beside_link is not None:
+                tasks.create_task(self._beside_link(link))
 
     def _on_link(self, address: LinkAddress) -> None:
         for lattice, watched in self._watches.items():

@@ -3,7 +3,7 @@
 In: an address with credentials, subjects to hear. Out: messages, answers, and word of every change. Called by
 ``trellis.lattice.lattices``, which pools them. Invariants: it is tried for ever, with full jitter, 0.5 to 30 s apart at
 most; an outage costs one warning; every connection is a client of its own, so nothing of a dead one is left to be deaf;
-nobody waits for it: what needs it finds it away and goes on.
+nobody waits for it: what needs it finds it away and goes on; where more is said than is heard it is away, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Final
 
 import nats.errors
-from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
 from trellis.bus import cancellation
@@ -25,7 +24,8 @@ from trellis.bus.connection import REFUSED, describe
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.client import StrangerClient
 from trellis.lattice.errors import LinkAwayError, NobodyAnswersError, SilenceError, TooLargeError, require_room
-from trellis.lattice.hearing import TROUBLE, Heard, Hearing
+from trellis.lattice.flood import Flood
+from trellis.lattice.hearing import PENDING_BYTES, PENDING_MESSAGES, TROUBLE, Answers, Heard, Hearing
 from trellis.lattice.outage import Outage
 from trellis.lattice.questions import Asked, Counter
 from trellis.lattice.tls import NOT_LET_IN, CertificateError, advised, client_context
@@ -42,7 +42,6 @@ _GOODBYE_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 10
 _UNANSWERED_PINGS: Final = 2
 _LOOK_SECONDS: Final = 5.0
-_STATUS: Final = "Status"
 _DEAF: Final = "permissions violation for subscription"
 _UNUSABLE: Final = "its address cannot be read: see natsAddress"
 
@@ -57,7 +56,8 @@ class Link:
         self._name = name
         self._changed = changed
         self._client: StrangerClient | None = None
-        self._hearing = Hearing()
+        self._flood = Flood()
+        self._hearing = Hearing(self._flood.came)
         self._counters: dict[str, Counter] = {}
         self._outage = Outage("not connected yet")
         self._warned = False
@@ -145,27 +145,24 @@ class Link:
         return answer.data
 
     async def ask_all(self, subject: str, *, seconds: float, most: int) -> list[bytes]:
-        """Return the answers that come within this time, ``most`` of them; none may come.
+        """Return the answers that come within this time, ``most`` of them at most; none may come.
 
         Raises:
             LinkAwayError: the link is away.
         """
         client = self._there()
-        answers: list[bytes] = []
-
-        async def take(message: Msg) -> None:
-            if _STATUS not in (message.headers or {}) and len(answers) < most:  # a status says that nobody listens
-                answers.append(message.data)
-
+        answers = Answers(most)
         inbox = client.new_inbox()
         try:
-            subscription = await client.subscribe(inbox, cb=take)
+            subscription = await client.subscribe(
+                inbox, cb=answers.take, pending_bytes_limit=PENDING_BYTES, pending_msgs_limit=PENDING_MESSAGES
+            )
             await client.publish(subject, reply=inbox)
             await asyncio.sleep(seconds)  # how many there are is not known: the protocol gathers for a time
             await subscription.unsubscribe()
         except TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
-        return answers
+        return answers.taken
 
     async def serve(self, subject: str, queue: str, asked: Asked) -> None:
         """Have what is asked on a subject from now on, also after every outage; one member of ``queue`` gets each."""
@@ -196,7 +193,7 @@ class Link:
                     self._lost(_UNUSABLE)
                 # One that lasted was a good one, whatever ended it.
                 failures = 1 if time.monotonic() - connected_at > _LOOK_SECONDS else failures + 1
-                await asyncio.sleep(_ATTEMPTS.delay(failures))
+                await asyncio.sleep(self._flood.pause() or _ATTEMPTS.delay(failures))
         finally:
             self.since = None
             self._arrived.clear()
@@ -207,7 +204,7 @@ class Link:
         Raises:
             nats.errors.Error, OSError, TimeoutError: it could not be made.
         """
-        closed = asyncio.Event()
+        closed = self._flood.watch()
         client = StrangerClient(self._address.credentials)
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -222,7 +219,8 @@ class Link:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await closed.wait()
-            self._lost(advised(describe(self._complaints[-1])) if self._complaints else "connection lost")
+            complaint = advised(describe(self._complaints[-1])) if self._complaints else "connection lost"
+            self._lost(self._flood.why or complaint)
         finally:
             self._client = None
             self._hearing.closed()
@@ -239,6 +237,8 @@ class Link:
                 raise error  # ends this attempt; the library would go on for ever in its own rhythm
             if _DEAF in str(error).lower():
                 self._is_deaf(describe(error))
+            if isinstance(error, nats.errors.SlowConsumerError) and self._hearing.has(error.sub):
+                self._flood.came(f"more waits on {error.sub.subject} than is kept")
 
         async def on_closed() -> None:
             closed.set()

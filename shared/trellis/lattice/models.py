@@ -15,6 +15,9 @@ from trellis.lattice.hosts import TEXT_KEPT
 from trellis.lattice.reading import LatticeDataError, decoded, text
 from trellis.lattice.replies import UNDEPLOYED, Status, read_status_in
 
+MODELS_MOST: Final = 10_000
+"""Applications of one lattice. Whoever may answer for wadm, or put to it, can invent them: of 400,000 reading the list
+took 2 s (measured), and it is read every few seconds."""
 _WAITS: Final = "waiting"
 _FOR_STATUS: Final = "Waiting for status"
 
@@ -65,6 +68,8 @@ def _items(payload: bytes) -> list[Mapping[str, Any]]:
         answer = answer.get("models")
     if not isinstance(answer, list) or not all(isinstance(item, dict) for item in answer):
         raise LatticeDataError("no list of applications")
+    if len(answer) > MODELS_MOST:
+        raise LatticeDataError(f"{len(answer):,} applications: at most {MODELS_MOST:,} of a lattice are followed")
     return answer
 
 

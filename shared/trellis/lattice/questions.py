@@ -22,6 +22,8 @@ from trellis.bus.user_client import UserClient
 from trellis.lattice.errors import require_room
 
 _PENDING_BYTES: Final = 16 * 2**20
+_PENDING_MESSAGES: Final = 20_000
+"""The library counts payloads alone, and takes half a million messages without one."""
 _SYSTEM: Final = "$"
 """What subjects of servers and of JetStream begin with: what is published to ``$KV.<bucket>.<key>`` is written. A
 server does not ask whether who names a place for an answer may publish there: who answers would do it for them."""
@@ -87,7 +89,11 @@ class Counter:
 
         with contextlib.suppress(*_TROUBLE):
             self._subscription = await client.subscribe(
-                self.subject, queue=self.queue, cb=take, pending_bytes_limit=_PENDING_BYTES
+                self.subject,
+                queue=self.queue,
+                cb=take,
+                pending_bytes_limit=_PENDING_BYTES,
+                pending_msgs_limit=_PENDING_MESSAGES,
             )
 
     async def close(self, seconds: float) -> None:

@@ -37,6 +37,18 @@ def decoded(payload: bytes) -> object:
         raise LatticeDataError(f"no JSON: {error}") from None
 
 
+def require_shallow(value: object, what: str) -> None:
+    """Refuse what could be read and not be written again: JSON is read to 1,024 levels, and written to 254 (orjson).
+
+    Raises:
+        LatticeDataError: it is nested deeper.
+    """
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        raise LatticeDataError(f"{what} is nested too deep: at most some 250 levels can be kept") from None
+
+
 def read_event(payload: bytes) -> dict[str, Any]:
     """Return a CloudEvent, with an object as its ``data``.
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from trellis.lattice.reading import LatticeDataError, decoded, number, text
+from trellis.lattice.reading import LatticeDataError, decoded, number, require_shallow, text
 
 MESSAGE_KEPT: Final = 1024
 WHOLE_MESSAGE_KEPT: Final = 4096
 """Characters of the message about a whole application, which has those of all its scalers."""
 SCALERS_KEPT: Final = 20_000
 VERSIONS_KEPT: Final = 1000
+_SCALER_CHARACTERS: Final = 200
+"""What one takes besides its words: an object, four texts."""
 _BACKTRACE: Final = "\n\nStack backtrace:"
 
 
@@ -91,6 +93,12 @@ class Status:
     message: str = ""
     scalers: tuple[Scaler, ...] = ()
 
+    @property
+    def characters(self) -> int:
+        """How much it says, with what it takes to keep a scaler."""
+        told = sum(len(one.kind) + len(one.name) + len(one.status) + len(one.message) for one in self.scalers)
+        return len(self.status) + len(self.message) + told + _SCALER_CHARACTERS * len(self.scalers)
+
 
 UNDEPLOYED: Final = Status("undeployed")
 """What wadm says of an application of which it has no status."""
@@ -146,6 +154,7 @@ def read_get(payload: bytes) -> Mapping[str, Any] | None:
     manifest = answer.get("manifest")
     if not isinstance(manifest, dict):
         raise LatticeDataError("`manifest` is no map")
+    require_shallow(manifest, "`manifest`")
     return manifest
 
 

@@ -2,7 +2,8 @@
 
 In: a link, a client of wadm. Out: statuses, word of every change. Called by ``lattice_store``. Invariants: an answer
 never replaces what was heard after it was asked for; what was said of one deployed version is never told of another
-(ADR 0049); at most 16 questions at once; garbage changes nothing.
+(ADR 0049); at most 16 questions at once; garbage changes nothing; nothing is kept of what is no application, and no
+more of all together than the bound: what has to go is asked for when it is time for that.
 Source: wadm 0.21 says a status on ``wadm.status.<lattice>.<application>`` when it is another than the one before.
 """
 
@@ -30,7 +31,8 @@ DOUBT_SECONDS: Final = 20.0
 _TRY_AGAIN_SECONDS: Final = 10.0
 _SETTLE_SECONDS: Final = 0.1
 _ASKED_AT_ONCE: Final = 16
-_KEPT: Final = 10_000
+CHARACTERS_KEPT: Final = 64 * 2**20
+"""Of all applications of a lattice; what is said of one may have 1 MiB, which takes four times that in memory."""
 _REPORT_SECONDS: Final = 60.0
 _TROUBLE: Final = (LinkAwayError, LatticeDataError, WadmRefusedError, SubjectError)
 
@@ -56,6 +58,7 @@ class Statuses:
         self._models = models
         self._changed = changed
         self._said: dict[str, Status] = {}
+        self._characters = 0
         self._heard: dict[str, int] = {}
         self._deployed: dict[str, object] = {}  # spec, None of what is not to run
         self._begun = False
@@ -158,15 +161,19 @@ class Statuses:
         return True
 
     def _take(self, name: str, status: Status, *, news: bool) -> None:
-        if self._said.get(name) != status:
+        former = self._said.get(name)
+        if former != status:
+            self._characters += status.characters - (former.characters if former is not None else 0)
             self._said[name], news = status, True
+            while self._characters > CHARACTERS_KEPT and len(self._said) > 1:
+                self._forget(next(one for one in self._said if one != name))
         if news:
             self._changed([name])
 
     def _on_status(self, subject: str, payload: bytes) -> None:
         name = status_of(subject)
-        if name is None:
-            return
+        if name is None or self._models.find(name) is None:
+            return  # of an application that is there a moment later it is asked then
         try:
             status = read_status_said(payload)
         except LatticeDataError as error:
@@ -175,11 +182,11 @@ class Statuses:
         self._count += 1
         self._heard[name] = self._count
         self._take(name, status, news=self._doubted.pop(name, None) is not None)
-        if len(self._said) > _KEPT:
-            self._forget(next(iter(self._said)))
 
     def _forget(self, name: str) -> None:
-        for held in (self._said, self._heard, self._doubted):
+        if (said := self._said.pop(name, None)) is not None:
+            self._characters -= said.characters
+        for held in (self._heard, self._doubted):
             held.pop(name, None)
 
     def _tell_garbage(self, subject: str, error: LatticeDataError) -> None:

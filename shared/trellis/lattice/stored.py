@@ -2,7 +2,8 @@
 
 Pure. In: keys, sequences and values. Out: the lattice's applications, and what proves that one was deleted. Called by
 ``bucket``. Invariants: an application's name is taken from its value, as keys are ambiguous (lattice ``a`` with
-application ``b-c``, lattice ``a-b`` with ``c``); what cannot be read changes nothing (ADR 0045).
+application ``b-c``, lattice ``a-b`` with ``c``); what cannot be read changes nothing (ADR 0045); a lattice that has
+more than is kept is not known at all: a part of it would look as if the rest was lost.
 Source: wadm 0.21 keeps a lattice's names as a list under ``<lattice>``, each application with all of its versions as a
 map under ``<lattice>-<application>``, the last entry of each key; where it serves several tenants, the account and "-"
 stand before both. To put one it writes the application, then the list;
@@ -15,10 +16,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trellis.lattice.reading import LatticeDataError, decoded, text
+from trellis.lattice.models import MODELS_MOST
+from trellis.lattice.reading import LatticeDataError, decoded, require_shallow, text
 from trellis.lattice.store import Proof, StoredModel
 
 VERSIONS_KEPT: Final = 1000
+KEYS_MOST: Final = 10 * MODELS_MOST
+"""Deleted applications leave a key each, and lattices whose names begin with this one's have some that look like
+its."""
+BYTES_MOST: Final = 64 * 2**20
+"""Of all entries of one lattice; wadm keeps every version of an application in one entry, 1 MiB at most."""
+
+
+class TooManyError(Exception):
+    """A lattice has more in wadm's storage than is kept; the text says how much, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,7 @@ class _Kept:
     sequence: int
     purged: bool
     model: StoredModel | None = None
+    size: int = 0
 
 
 class Stored:
@@ -50,13 +62,16 @@ class Stored:
         self._listed: frozenset[str] | None = None
         self._former: set[str] = set()
         self._seen: set[str] = set()
+        self._bytes = self._models = 0
+        self._overflowed = False
 
     def begin(self, bucket: str) -> None:
-        """A pass over all that a bucket has begins; entries of another one count no more."""
-        if bucket != self.bucket:
+        """A pass over all that a bucket has begins; entries of another one count no more, nor do those of too many."""
+        if bucket != self.bucket or self._overflowed:
             self._former |= set(self.names())
             self._kept.clear()
-            self._listed = None
+            self._bytes = self._models = 0
+            self._listed, self._overflowed = None, False
         self.bucket = bucket
         self._seen = set()
 
@@ -65,6 +80,7 @@ class Stored:
 
         Raises:
             LatticeDataError: its value cannot be read; the text says where.
+            TooManyError: there is no room for it.
         """
         if entry.key == self._list_key:
             return self._take_list(entry)
@@ -76,7 +92,7 @@ class Stored:
         """The pass has come to the end of the stream: forget what it did not have; return the names of that."""
         lost = {key for key in self._kept if key not in self._seen}
         for key in lost:
-            del self._kept[key]
+            self._drop(key)
         names = {key.removeprefix(self._prefix) for key in lost}
         if self._list_key not in self._seen and self._listed is not None:
             names |= self._listed
@@ -125,18 +141,36 @@ class Stored:
         if former is not None and former.sequence == entry.sequence:
             return set()
         if entry.value is None:
-            self._kept[entry.key] = _Kept(entry.sequence, purged=True)
+            self._keep(entry, _Kept(entry.sequence, purged=True))
             return {name}
         value = decoded(entry.value)
         if isinstance(value, list):  # the list of a lattice whose name begins with this one's
-            self._kept[entry.key] = _Kept(entry.sequence, purged=False)
+            self._keep(entry, _Kept(entry.sequence, purged=False))
             return {name}
         model = read_stored(value, entry)
         ours = model if model.name == name else None
-        self._kept[entry.key] = _Kept(entry.sequence, purged=False, model=ours)
+        size = len(entry.value) if ours is not None else 0
+        self._keep(entry, _Kept(entry.sequence, purged=False, model=ours, size=size))
         if ours is not None:
             self._former.discard(name)
         return {name}
+
+    def _keep(self, entry: Entry, kept: _Kept) -> None:
+        self._drop(entry.key)
+        self._kept[entry.key] = kept
+        self._bytes += kept.size
+        self._models += kept.model is not None
+        if self._models > MODELS_MOST or self._bytes > BYTES_MOST or len(self._kept) > KEYS_MOST:
+            self._overflowed = True
+            raise TooManyError(
+                f"wadm's storage has more of this lattice than {MODELS_MOST:,} applications, {BYTES_MOST // 2**20} MiB "
+                f"of their versions, or {KEYS_MOST:,} keys: delete versions or applications, or use two lattices"
+            )
+
+    def _drop(self, key: str) -> None:
+        if (former := self._kept.pop(key, None)) is not None:
+            self._bytes -= former.size
+            self._models -= former.model is not None
 
 
 def read_stored(value: object, entry: Entry) -> StoredModel:
@@ -150,6 +184,7 @@ def read_stored(value: object, entry: Entry) -> StoredModel:
     manifests: Mapping[str, Any] = value["manifests"]
     if not all(isinstance(one, dict) for one in manifests.values()):
         raise LatticeDataError(f"entry {entry.key} has a manifest that is no map")
+    require_shallow(manifests, f"entry {entry.key}")
     newest = list(manifests.values())[-1].get("metadata")
     if not isinstance(newest, dict):
         raise LatticeDataError(f"entry {entry.key} has a manifest without `metadata`")

@@ -55,6 +55,7 @@ class Wanted:
     kwok_stages: tuple[str, ...] = ()
     owned: bool = False
     quick_jobs: bool = True
+    long_leases: bool = False
     real_nodes: int = 0
     containerd: str = "2"
     lattices: Lattices | None = None
@@ -124,7 +125,11 @@ def bring_up(wanted: Wanted, progress: Progress, abort: threading.Event) -> tupl
         programs |= lattice_servers(how)
     stages = merge(ensure_stages(progress, abort), wanted.kwok_stages)
     layout, state, watcher = registry.claim(
-        wanted.name, owned=wanted.owned, audit=wanted.audit, quick_jobs=wanted.quick_jobs
+        wanted.name,
+        owned=wanted.owned,
+        audit=wanted.audit,
+        quick_jobs=wanted.quick_jobs,
+        long_leases=wanted.long_leases,
     )
     try:
         with FileLock(layout.root / "lock"):

@@ -17,6 +17,7 @@ from trellis.localcluster.ports import LOOPBACK
 
 Ports = Mapping[str, int]
 
+
 PORTS: Final[Mapping[str, tuple[str, ...]]] = {
     "nats-server": ("nats",),
     "etcd": ("etcd", "etcd-peer"),
@@ -70,10 +71,21 @@ def nats_server(program: Path, port: int, store: Path, config: Path | None = Non
 
 _QUICK_JOBS: Final = ("--kube-api-qps=300", "--kube-api-burst=600", "--concurrent-job-syncs=30")
 """The controller manager's own client limits finish 1,000 Jobs in four minutes."""
+_LEASE_SECONDS: Final = 40
+_LONG_LEASE_SECONDS: Final = 1200
+"""kwok renews a lease after a quarter of it: of 5,000 nodes 17 a second instead of 500, which would take all that an
+API server on two cores has. The controller manager waits for as long before it takes a node for gone."""
 
 
-def command(
-    tool: str, layout: Layout, ports: Ports, *, audit: bool, quick_jobs: bool = True, address: str = LOOPBACK
+def command(  # noqa: PLR0913 (keywords, all but one with defaults)
+    tool: str,
+    layout: Layout,
+    ports: Ports,
+    *,
+    audit: bool,
+    quick_jobs: bool = True,
+    long_leases: bool = False,
+    address: str = LOOPBACK,
 ) -> list[str]:
     """Return the command line of one component; ``address`` is where the API server listens.
 
@@ -88,11 +100,13 @@ def command(
     if tool == "kube-apiserver":
         return [str(program), *_apiserver(layout, ports, address, audit=audit)]
     if tool == "kube-controller-manager":
-        return [str(program), *_controller_manager(layout, ports), *(_QUICK_JOBS if quick_jobs else ())]
+        given = [*(_QUICK_JOBS if quick_jobs else ()), *(_patient() if long_leases else ())]
+        return [str(program), *_controller_manager(layout, ports), *given]
+    if tool == "kwok":
+        return [str(program), *_kwok(layout, _LONG_LEASE_SECONDS if long_leases else _LEASE_SECONDS)]
     builders: dict[str, Callable[[Layout, Ports], list[str]]] = {
         "etcd": _etcd,
         "kube-scheduler": _scheduler,
-        "kwok": _kwok,
         "jaeger": _jaeger,
     }
     return [str(program), *builders[tool](layout, ports)]
@@ -148,6 +162,7 @@ def _apiserver(layout: Layout, ports: Ports, address: str, *, audit: bool) -> li
             f"--audit-policy-file={layout.root / 'audit-policy.yaml'}",
             f"--audit-log-path={layout.audit_log}",
             "--audit-log-mode=blocking",  # an entry is in the file before the answer is out
+            "--audit-log-maxsize=16384",  # MiB; it is read from an offset, and the default of 100 begins a new file
         ]
     return arguments
 
@@ -195,13 +210,17 @@ def _scheduler(layout: Layout, ports: Ports) -> list[str]:
     ]
 
 
-def _kwok(layout: Layout, ports: Ports) -> list[str]:
-    del ports  # reaches the API server by its kubeconfig
+def _patient() -> list[str]:
+    """Return what has the controller manager wait for nodes that rarely give a sign of life."""
+    return [f"--node-monitor-grace-period={_LONG_LEASE_SECONDS}s", "--node-monitor-period=60s"]
+
+
+def _kwok(layout: Layout, lease_seconds: int) -> list[str]:
     return [
         f"--kubeconfig={layout.kubeconfig('kwok')}",
         f"--config={layout.stages}",
         "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-        "--node-lease-duration-seconds=40",
+        f"--node-lease-duration-seconds={lease_seconds}",
     ]
 
 

@@ -1,13 +1,14 @@
-"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, CoreDNS, kubeconform.
+"""Builds programs from Go modules into the cache: Kubernetes, kwok, Jaeger, containerd, CoreDNS, others' operators.
 
 In: a product of ``versions.toml`` and the tools wanted of it. Out: programs under their final names in the cache.
 Called by the tool search when nothing on the machine fits.
 
 `go install` refuses modules with `replace` lines, so each product is built from a small module made for it, which
-repeats these lines; Kubernetes' staging folders are published as modules of their own (v1.36.3 ↔ v0.36.3).
-Integrity: Go compares every module it downloads with its public checksum database and with the go.sum it
-writes; the product's own module is compared with the hash in ``versions.toml`` besides, which fixes its go.mod and so
-the version of everything below. Invariant: a name in the cache is a complete program (temporary name, rename), and
+repeats these lines; folders that are modules of their own are taken as published (Kubernetes' staging folders: v1.36.3
+↔ v0.36.3).
+Integrity: Go compares every module it downloads with the product's own go.sum and with its public checksum database;
+the product's own module is compared with the hash in ``versions.toml`` besides, which fixes its go.mod and go.sum and
+so the version of everything below. Invariant: a name in the cache is a complete program (temporary name, rename), and
 two processes that want the same product build it once (file lock).
 """
 
@@ -18,8 +19,9 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -81,6 +83,19 @@ RECIPES: Final[dict[str, Recipe]] = {
         variables={"github.com/prometheus/common/version.Version": "{version}"},
     ),
     "coredns": Recipe(packages={"coredns": ""}),  # the module's root is the program
+    "keda": Recipe(
+        packages={"keda": "cmd/operator", "keda-adapter": "cmd/adapter"},
+        variables={"github.com/kedacore/keda/v2/version.Version": "{version}"},
+    ),
+    "metrics-server": Recipe(packages={"metrics-server": "cmd/metrics-server"}),
+    "source-controller": Recipe(packages={"source-controller": ""}),
+    "kustomize-controller": Recipe(packages={"kustomize-controller": ""}),
+    "argo-cd": Recipe(
+        packages={"argocd": "cmd"}, variables={"github.com/argoproj/argo-cd/v3/common.version": "{version}"}
+    ),
+    "kustomize": Recipe(
+        packages={"kustomize": ""}, variables={"sigs.k8s.io/kustomize/api/provenance.version": "v{version}"}
+    ),
 }
 
 
@@ -94,7 +109,7 @@ def build(product: str, targets: Mapping[str, Path], progress: Progress, abort: 
     root = cache_root() / "build"
     root.mkdir(parents=True, exist_ok=True)
     lock = FileLock(root / f"{product}.lock")
-    step = f"build {', '.join(targets)} {products()[product].version}"
+    step = f"build {product} {products()[product].version}"
     with stepping(progress, step):
         acquire(lock, step, progress, abort)
         try:
@@ -134,6 +149,8 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     progress.note(step, "downloading modules")
     module = _download(go, entry)
     (work / "go.mod").write_text(_go_mod(Path(module["GoMod"]).read_text(encoding="utf-8"), entry.version))
+    if (sums := Path(module["Dir"]) / "go.sum").exists():
+        (work / "go.sum").write_bytes(sums.read_bytes())  # the checksum database lacks some modules
     packages = {tool: f"{entry.module}/{recipe.packages[tool]}".rstrip("/") for tool in targets}
     if recipe.own_path:
         go.run(["get", "-tool", *(f"{package}@v{entry.version}" for package in packages.values())])
@@ -148,12 +165,30 @@ def _build(product: str, targets: Mapping[str, Path], step: str, how: tuple[Prog
     (work / "out").mkdir()
     # All of a product in one command: what its programs share is compiled once. -v names each package compiled.
     flags = ["-mod=mod", "-trimpath", "-v", "-ldflags", f"-s -w {variables}", "-o", f"{work / 'out'}{os.sep}"]
-    go.run(["build", *flags, *packages.values()], lambda line: progress.note(step, f"compiling {line}"))
+    heard = _counting(go, list(packages.values()), log, partial(progress.note, step))
+    go.run(["build", *flags, *packages.values()], heard)
     for tool, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
-        (work / "out" / packages[tool].rpartition("/")[2]).replace(target)
+        (work / "out" / _program(packages[tool])).replace(target)
     shutil.rmtree(work)
     log.unlink(missing_ok=True)
+
+
+def _counting(go: Go, packages: Sequence[str], log: Path, note: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what notes how many packages were compiled, and of how many; fewer if some are in Go's own cache."""
+    total = len(go.run(["list", "-mod=mod", "-deps", *packages]).splitlines())
+    before = _lines(log)
+    note(f"0 of at most {total} packages")  # with all of them in the cache nothing is heard until it is linked
+    return lambda line: note(f"{_lines(log) - before} of at most {total} packages: {line}")
+
+
+def _program(package: str) -> str:
+    """Return what Go calls the program of a package: the end of its path, but for a module's major version."""
+    return re.sub(r"/v[0-9]+$", "", package).rpartition("/")[2]
+
+
+def _lines(log: Path) -> int:
+    return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
 def _download(go: Go, entry: Product) -> dict[str, Any]:
@@ -170,13 +205,15 @@ def _download(go: Go, entry: Product) -> dict[str, Any]:
 def _go_mod(upstream: str, version: str) -> str:
     """Return the go.mod of a module that builds the upstream one's programs.
 
-    Its `replace` lines are repeated; one that points to a staging folder becomes the module published from it.
+    Its `replace` lines are repeated; one that points to a folder becomes the module published from it: from
+    Kubernetes' staging folders under a version of its own, from others under the product's.
     """
     go_line = re.search(r"^go \S+$", upstream, re.MULTILINE)
     if go_line is None:
         raise ToolError("the module's go.mod has no `go` line: its format is not the one known here")
     lines = []
     for old, new in re.findall(r"^(?:replace)?\s*(\S+) => (\S+(?: v\S+)?)$", upstream, re.MULTILINE):
-        lines.append(f"\t{old} => " + (f"{old} v0.{version.partition('.')[2]}" if new.startswith(".") else new))
+        major = "v0" if new.startswith("./staging/") else f"v{version.partition('.')[0]}"
+        lines.append(f"\t{old} => " + (f"{old} {major}.{version.partition('.')[2]}" if new.startswith(".") else new))
     replace = "\nreplace (\n" + "\n".join(lines) + "\n)\n" if lines else ""
     return f"module trellis.invalid/build\n\n{go_line.group(0)}\n{replace}"

@@ -30,6 +30,7 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
     audit: bool = False,
     kwok_stages: Sequence[str] = (),
     quick_jobs: bool = True,
+    long_leases: bool = False,
     real_nodes: int = 0,
     containerd: str = "2",
     lattices: Lattices | None = None,
@@ -40,10 +41,23 @@ async def local_cluster(  # noqa: PLR0913 (keywords, all with defaults)
 
     Cancelling while it starts ends the start and removes what there is before the cancellation goes on. Errors as of
     `up`, and LocalClusterError if a cluster of that name exists. ``quick_jobs`` False leaves the controller manager the
-    client limits it has in any cluster: 1,000 Jobs then take it four minutes.
+    client limits it has in any cluster: 1,000 Jobs then take it four minutes. ``long_leases``: simulated nodes give a
+    sign of life every five minutes, as thousands that did so every ten seconds would leave the API server no time.
     """
-    made_with = (nodes, jaeger, audit, tuple(kwok_stages), True, quick_jobs, real_nodes, containerd, lattices)
-    wanted = Wanted(check_name(name or unique_name()), *made_with, lattice_nats)
+    wanted = Wanted(
+        check_name(name or unique_name()),
+        nodes,
+        jaeger,
+        audit,
+        tuple(kwok_stages),
+        owned=True,
+        quick_jobs=quick_jobs,
+        long_leases=long_leases,
+        real_nodes=real_nodes,
+        containerd=containerd,
+        lattices=lattices,
+        lattice_nats=lattice_nats,
+    )
     abort = threading.Event()
     starting = asyncio.create_task(asyncio.to_thread(bring_up, wanted, progress or Quiet(), abort))
     try:

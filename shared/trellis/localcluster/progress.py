@@ -17,6 +17,9 @@ from typing import Final, Protocol, Self
 from rich.console import Console
 from rich.progress import Progress as RichDisplay
 from rich.progress import SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
+
+from trellis.localcluster.errors import AbortedError
 
 _SECONDS_BETWEEN_NOTES: Final = 10.0
 
@@ -36,10 +39,13 @@ class Progress(Protocol):
 
 @contextmanager
 def stepping(progress: Progress, step: str) -> Iterator[None]:
-    """Report a step around a block: done, or failed if the block raises."""
+    """Report a step around a block: done; failed if the block raises, or interrupted if that is somebody's wish."""
     progress.begin(step)
     try:
         yield
+    except (AbortedError, KeyboardInterrupt):
+        progress.end(step, "interrupted")
+        raise
     except BaseException:
         progress.end(step, "failed")
         raise
@@ -96,10 +102,11 @@ class Live:
     def __init__(self, console: Console) -> None:
         self._display = RichDisplay(
             SpinnerColumn(finished_text="•"),
-            TextColumn("{task.description}"),
-            TextColumn("[dim]{task.fields[text]}"),
             TimeElapsedColumn(),
+            # What a narrow terminal cuts off is the end of this: the name of what is compiled, never the time.
+            TextColumn("{task.description} [dim]{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True)),
             console=console,
+            expand=True,
         )
         self._tasks: dict[str, TaskID] = {}
 

@@ -36,7 +36,9 @@ def names() -> list[str]:
     return sorted(path.name for path in clusters_root().glob("*") if path.is_dir() and path.name[0] != ".")
 
 
-def claim(name: str, *, owned: bool, audit: bool, quick_jobs: bool = True) -> tuple[Layout, ClusterState, Guard | None]:
+def claim(
+    name: str, *, owned: bool, audit: bool, quick_jobs: bool = True, long_leases: bool = False
+) -> tuple[Layout, ClusterState, Guard | None]:
     """Return the cluster of that name, or make its directory and have a supervisor watch over it.
 
     The guard is there only for a new one. ``owned``: it must be new.
@@ -53,7 +55,8 @@ def claim(name: str, *, owned: bool, audit: bool, quick_jobs: bool = True) -> tu
                 raise LocalClusterError(f"cluster '{name}' exists already: choose another name, or take it down first")
             return layout, state, None
         token = secrets.token_hex(16)
-        state = ClusterState(name=name, token=token, starter=current(), owned=owned, audit=audit, quick_jobs=quick_jobs)
+        made_with = {"audit": audit, "quick_jobs": quick_jobs, "long_leases": long_leases}
+        state = ClusterState(name=name, token=token, starter=current(), owned=owned, **made_with)
         return layout, state, _make(layout, state)
 
 

@@ -111,6 +111,7 @@ class Starter:
             self._state.ports,
             audit=self._state.audit,
             quick_jobs=self._state.quick_jobs,
+            long_leases=self._state.long_leases,
             address=self._state.address,
         )
         process = spawn(argv, log=log, token=self._state.token)

@@ -86,6 +86,7 @@ class ClusterState(BaseModel):
     complete: bool = False
     audit: bool = False
     quick_jobs: bool = True
+    long_leases: bool = False
     address: str = LOOPBACK
     range: int | None = None
     containerd: str = "2"

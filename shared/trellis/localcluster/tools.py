@@ -56,6 +56,13 @@ TOOLS: Final[dict[str, Tool]] = {
     "nats": Tool("nats", exact_minor=False),
     "kubeconform": Tool("kubeconform", ("-v",), exact_minor=False),
     "promtool": Tool("prometheus", exact_minor=False),
+    "keda": Tool("keda"),
+    "keda-adapter": Tool("keda"),
+    "metrics-server": Tool("metrics-server"),
+    "source-controller": Tool("source-controller"),
+    "kustomize-controller": Tool("kustomize-controller"),
+    "argocd": Tool("argo-cd", ("version", "--client")),
+    "kustomize": Tool("kustomize", ("version",), exact_minor=False),
     "kubelet": Tool("kubernetes", inside_node=True),
     "kube-proxy": Tool("kubernetes", inside_node=True),
     "containerd": Tool("containerd", inside_node=True),
@@ -67,7 +74,20 @@ TOOLS: Final[dict[str, Tool]] = {
 REAL_NODE: Final = tuple(tool for tool, description in TOOLS.items() if description.inside_node)
 """What only real nodes need."""
 
-DEFAULT: Final = tuple(tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", *REAL_NODE})
+OPERATORS: Final = (
+    "keda",
+    "keda-adapter",
+    "metrics-server",
+    "source-controller",
+    "kustomize-controller",
+    "argocd",
+    "kustomize",
+)
+"""What examples are for, which are run with it."""
+
+DEFAULT: Final = tuple(
+    tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", *REAL_NODE, *OPERATORS}
+)
 """What every cluster needs. The nats CLI, kubeconform and promtool are for examples and alert rules; Jaeger and what
 runs in real nodes are there only if asked for."""
 

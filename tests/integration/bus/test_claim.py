@@ -16,9 +16,9 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from trellis.bus.availability import HEALTH
 from trellis.bus.bus import Bus, BusUnavailable, Timing
 from trellis.bus.claim import Claim
-from trellis.bus.connection import HEALTH
 from trellis.bus.naming import CLAIM_STREAM, claim_subject
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_EVENTS
@@ -142,6 +142,14 @@ async def test_services_and_replicas_of_one_cluster_hold_the_name_together(buses
 
 
 @pytest.mark.usefixtures("jetstream")
+async def test_many_services_of_one_cluster_that_begin_at_once_all_hold_the_name(buses: Buses) -> None:
+    made = [buses.new(cluster_uid="uid-first", timing=LASTING) for _ in range(16)]
+    with structlog.testing.capture_logs() as logs:
+        await asyncio.gather(*(bus.connect() for bus in made))
+    assert [line for line in logs if line["log_level"] == "warning"] == []
+
+
+@pytest.mark.usefixtures("jetstream")
 async def test_of_many_clusters_at_once_one_gets_the_name(buses: Buses) -> None:
     made = [buses.new(cluster_uid=f"uid-{number}", timing=LASTING) for number in range(8)]
     connecting = [asyncio.create_task(bus.connect()) for bus in made]
@@ -220,3 +228,14 @@ async def test_whoever_loses_the_name_stops_and_comes_back_with_everything_liste
     assert (await entry(jetstream, buses.cluster))[0] == "uid-first"
     await bus.publish(opted_out("again"), dedup=f"{buses.cluster}/2")
     await eventually(lambda: "again" in listener.names)
+
+
+async def test_who_cannot_use_the_bus_looks_again_soon_however_seldom_it_looks_otherwise(
+    buses: Buses, jetstream: JetStreamContext
+) -> None:
+    first = await buses.consuming(Listener(), cluster_uid="uid-first", timing=LASTING)
+    _, connecting = await refused(buses, timing=Timing(check=3600, again=0.1))
+    await first.close()
+    await jetstream.purge_stream(CLAIM_STREAM, subject=claim_subject(buses.cluster))
+    async with asyncio.timeout(20):
+        await connecting

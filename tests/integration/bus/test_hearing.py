@@ -121,3 +121,26 @@ async def test_in_an_outage_a_consumer_is_not_ready_alive_and_hears_again_when_i
     await eventually(lambda: staleness(buses) < DEAF / 3)
     await bus.stop()
     assert buses.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS) is None
+
+
+async def test_a_bus_whose_closing_is_given_up_asks_for_no_restart(
+    buses: Buses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = await buses.consuming(Listener(), timing=TIMING)
+    (subscription,), (health,) = bus._keeper.subscriptions, buses.healths
+    hangs, over = asyncio.Event(), asyncio.Event()
+
+    async def hang_at_the_end() -> None:
+        hangs.set()
+        await over.wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(subscription, "stop", hang_at_the_end)
+        closing = asyncio.create_task(bus.close())
+        await hangs.wait()
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+    over.set()
+    assert health._probes == {}, "nobody is there any more who could hear"
+    assert health.parts() == {}
+    assert buses.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS) is None

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from nats.js import JetStreamContext
-from nats.js.api import StreamConfig
+from nats.js.api import DiscardPolicy, StreamConfig
 
-from support.buses import Buses, Listener, eventually, opted_out
-from trellis.bus.errors import StreamError
+from support.buses import Buses, Listener, eventually, eventually_async, opted_out
+from trellis.bus.availability import STORAGE
+from trellis.bus.bus import Timing
+from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.bus.streams import DEFAULT_LIMITS, StreamLimits, ensure_streams
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS, fact_subject
 
@@ -115,3 +119,23 @@ async def test_a_bus_with_a_wrong_stream_is_not_ready_says_why_and_recovers(
     await empty.delete_stream("FOREIGN")
     await connecting
     await bus.publish(opted_out("a"), dedup="1")
+
+
+async def test_a_stream_that_stores_nothing_is_told_and_so_is_its_recovery(
+    buses: Buses, empty: JetStreamContext
+) -> None:
+    bus = buses.new(timing=Timing(check=0.5, publish_budget=0.5))
+    await bus.connect()
+    config = (await empty.stream_info(STREAM_EVENTS)).config
+    await empty.update_stream(replace(config, discard=DiscardPolicy.NEW, max_msgs=1))
+    await bus.publish(opted_out("a"), dedup="a")
+
+    async def is_told() -> bool:
+        with contextlib.suppress(BusUnavailable):
+            await bus.publish(opted_out("b"), dedup="b")
+        return any(why.startswith(STORAGE) and STREAM_EVENTS in why for why in buses.healths[0].readiness().reasons)
+
+    await eventually_async(is_told)
+    await empty.purge_stream(STREAM_EVENTS)
+    await bus.publish(opted_out("c"), dedup="c")
+    assert buses.healths[0].readiness().ok

@@ -20,8 +20,8 @@ from nats.js.errors import APIError, NotFoundError
 from support.buses import QUICK, Buses, Listener, eventually, eventually_async, opted_out
 from support.nats_users import NatsUsers
 from support.settling import settle
-from trellis.bus.bus import Bus, FactRefused, Timing
-from trellis.bus.connection import HEALTH
+from trellis.bus.availability import HEALTH, RIGHTS
+from trellis.bus.bus import Bus, BusUnavailable, NotAllowed, Timing
 from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_prefix
 from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
 from trellis.bus.user_client import PermissionDenied, UserClient
@@ -146,11 +146,71 @@ async def test_saying_another_services_fact_is_refused_at_once_and_the_message_n
     await watcher.connect()
     node = key()
     subject = fact_subject("c1", removed(node))
-    with pytest.raises(FactRefused, match=f'not let this user publish to "{subject}"'):
+    with pytest.raises(NotAllowed, match=f'not let this user publish to "{subject}"'):
         async with asyncio.timeout(60):  # the budget is twice that
             await watcher.publish(removed(node), dedup=node)
     assert watcher.connected.is_set(), "what it may say it still can"
     await said(watcher)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    ["trellis.evt.c1.node.opted_out.", "$JS.API.CONSUMER.MSG.NEXT.TRELLIS_EVENTS.provisioner-nodes-c1"],
+    ids=["to say", "to hear"],
+)
+async def test_a_permission_that_is_taken_away_is_told_once_and_given_back_nothing_is_lost(
+    world: World, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.bus.availability._REFUSED_SECONDS", 12.0)  # fetches are 5 s apart
+    watcher, provisioner, heard = world.bus(NODE_WATCHER), world.bus(PROVISIONER), Listener()
+    provisioner.subscribe("nodes", [NodeOptedOut], heard)
+    for bus in (watcher, provisioner):
+        await bus.connect()
+        await bus.start()
+    first = await said(watcher)
+    await eventually(lambda: first in heard.names)
+    with structlog.testing.capture_logs() as logs:
+        world.users.reload(world.server, {taken: "trellis.nothing"})
+        try:
+            second = await said_until(
+                watcher, lambda: any(why.startswith(RIGHTS) and told(taken, why) for why in reasons(world))
+            )
+        finally:
+            world.users.reload(world.server, {})
+        await said_at_last(watcher, second)
+    assert len([line for line in logs if line["event"].startswith("NATS refuses this user something")]) == 1
+    await eventually(lambda: second in heard.names and not reasons(world), 60)
+
+
+def told(permission: str, why: str) -> bool:
+    return permission.rstrip(".").lower() in why.lower()
+
+
+def reasons(world: World) -> list[str]:
+    return [why for health in world.buses.healths for why in health.readiness().reasons]
+
+
+async def said_until(watcher: Bus, holds: Callable[[], bool]) -> str:
+    """Say facts until something holds, as a server has its new users a moment later; return the last of them."""
+    async with asyncio.timeout(60):
+        while True:
+            node = key()
+            with contextlib.suppress(BusUnavailable):
+                await watcher.publish(opted_out(node), dedup=node)
+            if holds():
+                return node
+            await asyncio.sleep(0.05)
+
+
+async def said_at_last(watcher: Bus, node: str) -> None:
+    """Say a fact as services do: what could not be said is said again."""
+    while True:
+        try:
+            await watcher.publish(opted_out(node), dedup=node)
+        except BusUnavailable:
+            await asyncio.sleep(0.1)
+        else:
+            return
 
 
 async def test_a_service_of_another_cluster_hears_no_answer_and_says_so(world: World) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from support.lattice_recordings import replies
-from trellis.lattice.models import read_models
+from trellis.lattice.models import MODELS_MOST, read_models, read_statuses
 from trellis.lattice.reading import LatticeDataError
 
 
@@ -42,3 +42,14 @@ def test_the_other_form_of_the_list_is_read_the_same() -> None:
 def test_what_is_no_list_is_refused_with_the_reason(payload: bytes, says: str) -> None:
     with pytest.raises(LatticeDataError, match=says):
         read_models(payload)
+
+
+def test_a_list_that_is_longer_than_is_followed_is_refused_with_both_numbers_and_is_not_looked_through() -> None:
+    listed = [
+        {"name": f"a{number}", "detailed_status": {"status": {"type": "deployed"}}} for number in range(MODELS_MOST)
+    ]
+    assert len(read_models(json.dumps(listed).encode())) == MODELS_MOST
+    longer = json.dumps([*listed, {"name": "one more"}]).encode()
+    for reads in (read_models, read_statuses):
+        with pytest.raises(LatticeDataError, match="10,001 applications: at most 10,000"):
+            reads(longer)

@@ -133,3 +133,9 @@ _ANSWERS = st.fixed_dictionaries({"result": _RESULTS | _JSON}, optional=dict.fro
 def test_an_answer_of_any_shape_is_read_or_refused(payload: bytes, read: Callable[[bytes], Any]) -> None:
     with contextlib.suppress(LatticeDataError, WadmRefusedError):
         read(payload)
+
+
+def test_a_manifest_that_is_nested_deeper_than_it_can_be_written_is_refused() -> None:
+    nested = b'{"a":' * 300 + b"1" + b"}" * 300
+    with pytest.raises(LatticeDataError, match="`manifest` is nested too deep"):
+        read_get(b'{"result": "success", "manifest": ' + nested + b"}")

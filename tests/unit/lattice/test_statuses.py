@@ -241,3 +241,30 @@ class TestAnswering:
         async with self.asking(lattice) as (_, told):
             await eventually(lambda: len(lattice.asked) > 6)
         assert told == []
+
+
+async def test_of_what_is_no_application_nothing_is_kept_and_of_one_that_comes_it_is_asked(
+    lattice: Lattice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statuses, "DOUBT_SECONDS", 0.2)
+    for number in range(1000):
+        lattice.says(f"made-up-{number}", Status("deployed", "x" * 1000))
+    assert lattice.statuses._said.keys() == {"web"}
+    lattice.stores("made-up-7", "v1", v1=ONE)
+    await eventually(lambda: lattice.statuses.find("made-up-7") is not None)
+
+
+async def test_what_is_said_of_all_applications_together_is_bounded_and_what_went_is_asked_for_again(
+    lattice: Lattice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statuses, "CHARACTERS_KEPT", 5_000)
+    for number in range(20):
+        lattice.stores(f"app-{number}", "v1", v1=ONE)
+    for number in range(20):
+        lattice.says(f"app-{number}", Status("deployed", "x" * 1000))
+        assert sum(one.characters for one in lattice.statuses._said.values()) <= 5_000
+        assert lattice.statuses._characters == sum(one.characters for one in lattice.statuses._said.values())
+    assert lattice.statuses.find("app-19") is not None, "the newest is kept"
+    lattice.says("app-3", Status("deployed", "x" * 4_000))
+    lattice.deletes("app-3")
+    assert lattice.statuses._characters == sum(one.characters for one in lattice.statuses._said.values())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from trellis.lattice.digests import Digests, digest_of
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.store import Proof, StoredModel
-from trellis.lattice.stored import VERSIONS_KEPT, Entry, Stored
+from trellis.lattice.stored import VERSIONS_KEPT, Entry, Stored, TooManyError
 
 
 def model(name: str, *versions: str, deployed: str | None = None) -> bytes:
@@ -293,3 +293,60 @@ def test_a_digest_is_computed_anew_only_for_other_content(monkeypatch: pytest.Mo
     assert second[0] != first[0]
     assert second[1] == first[1]
     assert len(computed) == 3
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "entries"),
+    [
+        ("MODELS_MOST", 3, [("l-a", model("a")), ("l-b", model("b")), ("l-c", model("c"))]),
+        ("BYTES_MOST", 3 * len(model("a")), [("l-a", model("a")), ("l-b", model("b")), ("l-c", model("c"))]),
+        ("KEYS_MOST", 3, [("l-a", None), ("l-b", names("x")), ("l-c", model("c"))]),
+    ],
+    ids=["applications", "bytes", "keys"],
+)
+def test_a_lattice_with_more_than_is_kept_is_not_known_at_every_pass_until_it_has_less(
+    monkeypatch: pytest.MonkeyPatch, bound: str, most: int, entries: list[tuple[str, bytes | None]]
+) -> None:
+    monkeypatch.setattr(f"trellis.lattice.stored.{bound}", most)
+    bucket = Bucket()
+    bucket.again("first", *entries)
+    for _ in range(3):
+        with pytest.raises(TooManyError, match="wadm's storage has more of this lattice than"):
+            bucket.again("first", *entries, ("l-d", model("d")))
+    bucket.again("first", *entries[1:], ("l-d", model("d")))
+    assert bucket.stored.find("d") is not None
+    bucket.take("l-d", model("d"))  # again, with nothing more in it
+    with pytest.raises(TooManyError):
+        bucket.take("l-e", model("e"))
+
+
+def test_what_is_deleted_or_is_of_another_lattice_takes_no_room_of_applications(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trellis.lattice.stored.MODELS_MOST", 1)
+    monkeypatch.setattr("trellis.lattice.stored.BYTES_MOST", len(model("kept")))
+    bucket = Bucket()
+    for number in range(5):
+        bucket.take(f"l-{number}", None)
+        bucket.take(f"l-eu-{number}", model(f"{number}"))
+        bucket.take(f"other-{number}", model("kept"))
+    assert bucket.take("l-kept", model("kept")) == {"kept"}
+
+
+@pytest.mark.parametrize("levels", [260, 900])
+def test_what_is_nested_deeper_than_it_can_be_written_changes_nothing_and_is_named(levels: int) -> None:
+    bucket = Bucket()
+    bucket.take("l-web", model("web"))
+    nested = b'{"a":' * levels + b"1" + b"}" * levels
+    deep = b'{"manifests": {"v2": {"metadata": {"name": "web"}, "spec": ' + nested + b"}}}"
+    with pytest.raises(LatticeDataError, match="entry l-web is nested too deep"):
+        bucket.take("l-web", deep)
+    found = bucket.stored.find("web")
+    assert found is not None
+    assert [version for version, _ in found.versions] == ["v1"]
+    Digests().of(found)
+    shallow = b'{"a":' * 240 + b"1" + b"}" * 240
+    bucket.take("l-web", deep.replace(nested, shallow))
+    found = bucket.stored.find("web")
+    assert found is not None
+    Digests().of(found)

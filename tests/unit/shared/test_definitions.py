@@ -21,7 +21,8 @@ def stored(manifest: Manifest, **status: Any) -> Manifest:
     found = copy.deepcopy(manifest)
     found["metadata"] |= {"uid": "u1", "resourceVersion": "7", "generation": 1}
     found["spec"]["conversion"] = {"strategy": "None"}
-    found["status"] = {"storedVersions": [found["spec"]["versions"][0]["name"]], **status}
+    served = [{"type": "Established", "status": "True", "reason": "InitialNamesAccepted"}]
+    found["status"] = {"storedVersions": [found["spec"]["versions"][0]["name"]], "conditions": served, **status}
     return found
 
 
@@ -39,6 +40,11 @@ def test_our_own_definition_is_current_and_nothing_is_to_be_done(kind: Kind) -> 
         "place": "Current",
         "message": "",
     }
+
+
+def test_one_of_which_the_api_server_has_said_nothing_is_not_served_yet() -> None:
+    found = standing_of(APPLICATIONS, stored(make_definition(APPLICATIONS), conditions=[]), None)
+    assert (found.place, found.message) == (Place.CURRENT, "the API server does not serve it yet")
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.plural)

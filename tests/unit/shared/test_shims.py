@@ -13,7 +13,7 @@ from trellis.counts import CountOrPercent
 from trellis.crds.shim import RemovalPolicy
 from trellis.installing import ShimWish, Source
 from trellis.provisioning import KWASM, NodeView, decode_digests, encode_digests
-from trellis.shims import Refusal, ShimView, Taint, Verification, is_for, view_shim, wish_for
+from trellis.shims import Refusal, ShimView, Signature, Taint, Verification, is_for, view_shim, wish_for
 from trellis.testing.builders import a_node, a_shim, opted_in
 
 POOL = (("pool", "wasm"),)
@@ -144,7 +144,13 @@ FULL: dict[str, Any] = {
     "fetchStrategy": {
         "platforms": [{"os": "linux", "arch": "x86_64", "location": "https://a", "sha256": "ab" * 32}],
         "anonHttp": {"location": "https://b"},
-        "oci": {"image": "r/x@sha256:1", "path": "bin/shim", "pullSecret": {"name": "team-a"}},
+        "oci": {
+            "image": "r/x@sha256:1",
+            "path": "bin/shim",
+            "pullSecret": {"name": "team-a"},
+            "signature": "c2ln",
+            "signedPayload": "cGF5",
+        },
         "image": {"path": "/shim"},
     },
     "runtimeClass": {"name": "spin-v2", "handler": "spin", "overhead": {"podFixed": {"cpu": 1, "memory": "16Mi"}}},
@@ -173,6 +179,7 @@ def test_a_shim_is_read_with_all_its_fields() -> None:
             Source("oci://r/x@sha256:1", member="bin/shim", pull_secret="team-a"),
             Source("/shim"),
         ),
+        signatures=(None, None, Signature("c2ln", "cGF5"), None),
         options=(("SystemdCgroup", "true"),),
         max_update=CountOrPercent(10, is_percent=True),
         pause_on_failures=3,

@@ -1,0 +1,49 @@
+"""More is said on a link than is heard: its connection ends, and the next one waits, each time longer.
+
+In: word that something was left out; times. Out: the end of a connection with its reason, and seconds to be away.
+Called by ``link``. Invariants: what was left out may be anything, so nothing counts as silent after it; reading a flood
+costs a few seconds of every half minute at most, and less the longer it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+AWAY_SECONDS: Final = 30.0
+"""How long a link is away at least from a server where too much was said; twice as long the next time."""
+AWAY_MOST_SECONDS: Final = 300.0
+_FORGOTTEN_SECONDS: Final = 900.0
+
+
+@dataclass(slots=True)
+class Flood:
+    """``why``: what was too much on the connection of now, for people; "" if nothing was."""
+
+    why: str = ""
+    _ends: asyncio.Event = field(default_factory=asyncio.Event)
+    _away: float = 0.0
+    _at: float = 0.0
+
+    def watch(self) -> asyncio.Event:
+        """A connection begins; return what is set when it is to end, by this or by anybody else."""
+        self.why, self._ends = "", asyncio.Event()
+        return self._ends
+
+    def came(self, why: str) -> None:
+        """Something was left out: end the connection, as reading on would cost everybody else."""
+        if not self.why:
+            self.why = f"{why}; nobody listens there for a while, so what runs there is not known"
+            self._ends.set()
+
+    def pause(self) -> float:
+        """Return for how many seconds to be away now, 0 if there was no flood."""
+        if not self.why:
+            return 0.0
+        now, self.why = time.monotonic(), ""
+        again = self._away > 0 and now - self._at < _FORGOTTEN_SECONDS
+        self._away = min(2 * self._away, AWAY_MOST_SECONDS) if again else AWAY_SECONDS
+        self._at = now
+        return self._away

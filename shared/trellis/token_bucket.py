@@ -1,0 +1,47 @@
+"""A rate with a burst: how much of something may be done now, or in how many seconds.
+
+Pure: times of any clock that goes on in, verdicts out. Called by whoever bounds what others can make us do: ``lattice``
+what a lattice says, ``controller_host`` what guests do, ``secrets_backend`` what is told of an account's requests.
+Source: the token bucket of ITU-T I.371 and of ``golang.org/x/time/rate``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    """``rate`` tokens a second. ``burst``: as many at once as come in a second, at least one, if not said.
+
+    A rate of 0 is no limit. More tokens than ``burst`` are never there.
+    """
+
+    rate: float
+    burst: float = 0.0
+    _left: float = field(default=-1.0)
+    _at: float = field(default=0.0)
+
+    def wait(self, now: float, tokens: float = 1.0) -> float:
+        """Return the seconds until there are as many tokens; 0 if there are."""
+        if not self.rate:
+            return 0.0
+        self._fill(now)
+        return max(0.0, (tokens - self._left) / self.rate)
+
+    def take(self, now: float, tokens: float = 1.0) -> bool:
+        """Take tokens if there are as many."""
+        if not self.rate:
+            return True
+        self._fill(now)
+        if self._left < tokens:
+            return False
+        self._left -= tokens
+        return True
+
+    def _fill(self, now: float) -> None:
+        most = self.burst or max(1.0, self.rate)
+        if self._left < 0:
+            self._left, self._at = most, now
+        self._left = min(most, self._left + max(0.0, now - self._at) * self.rate)
+        self._at = now

@@ -1,0 +1,124 @@
+"""Whoever may publish on a lattice may flood it: that costs its own link, and no host counts as gone for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tracemalloc
+
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from trellis.lattice.flood import AWAY_MOST_SECONDS, AWAY_SECONDS, Flood
+from trellis.lattice.hearing import ANSWERS_BYTES, BYTES_AT_ONCE, MESSAGES_AT_ONCE, MESSAGES_PER_SECOND, Answers
+from trellis.lattice.hosts import Host, Hosts, Presence
+from unit.lattice.test_lying_servers import Liar, met, until
+
+SMALL = b"MSG a 1 1\r\nx\r\n"
+LARGE = b"MSG a 1 %d\r\n" % 2**20 + b"x" * 2**20 + b"\r\n"
+
+
+class Ear:
+    """What was heard, and how often the loop had its turn meanwhile."""
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = 0
+
+    def heard(self, _subject: str, payload: bytes) -> None:
+        self.messages += 1
+        self.bytes += len(payload)
+
+
+@pytest.mark.parametrize(
+    ("words", "times"), [(SMALL * 1000, 40), (LARGE, 100)], ids=["many messages", "large messages"]
+)
+async def test_a_flood_ends_its_connection_with_the_reason_and_no_more_than_the_bound_is_read(
+    words: bytes, times: int
+) -> None:
+    ear, liar, began = Ear(), Liar(words, times), time.monotonic()
+    async with met(liar) as link:
+        await link.listen("a", ear.heard)
+        await until(lambda: "more is said on a than is heard" in link.why)
+        took = time.monotonic() - began
+        assert link.since is None
+        assert "is not known" in link.why
+        assert ear.messages <= MESSAGES_AT_ONCE + took * MESSAGES_PER_SECOND
+        assert ear.bytes <= BYTES_AT_ONCE + took * 4 * 2**20
+        await asyncio.wait_for(liar.hung_up.wait(), 15)
+
+
+async def test_what_comes_within_the_bound_is_heard_to_the_last() -> None:
+    ear = Ear()
+    async with met(Liar(SMALL * 100, 100)) as link:
+        await link.listen("a", ear.heard)
+        await until(lambda: ear.messages == 10_000)
+        assert link.since is not None
+
+
+async def test_a_link_that_was_flooded_is_there_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.lattice.flood.AWAY_SECONDS", 0.05)
+    liar = Liar(SMALL * 1000, 40)
+    async with met(liar) as link:
+        await link.listen("a", lambda *_: None)
+        await until(lambda: "more is said" in link.why)
+        liar.words = b""
+        await until(lambda: link.since is not None and not link.why)
+
+
+async def test_what_waits_unread_is_bounded_and_ends_the_connection_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the loop has something else to do: the library keeps what it cannot hand over."""
+    monkeypatch.setattr("trellis.lattice.hearing.PENDING_MESSAGES", 50)
+    async with met(Liar(SMALL * 1000, 1)) as link:
+        await link.listen("a", lambda *_: None)
+        await until(lambda: "more waits on a than is kept" in link.why)
+
+
+def test_a_host_that_was_left_out_of_a_flood_is_unknown_and_not_silent() -> None:
+    hosts = Hosts()
+    hosts.heard(Host("N"), now=0.0)
+    assert hosts.presence("N", 1000.0, linked_since=0.0) is Presence.SILENT
+    assert hosts.presence("N", 1000.0, linked_since=None) is Presence.UNKNOWN, "while the link is away for a flood"
+    assert hosts.presence("N", 1000.0, linked_since=990.0) is Presence.UNKNOWN, "and when it is there again"
+
+
+def test_each_flood_is_followed_by_a_longer_pause_up_to_a_bound_and_a_calm_one_by_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("trellis.lattice.flood.time.monotonic", lambda: now[0])
+    flood, pauses = Flood(), []
+    for _ in range(6):
+        flood.watch()
+        flood.came("too much")
+        pauses.append(flood.pause())
+        now[0] += pauses[-1]
+    assert pauses == [AWAY_SECONDS, 60, 120, 240, AWAY_MOST_SECONDS, AWAY_MOST_SECONDS]
+    flood.watch()
+    assert flood.pause() == 0, "nothing was left out of this one"
+    now[0] += 3600
+    flood.watch()
+    flood.came("too much")
+    assert flood.pause() == AWAY_SECONDS, "it is long ago"
+
+
+async def test_answers_to_one_question_are_bounded_in_number_and_bytes() -> None:
+    few, large = Answers(3), Answers(1000)
+    payload = bytes(2**20)
+    for _ in range(50):
+        await few.take(Msg(Client(), data=b"x"))
+        await large.take(Msg(Client(), data=payload))
+    assert len(few.taken) == 3
+    assert sum(map(len, large.taken)) == ANSWERS_BYTES
+
+
+async def test_messages_without_a_payload_take_no_memory_beyond_the_bound() -> None:
+    """The library counts payloads alone: of empty messages half a million waited, some 500 bytes each."""
+    tracemalloc.start()
+    try:
+        async with met(Liar(b"MSG a 1 0\r\n\r\n" * 10_000, 30)) as link:
+            await link.listen("a", lambda *_: None)
+            await until(lambda: link.why)
+            assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    finally:
+        tracemalloc.stop()
