@@ -92,7 +92,7 @@ class Seen:
 def status_of(seen: Seen) -> Json:
     """Return the status that an object is to have; fields without a value are left out."""
     former: Json = seen.view.status_fields()
-    found = {**former, **_from_wadm(seen), **_record(seen, former)}
+    found = {**former, **_from_wadm(seen, former), **_record(seen, former)}
     found["observedGeneration"] = seen.view.generation
     if seen.mark:
         found["lattice"] = name_of(seen.mark)
@@ -119,7 +119,7 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _from_wadm(seen: Seen) -> Json:
+def _from_wadm(seen: Seen, former: Mapping[str, Any]) -> Json:
     """Return what wadm has and says; nothing if it is not known, so that the last word stays."""
     waits = seen.decision.waits
     if waits is not None and waits.reason is Reason.NO_LATTICE:
@@ -130,13 +130,19 @@ def _from_wadm(seen: Seen) -> Json:
     if model is None:
         empty: Json = dict.fromkeys(("deployedVersion", "versions", "scalers", "scalersLeftOut", "message"))
         return {"phase": "Waiting", **empty}
+    found: Json = {
+        "deployedVersion": model.deployed or None,
+        "versions": versions_of([version for version, _ in model.versions], model.deployed),
+    }
+    if seen.said is None and model.deployed and former.get("deployedVersion") == model.deployed:
+        # A new leader has not heard yet what a former one wrote down.
+        return found
     phase, message, said = _word(model, seen.said)
     scalers, left_out = scalers_of(said)
     return {
+        **found,
         "phase": phase,
         "message": message or None,
-        "deployedVersion": model.deployed or None,
-        "versions": versions_of([version for version, _ in model.versions], model.deployed),
         "scalers": scalers or None,
         "scalersLeftOut": left_out or None,
     }

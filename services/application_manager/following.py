@@ -14,6 +14,7 @@ from typing import Final
 from trellis.bus.naming import consumer_name
 from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.lattice.address import LatticeAddress
+from trellis.lattice.bucket import Bucket
 from trellis.lattice.lattice_claim import LatticeClaim
 from trellis.lattice.lattice_store import LatticeStore
 from trellis.lattice.lattices import Lattices
@@ -22,6 +23,8 @@ from trellis.lattice.store import ModelStore
 from trellis.lattice.wadm import Wadm
 
 CONNECTION: Final = "trellis-application-manager"
+
+_READER: Final = "models"
 
 Wake = Callable[[str, Iterable[str] | None], None]
 """Called with a lattice's mark and the applications of which something may be new, None for all."""
@@ -50,9 +53,10 @@ class Following:
     def __init__(self, wake: Wake, cluster: str) -> None:
         self._wake = wake
         self._cluster = cluster
-        self._lattices: Final[Lattices[str]] = Lattices(CONNECTION, self._on_view, self._follow)
+        self._lattices: Final[Lattices[str]] = Lattices(CONNECTION, self._on_view, self._follow, self._read)
         self._needs: dict[str, LatticeAddress] = {}
         self._followed: dict[LatticeAddress, _Followed] = {}
+        self._buckets: dict[Link, Bucket] = {}
 
     @property
     def marks(self) -> list[str]:
@@ -111,8 +115,7 @@ class Following:
             for mark in [mark for mark, need in self._needs.items() if need == address]:
                 self._wake(mark, told)
 
-        reader = f"trellis-{consumer_name(APPLICATION_MANAGER, address.token, self._cluster)}"
-        store = LatticeStore(address, link, reader, changed)
+        store = LatticeStore(address, link, self._bucket(link), changed)
         claim = LatticeClaim(address, link, self._cluster, lambda: changed(None))
         followed = self._followed[address] = _Followed(store, claim)
         try:
@@ -122,6 +125,18 @@ class Following:
         finally:
             if self._followed.get(address) is followed:
                 del self._followed[address]
+
+    def _bucket(self, link: Link) -> Bucket:
+        """Return wadm's storage on a link, whoever of its lattices and its reader comes first."""
+        if link not in self._buckets:
+            self._buckets[link] = Bucket(link, f"trellis-{consumer_name(APPLICATION_MANAGER, _READER, self._cluster)}")
+        return self._buckets[link]
+
+    async def _read(self, link: Link) -> None:
+        try:
+            await self._bucket(link).run()
+        finally:
+            del self._buckets[link]
 
     def _on_view(self, mark: str) -> None:
         """A lattice's view is another: its link, its hosts, its list; the first is what matters here."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis import names
+from trellis.json_text import read_json
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, NotFound
 from trellis.kube.resources import CONFIGMAPS, Manifest
@@ -106,7 +107,7 @@ class Tombstones:
 def _parsed(text: str) -> Tombstone | None:
     """Return what stands in the ConfigMap; what a person broke there says nothing."""
     try:
-        held: Any = json.loads(text)
+        held: Any = read_json(text)
         return Tombstone(str(held["lattice"]), str(held["application"]), str(held["bucket"]), int(held["revision"]))
     except (ValueError, TypeError, KeyError):
         return None

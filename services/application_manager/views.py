@@ -6,6 +6,7 @@ a manifest only its digest is kept, and of a status its JSON; who needs the mani
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -149,9 +150,11 @@ def _only_ours(metadata: Manifest) -> bool:
 
 
 def read_base(status: Manifest) -> Base | None:
-    """Return what both sides last had, None if that was never recorded."""
+    """Return what both sides last had, None if that was never recorded, or cannot be read."""
     synced = status.get("synced")
-    if not isinstance(synced, dict):
+    if not isinstance(synced, dict) or not all(
+        isinstance(synced.get(key), str) for key in ("specDigest", "wadmVersion")
+    ):
         return None
     return Base(
         digest=synced["specDigest"],
@@ -165,10 +168,16 @@ def read_base(status: Manifest) -> Base | None:
 
 
 def read_wins(status: Manifest) -> tuple[Win, ...]:
-    """Return the last changes of either side, the oldest first."""
-    return tuple(
-        Win(Side(one["side"]), datetime.fromisoformat(one["time"]).timestamp()) for one in status.get("wins") or ()
-    )
+    """Return the last changes of either side, the oldest first; what cannot be read is none."""
+    wins = status.get("wins")
+    return tuple(filter(None, map(_win, wins))) if isinstance(wins, list) else ()
+
+
+def _win(one: object) -> Win | None:
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        if isinstance(one, dict):
+            return Win(Side(one["side"]), datetime.fromisoformat(one["time"]).timestamp())
+    return None
 
 
 def written_mark(digest: str, serial: int) -> str:

@@ -24,12 +24,13 @@ from controller_host.accounts import Account
 from controller_host.call_fields import CallRefused, failure
 from controller_host.calls import MOST_BYTES, Happening, Verb
 from controller_host.happenings import record
-from controller_host.turns import Allowance, Bucket
+from controller_host.turns import Allowance
 from trellis.kube.client import Kube
 from trellis.kube.errors import AnswerTooLarge, Call, Forbidden, KubeError, NotLeading
 from trellis.kube.resources import Resource
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry, get_logger
+from trellis.token_bucket import TokenBucket
 
 CALL_SECONDS: Final = 15.0
 """Of one request, waits that the API server asked for included."""
@@ -121,9 +122,9 @@ class Calls:
     def __init__(self, calling: Calling, account: Account, rate: float) -> None:
         self._calling = calling
         self._account = account
-        self._bucket = Bucket(rate)
-        self._events = Bucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE)
-        self._lines = Allowance(Bucket(calling.log_lines, max(calling.log_lines, _LONGEST_LINE)))
+        self._bucket = TokenBucket(rate)
+        self._events = TokenBucket(EVENTS_PER_SECOND, EVENTS_AT_ONCE)
+        self._lines = Allowance(TokenBucket(calling.log_lines, max(calling.log_lines, _LONGEST_LINE)))
         self._left = CALLS_SECONDS
         self._refusals = 0
         self._parent: Context | None = None
@@ -143,7 +144,7 @@ class Calls:
     def limit(self, rate: float) -> None:
         """Allow so many requests a second from now on."""
         if self._bucket.rate != rate:
-            self._bucket = Bucket(rate)
+            self._bucket = TokenBucket(rate)
 
     def call(self, request: bytes) -> bytes:
         """Return the answer to a request, whatever that is.

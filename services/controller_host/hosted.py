@@ -14,9 +14,10 @@ from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
 from controller_host.progress import KnownModule
 from controller_host.room import FIRST_SECONDS, MOST_SECONDS
-from controller_host.turns import Agenda, Allowance, Bucket
+from controller_host.turns import Agenda, Allowance
 from controller_host.views import ControllerView, Wanted
 from trellis.bus.backoff import Backoff
+from trellis.token_bucket import TokenBucket
 
 NEW: Final = "Pending"
 _DISK: Final = Backoff(first=FIRST_SECONDS, cap=MOST_SECONDS)
@@ -51,7 +52,7 @@ class Hosted:
     wanted: Wanted | None = None
     module: KnownModule | None = None
     agenda: Agenda[ObjectKey] = field(default_factory=Agenda)
-    bucket: Bucket = field(default_factory=lambda: Bucket(0))
+    bucket: TokenBucket = field(default_factory=lambda: TokenBucket(0))
     ready: bool = False
     """What is to run is prepared."""
     fetch: bool = False
@@ -86,7 +87,7 @@ class Hosted:
     """Why it does not run, although it is accepted."""
     fault: Fault | None = None
     busy: bool = False
-    said: Allowance = field(default_factory=lambda: Allowance(Bucket(LINES_PER_SECOND, LINES_AT_ONCE)))
+    said: Allowance = field(default_factory=lambda: Allowance(TokenBucket(LINES_PER_SECOND, LINES_AT_ONCE)))
     """Lines of the log about what it failed on."""
 
     def brought_to_disk(self, now: float, *, taken: bool) -> None:

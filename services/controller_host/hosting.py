@@ -31,9 +31,10 @@ from controller_host.preparing import NotAccepted, Preparing
 from controller_host.progress import NotWritten
 from controller_host.residents import Residents
 from controller_host.starting import Parts
-from controller_host.turns import Bucket, Places
+from controller_host.turns import Places
 from controller_host.views import INVALID_SPEC, ControllerView, read_spec
 from trellis.telemetry import TraceContext, get_logger
+from trellis.token_bucket import TokenBucket
 
 PLACES: Final = 128
 """Turns at a time, if nobody says another number."""
@@ -203,7 +204,7 @@ class Hosting:
         if account != one.account:
             one.account = account
             one.life.calls.become(account)
-        one.bucket = Bucket(one.wanted.bounds.calls_per_second)
+        one.bucket = TokenBucket(one.wanted.bounds.calls_per_second)
         one.life.calls.limit(one.wanted.bounds.host_calls_per_second)
         self.news.watches.want(one.key, view.namespace, one.wanted.watches)
         one.listed = False

@@ -60,7 +60,7 @@ def _add(modules: dict[str, bytes], layer: bytes) -> None:
                     modules.pop(str(path), None)
                 if len(modules) + len(added) > _MODULES:
                     raise ValueError(f"has more than {_MODULES} modules: it has to have exactly one")
-    except (tarfile.TarError, zlib.error, EOFError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, RecursionError) as error:  # headers about headers, without end
         raise ValueError(f"has a layer that cannot be unpacked ({type(error).__name__})") from None
     modules.update(added)
     if sum(map(len, modules.values())) > MOST_BYTES:

@@ -36,7 +36,7 @@ _SHOWN: Final = (
 NEVER: Final = "!"
 """A version that no object has: the key is not done."""
 _OF_CONTROLLERS: Final = ("controllers", "done", "saved", "claims")
-_FORGET: Final = tuple(f"DELETE FROM {table} WHERE uid = ?" for table in _OF_CONTROLLERS)  # noqa: S608
+_FORGET: Final = tuple(f"DELETE FROM {table} WHERE uid = ?" for table in _OF_CONTROLLERS)  # noqa: S608 - names of our own tables
 
 _log = get_logger(__name__)
 
@@ -143,7 +143,7 @@ class Progress(Database):
             return {
                 uid
                 for table in _OF_CONTROLLERS
-                for (uid,) in base.execute(f"SELECT DISTINCT uid FROM {table}")  # noqa: S608
+                for (uid,) in base.execute(f"SELECT DISTINCT uid FROM {table}")  # noqa: S608 - names of our own tables
             }
 
     def sweep(self, keep: Collection[str]) -> int:
@@ -205,7 +205,7 @@ class Progress(Database):
             return {
                 digest
                 for table in ("controllers", "saved", "modules")
-                for (digest,) in base.execute(f"SELECT sha256 FROM {table}")  # noqa: S608
+                for (digest,) in base.execute(f"SELECT sha256 FROM {table}")  # noqa: S608 - names of our own tables
             }
 
     def keep_modules(self, sources: Mapping[str, object] | Collection[str]) -> None:

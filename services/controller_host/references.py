@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from trellis.json_text import read_json
 
 INDEXES: Final = (
     "application/vnd.oci.image.index.v1+json",
@@ -31,8 +32,10 @@ WASM_LAYERS: Final = frozenset(
     }
 )
 WASM_MAGIC: Final = b"\0asm"
+# No part of a repository is empty, "." or "..": it would be another repository's address.
+_PART: Final = "[a-z0-9]+(?:(?:[.]|__?|-+)[a-z0-9]+)*"
 _REFERENCE: Final = re.compile(
-    r"(?P<registry>[a-zA-Z0-9.-]+(?::[0-9]+)?)/(?P<repository>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
+    rf"(?P<registry>[a-zA-Z0-9.-]+(?::[0-9]+)?)/(?P<repository>{_PART}(?:/{_PART})*)"
     r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -84,7 +87,7 @@ def credentials_for(reference: Reference, config: bytes) -> str | None:
         ValueError: it is no such configuration.
     """
     try:
-        auths: Mapping[str, Any] = json.loads(config).get("auths") or {}
+        auths: Mapping[str, Any] = read_json(config).get("auths") or {}
         fitting = [(name, entry) for name, entry in auths.items() if _is_for(name, reference)]
         for _, entry in sorted(fitting, key=lambda one: -len(one[0])):
             if entry.get("auth"):
@@ -127,6 +130,29 @@ def blob_of(found: Any) -> Blob:  # noqa: ANN401 - JSON
     return Blob(str(found.get("mediaType") or ""), digest, size if isinstance(size, int) else 0)
 
 
+def layers_of(document: Mapping[str, Any]) -> list[Blob]:
+    """Return the layers of a manifest.
+
+    Raises:
+        ValueError: they are no list, or one of them is no descriptor.
+    """
+    found = document.get("layers") or []
+    if not isinstance(found, list):
+        raise ValueError("has layers that are no list")  # noqa: TRY004 - said of the image
+    return [blob_of(one) for one in found]
+
+
+def fit_for_header(token: object) -> str:
+    """Return a token.
+
+    Raises:
+        ValueError: it is no text that a header can have.
+    """
+    if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
+        raise ValueError("there is no token that a header can have")
+    return token
+
+
 def is_index(content_type: str, document: Mapping[str, Any]) -> bool:
     """Say whether a document lists manifests."""
     kind = document.get("mediaType") or content_type.partition(";")[0].strip()
@@ -139,7 +165,8 @@ def chosen_manifest(document: Mapping[str, Any]) -> str:
     Raises:
         ValueError: there is none, or it is not clear which.
     """
-    listed: Sequence[Any] = [one for one in document.get("manifests") or () if not _is_attestation(one)]
+    rows = document.get("manifests")
+    listed = [one for one in rows if not _is_attestation(one)] if isinstance(rows, list) else []
     wasm = [one for one in listed if _platform(one)[1].startswith("wasm") or _platform(one)[0].startswith("wasi")]
     fitting = wasm or listed
     if len(fitting) != 1:
@@ -149,10 +176,14 @@ def chosen_manifest(document: Mapping[str, Any]) -> str:
 
 
 def _platform(one: Any) -> tuple[str, str]:  # noqa: ANN401 - JSON
-    platform = (one.get("platform") if isinstance(one, dict) else None) or {}
+    platform = _object(one, "platform")
     return str(platform.get("os") or "?"), str(platform.get("architecture") or "?")
 
 
 def _is_attestation(one: Any) -> bool:  # noqa: ANN401 - JSON
-    annotations = (one.get("annotations") if isinstance(one, dict) else None) or {}
-    return "vnd.docker.reference.type" in annotations
+    return "vnd.docker.reference.type" in _object(one, "annotations")
+
+
+def _object(one: Any, key: str) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
+    found = one.get(key) if isinstance(one, dict) else None
+    return found if isinstance(found, dict) else {}

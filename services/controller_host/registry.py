@@ -55,7 +55,7 @@ class Registry:
         """
         manifest = await self._manifest()
         try:
-            layers = [references.blob_of(one) for one in manifest.get("layers") or ()]
+            layers = references.layers_of(manifest)
         except ValueError as error:
             raise self._no_module(error) from None
         wasm = [layer for layer in layers if layer.media_type in WASM_LAYERS]
@@ -147,8 +147,8 @@ class Registry:
             raise self._refused(answer)
         try:
             found = orjson.loads(answer.body)
-            return f"Bearer {found.get('token') or found['access_token']}"
-        except (orjson.JSONDecodeError, KeyError, AttributeError):
+            return f"Bearer {references.fit_for_header(found.get('token') or found['access_token'])}"
+        except (ValueError, KeyError, AttributeError):
             message = f"{self._reference}: its token server answers {answer.status} and gives no token"
             raise SourceError(SourceReason.UNAVAILABLE, message) from None
 

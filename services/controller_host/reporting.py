@@ -20,7 +20,7 @@ from opentelemetry.trace import Span
 
 from controller_host.hosted import Hosted, Trouble
 from controller_host.status import Before, Seen, Status, before_of, is_urgent, patch_of, status_of
-from controller_host.turns import Bucket, Line
+from controller_host.turns import Line
 from controller_host.views import ControllerView
 from trellis import names
 from trellis.bus.bus import Bus
@@ -33,6 +33,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.telemetry import TraceContext, linked
+from trellis.token_bucket import TokenBucket
 
 FIGURES_SECONDS: Final = 60.0
 FIGURES_PER_SECOND: Final = 20.0
@@ -71,7 +72,7 @@ class _Told:
     fault: tuple[str, str] = ("", "")
     turns: dict[bool, float] = field(default_factory=dict)
     """When its turn to be written is, as an urgent change and as figures: all that wait would else ask all the time."""
-    changes: Bucket = field(default_factory=lambda: Bucket(CHANGES_PER_SECOND, CHANGES_AT_ONCE))
+    changes: TokenBucket = field(default_factory=lambda: TokenBucket(CHANGES_PER_SECOND, CHANGES_AT_ONCE))
 
     def turn(self, urgent: bool, line: Line, now: float) -> float:
         """Return the seconds until it may be written; it has stood in line since it first asked."""
@@ -84,7 +85,7 @@ class _Told:
     def settle(self, status: Status, now: float) -> float:
         """Return the seconds until a condition may be written again of one that changes on and on."""
         if status["observedGeneration"] != self.status.get("observedGeneration"):
-            self.changes = Bucket(self.changes.rate, self.changes.burst)  # somebody waits to see what came of it
+            self.changes = TokenBucket(self.changes.rate, self.changes.burst)  # somebody waits to see what came of it
         return self.changes.wait(now)
 
 
@@ -102,7 +103,7 @@ class Reporting:
     add_after: Callable[[str, float], None] = field(default=lambda _key, _seconds: None)
     figures: Line = field(default_factory=lambda: Line(FIGURES_PER_SECOND))
     conditions: Line = field(default_factory=lambda: Line(CONDITIONS_PER_SECOND))
-    facts: Bucket = field(default_factory=lambda: Bucket(FACTS_PER_SECOND))
+    facts: TokenBucket = field(default_factory=lambda: TokenBucket(FACTS_PER_SECOND))
     _told: dict[str, _Told] = field(default_factory=dict)
 
     def changed(self, one: Hosted) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from trellis.bus.backoff import Backoff
+from trellis.token_bucket import TokenBucket
 
 K = TypeVar("K", bound=Hashable)
 
@@ -163,47 +164,10 @@ class Line:
 
 
 @dataclass(slots=True)
-class Bucket:
-    """A token bucket: ``rate`` a second. ``burst``: as many at once as come in a second, at least one, if not said.
-
-    A rate of 0 is no limit.
-    """
-
-    rate: float
-    burst: float = 0.0
-    _left: float = field(default=-1.0)
-    _at: float = field(default=0.0)
-
-    def wait(self, now: float) -> float:
-        """Return the seconds until there is a token; 0 if there is one."""
-        if not self.rate:
-            return 0.0
-        self._fill(now)
-        return max(0.0, (1.0 - self._left) / self.rate)
-
-    def take(self, now: float, tokens: float = 1.0) -> bool:
-        """Take tokens if there are as many."""
-        if not self.rate:
-            return True
-        self._fill(now)
-        if self._left < tokens:
-            return False
-        self._left -= tokens
-        return True
-
-    def _fill(self, now: float) -> None:
-        most = self.burst or max(1.0, self.rate)
-        if self._left < 0:
-            self._left, self._at = most, now
-        self._left = min(most, self._left + max(0.0, now - self._at) * self.rate)
-        self._at = now
-
-
-@dataclass(slots=True)
 class Allowance:
     """What may be said of somebody: what is too much is counted, and the count said with the next that is not."""
 
-    bucket: Bucket
+    bucket: TokenBucket
     left_out: int = 0
 
     def take(self, now: float, tokens: float = 1.0) -> int | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 from pydantic import ValidationError
@@ -19,6 +19,8 @@ from pydantic import ValidationError
 from controller_host.compact import compact
 from trellis.crds.wasm_controllers import IdlePolicy, Module, WasmControllerSpec, Watch
 from trellis.durations import parse_seconds
+
+T = TypeVar("T")
 
 MEMORY_BYTES: Final = 64 * 2**20
 CPU_SECONDS: Final = 1.0
@@ -109,17 +111,17 @@ def view_controller(manifest: Mapping[str, Any]) -> ControllerView:
         uid=metadata["uid"],
         generation=int(metadata.get("generation") or 0),
         deleting=bool(metadata.get("deletionTimestamp")),
-        spec=_kept(manifest.get("spec") or {}),
-        status=compact(manifest.get("status") or {}),
+        spec=_kept(manifest.get("spec") or {}, _UNREADABLE),
+        status=_kept(manifest.get("status") or {}, b"{}"),
         resource_version=str(metadata.get("resourceVersion") or ""),
     )
 
 
-def _kept(spec: Mapping[str, Any]) -> bytes:
+def _kept(part: Mapping[str, Any], otherwise: bytes) -> bytes:
     try:
-        return compact(spec)
+        return compact(part)
     except TypeError:  # the API server takes more levels than are written here
-        return _UNREADABLE
+        return otherwise
 
 
 def read_spec(view: ControllerView) -> Wanted:
@@ -139,7 +141,8 @@ def read_spec(view: ControllerView) -> Wanted:
         raise ValueError(f"spec.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     idle = spec.idle
     pinned = idle is not None and idle.policy is IdlePolicy.PINNED
-    after = SUSPEND_AFTER_SECONDS if idle is None or idle.suspend_after is None else parse_seconds(idle.suspend_after)
+    said = None if idle is None else idle.suspend_after
+    after = _read("idle.suspendAfter", parse_seconds, said, SUSPEND_AFTER_SECONDS)
     return Wanted(
         module=spec.module,
         account=spec.service_account_name,
@@ -180,9 +183,18 @@ def _bounds(spec: WasmControllerSpec) -> Bounds:
     if limits is None:
         return Bounds()
     return Bounds(
-        memory_bytes=MEMORY_BYTES if limits.memory is None else parse_bytes(limits.memory),
-        cpu_seconds=CPU_SECONDS if limits.cpu_per_call is None else parse_seconds(limits.cpu_per_call),
-        wall_seconds=WALL_SECONDS if limits.time_per_call is None else parse_seconds(limits.time_per_call),
+        memory_bytes=_read("limits.memory", parse_bytes, limits.memory, MEMORY_BYTES),
+        cpu_seconds=_read("limits.cpuPerCall", parse_seconds, limits.cpu_per_call, CPU_SECONDS),
+        wall_seconds=_read("limits.timePerCall", parse_seconds, limits.time_per_call, WALL_SECONDS),
         calls_per_second=limits.calls_per_second or CALLS_PER_SECOND,
         host_calls_per_second=limits.host_calls_per_second or HOST_CALLS_PER_SECOND,
     )
+
+
+def _read(field: str, parse: Callable[[Any], T], value: object, default: T) -> T:
+    """Return what a field says, the default if it says nothing; raises ValueError with the field's name."""
+    try:
+        return default if value is None else parse(value)
+    except ValueError as error:
+        message = f"spec.{field}: {error}"
+        raise ValueError(message) from None

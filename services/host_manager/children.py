@@ -26,6 +26,7 @@ from host_manager.resources import (
 from host_manager.takeover import is_applied_by_us
 from host_manager.template import make_pod_template
 from trellis import names
+from trellis.digits import whole
 
 ChildKey = tuple[str, str]
 """Kind and name."""
@@ -53,7 +54,8 @@ def read_marks(workload: Mapping[str, Any]) -> Marks | None:
     """Return the marks of a workload, None if it has none that we wrote."""
     text = (workload["metadata"].get("labels") or {}).get(names.LABEL_TEMPLATE, "")
     revision, _, basis = text.partition(".")
-    return Marks(int(revision), basis) if revision.isdigit() and basis else None
+    number = whole(revision)
+    return Marks(number, basis) if number is not None and basis else None
 
 
 def basis_of(group: Group, inputs: Inputs) -> str:

@@ -17,6 +17,7 @@ from host_manager.lattice import reports_of
 from host_manager.secret_changes import SecretChange, is_newer
 from host_manager.snapshot import Snapshot
 from trellis import names
+from trellis.digits import whole
 
 REST_SECONDS: Final = 300.0
 """Between two rolls of a group for changed Secrets: what changes meanwhile waits, and makes one."""
@@ -91,4 +92,4 @@ def _annotation(workload: Mapping[str, Any] | None, name: str) -> str:
 
 
 def _number(version: str) -> int:
-    return int(version) if version.isdigit() else 0
+    return whole(version) or 0

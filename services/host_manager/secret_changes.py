@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from trellis.digits import whole
 from trellis.events.secrets import SecretChanged
 
 
@@ -39,6 +40,5 @@ def change_of(fact: SecretChanged) -> SecretChange:
 
 def is_newer(version: str, than: str) -> bool:
     """Say whether a resourceVersion is newer: they are numbers that grow; what is none is another one at most."""
-    if version.isdigit() and than.isdigit():
-        return int(version) > int(than)
-    return version != than
+    one, other = whole(version), whole(than)
+    return version != than if one is None or other is None else one > other

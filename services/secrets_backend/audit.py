@@ -2,7 +2,8 @@
 
 In: facts of answers. Out: log lines, and facts on the bus. Called by ``answering``. Invariants: nobody waits for the
 bus; equal facts that wait become one with a count; beyond ``MOST`` those of the source that has most are dropped, which
-is counted and said; no value of a Secret comes here.
+is counted and said; no source fills the stream, and pushes out what was said of others; no value of a Secret comes
+here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -19,11 +21,17 @@ from typing import Final
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.events.secrets import SecretAnswered, SecretDenied, SecretGranted
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, joined
+from trellis.token_bucket import TokenBucket
 
 MOST: Final = 10_000
 """Facts that may wait, some 10 MB."""
+FACTS_PER_SECOND: Final = 20.0
+"""Of one source. Tokens and keys may be made up, each fact another: at this rate a stream of 1 GiB takes 14 hours."""
+FACTS_AT_ONCE: Final = 2_000.0
 _GAP_SECONDS: Final = 0.005
 """Between two facts: answers come first, and meanwhile equal facts become one."""
+_PACE_SECONDS: Final = 0.05
+_PACES_KEPT: Final = 4096
 _REPORT_SECONDS: Final = 10.0
 
 _log = get_logger(__name__)
@@ -53,6 +61,7 @@ class Audit:
         self._dropped_total = telemetry.metrics.secrets_audit_dropped_total.labels(telemetry.service)
         self._dropped = 0
         self._waiting: OrderedDict[Hashable, OrderedDict[SecretAnswered, _Waiting]] = OrderedDict()
+        self._paces: OrderedDict[Hashable, TokenBucket] = OrderedDict()
         self._numbers = itertools.count(1)
         self._news = asyncio.Event()
         self._empty = asyncio.Event()
@@ -93,7 +102,11 @@ class Audit:
         while True:
             await self._news.wait()
             while self._waiting:
-                source, fact, waiting = self._next()
+                source = self._due()
+                if source is None:
+                    await asyncio.sleep(_PACE_SECONDS)
+                    continue
+                fact, waiting = self._take(source)
                 if not await self._published(fact, waiting):
                     facts = self._waiting.setdefault(source, OrderedDict())
                     facts[fact] = waiting if fact not in facts else facts[fact].after(waiting)
@@ -103,13 +116,25 @@ class Audit:
             self._news.clear()
             self._empty.set()
 
-    def _next(self) -> tuple[Hashable, SecretAnswered, _Waiting]:
-        """Take the oldest fact of the source whose turn it is; the others come before its next."""
-        source, facts = self._waiting.popitem(last=False)
+    def _due(self) -> Hashable | None:
+        """Return the source whose turn it is, None if all that wait have said enough for now."""
+        now = time.monotonic()
+        for source in self._waiting:
+            pace = self._paces.setdefault(source, TokenBucket(FACTS_PER_SECOND, FACTS_AT_ONCE))
+            self._paces.move_to_end(source)
+            if pace.take(now):
+                return source
+        while len(self._paces) > max(_PACES_KEPT, len(self._waiting)):
+            self._paces.popitem(last=False)
+        return None
+
+    def _take(self, source: Hashable) -> tuple[SecretAnswered, _Waiting]:
+        """Take the oldest fact of a source; the others come before its next."""
+        facts = self._waiting.pop(source)
         fact, waiting = facts.popitem(last=False)
         if facts:
             self._waiting[source] = facts
-        return source, fact, waiting
+        return fact, waiting
 
     def _make_room(self) -> None:
         """Drop the newest fact of the source that has most: a flood of one hides no other's."""

@@ -10,7 +10,6 @@ replica and be answered DecryptionError by another. Invariant: no message and no
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -69,7 +68,7 @@ def _without(keys: Iterable[CurveKey], key: CurveKey) -> tuple[CurveKey, ...]:
 def _text(data: Mapping[str, str], entry: str) -> str:
     try:
         return base64.b64decode(data[entry] or "", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, or no text in it
         pass
     raise KeySecretError(f"its entry {entry} is no text")
 

@@ -8,7 +8,7 @@ Service leads to them alone; of two lattices' applications with one name each ke
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from service_reflector.actions import (
     Action,
@@ -32,6 +32,9 @@ from service_reflector.views import ServiceView
 from trellis import names
 from trellis.lattice.addresses import Family
 from trellis.lattice.manifests import Listener, Protocol
+
+PORTS_MOST: Final = 100
+"""Of a Service: an EndpointSlice may have no more, and each node's proxy has rules for every one."""
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -91,7 +94,7 @@ def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
     there = snapshot.services.get(name)
     former = (there.manifest or {}) if there is not None else {}
     ports = port_names(
-        claim.application.listeners, (former.get("annotations") or {}).get(names.ANNOTATION_LISTENERS, "")
+        claim.application.listeners[:PORTS_MOST], (former.get("annotations") or {}).get(names.ANNOTATION_LISTENERS, "")
     )
     return Mirror(
         snapshot.namespace,
@@ -245,3 +248,8 @@ def _warnings(claim: Claim) -> Iterator[Action]:
     for one in (*claim.application.unreachable, *claim.wish.problems):
         message = f"application {claim.application.name} of lattice {lattice}: {one.message}"
         yield Warn(claim.group, one.reason, message)
+    if (count := len(claim.application.listeners)) > PORTS_MOST:
+        message = (
+            f"application {claim.application.name} of lattice {lattice} listens on {count} ports: its Service has the"
+        )
+        yield Warn(claim.group, "TooManyPorts", f"{message} first {PORTS_MOST}, make several applications of it")

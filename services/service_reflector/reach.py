@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from trellis.lattice.addresses import Family
+from trellis.lattice.addresses import Family, read_port
 from trellis.lattice.manifests import Listener, Protocol
 
 
@@ -41,7 +41,7 @@ def _plain(one: Listener) -> dict[str, Any]:
 def _listener(found: dict[str, Any]) -> Listener:
     return Listener(
         component=str(found["component"]),
-        port=int(found["port"]),
+        port=read_port(str(found["port"]), "the annotation"),
         protocol=Protocol(found["protocol"]),
         family=Family(found["family"]),
         requirements=tuple(

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from service_reflector.views import PodView, SliceView
 from trellis import names
+from trellis.digits import whole
 from trellis.lattice.addresses import Family
 
 Manifest = Mapping[str, Any]
@@ -113,7 +114,8 @@ def _packed(prefix: str, wanted: dict[str, Manifest], there: Sequence[SliceView]
 
 def _index(one: SliceView, prefix: str) -> tuple[int, str]:
     number = one.name.removeprefix(prefix)
-    return (int(number) if number.isdecimal() else ENDPOINTS_MAX, one.name)
+    found = whole(number)
+    return (ENDPOINTS_MAX if found is None else found, one.name)
 
 
 def _addresses(pod: PodView, family: Family) -> list[str]:

@@ -1,14 +1,19 @@
 //! Mirrors ConfigMaps into another namespace, under the same name, and deletes a mirror when its source is gone.
 //!
-//! In: ConfigMaps; config `{"targetNamespace": "copies"}`. Out: ConfigMaps there, with the annotation below. Invariant:
-//! what does not have this annotation, with this source, is never changed and never deleted.
+//! In: ConfigMaps, and the mirrors, as of one whose source went while nobody looked nothing else tells; config
+//! `{"targetNamespace": "copies", "selector": "app=shop"}`, as `kubectl -l` takes it; without a selector it is all. Out:
+//! ConfigMaps there, with the annotation and the label below. Invariant: what does not have this annotation, with this
+//! source, is never changed and never deleted.
 
 use trellis_controller::{controller, json, kube, Controller, Error, ErrorKind, Key, Outcome, Request, Start, Value};
 
 const SOURCE: &str = "examples.trellis.dev/mirror-of";
+/// The source's namespace, so that a watch can select its mirrors.
+const FROM: &str = "examples.trellis.dev/mirrored-from";
 
 struct Mirror {
     target: String,
+    selector: Option<String>,
 }
 
 impl Controller for Mirror {
@@ -16,23 +21,45 @@ impl Controller for Mirror {
         let target = start.config["targetNamespace"]
             .as_str()
             .ok_or("config.targetNamespace is missing: the namespace that mirrors go to")?;
-        Ok(Mirror { target: target.to_owned() })
+        let selector = start.config["selector"].as_str().map(str::to_owned);
+        Ok(Mirror { target: target.to_owned(), selector })
     }
 
     fn reconcile(&mut self, request: &Request) -> Result<Outcome, Error> {
-        if request.key.namespace == self.target {
-            return Ok(Outcome::Done); // a mirror, or somebody else's
+        if request.key.namespace != self.target {
+            self.bring(&request.key, request.object.as_ref())?;
+        } else if let Some(source) = request.object.as_ref().and_then(source_of) {
+            self.bring(&source, self.find(&source)?.as_ref())?;
         }
-        let source = format!("{}/{}", request.key.namespace, request.key.name);
-        let mirror = Key::new("v1", "ConfigMap", &self.target, &request.key.name);
+        Ok(Outcome::Done)
+    }
+}
+
+impl Mirror {
+    fn find(&self, source: &Key) -> Result<Option<Value>, Error> {
+        let named = format!("metadata.name={}", source.name);
+        let only = kube::ListOptions {
+            namespace: Some(&source.namespace),
+            label_selector: self.selector.as_deref(),
+            field_selector: Some(&named),
+            limit: Some(1),
+            ..Default::default()
+        };
+        Ok(kube::list("v1", "ConfigMap", &only)?.items.into_iter().next())
+    }
+
+    /// Make the mirror of an object right; of one that is gone, too.
+    fn bring(&self, key: &Key, object: Option<&Value>) -> Result<(), Error> {
+        let source = format!("{}/{}", key.namespace, key.name);
+        let mirror = Key::new("v1", "ConfigMap", &self.target, &key.name);
         let found = match kube::get(&mirror) {
             Ok(found) => Some(found),
             Err(error) if error.kind == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        match (&request.object, found) {
+        match (object, found) {
             (None, None) => {}
-            (Some(object), None) => drop(kube::create(&make_mirror(&mirror, &source, object))?),
+            (Some(object), None) => drop(kube::create(&make_mirror(&mirror, key, object))?),
             (None, Some(found)) if is_ours(&found, &source) => remove(&mirror, &found)?,
             (None, Some(_)) => {}
             (Some(_), Some(found)) if !is_ours(&found, &source) => {
@@ -42,15 +69,21 @@ impl Controller for Mirror {
                 )
                 .into());
             }
-            (Some(object), Some(found)) if same(object, &found, "data") && same(object, &found, "binaryData") => {}
+            (Some(object), Some(found)) if is_mirrored(&found, object, &key.namespace) => {}
             (Some(object), Some(found)) => {
-                let mut wanted = make_mirror(&mirror, &source, object);
+                let mut wanted = make_mirror(&mirror, key, object);
                 wanted["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"].clone();
                 kube::update(&wanted, kube::WriteOptions::default())?;
             }
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
+}
+
+/// What a mirror's annotation names; what bears none, or one with another name, is somebody else's.
+fn source_of(mirror: &Value) -> Option<Key> {
+    let (namespace, name) = mirror["metadata"]["annotations"][SOURCE].as_str()?.split_once('/')?;
+    (mirror["metadata"]["name"] == name).then(|| Key::new("v1", "ConfigMap", namespace, name))
 }
 
 fn is_ours(mirror: &Value, source: &str) -> bool {
@@ -63,10 +96,18 @@ fn same(left: &Value, right: &Value, field: &str) -> bool {
     left.get(field).unwrap_or(&empty) == right.get(field).unwrap_or(&empty)
 }
 
-fn make_mirror(mirror: &Key, source: &str, object: &Value) -> Value {
+fn is_mirrored(found: &Value, object: &Value, namespace: &str) -> bool {
+    found["metadata"]["labels"][FROM] == namespace && same(object, found, "data") && same(object, found, "binaryData")
+}
+
+fn make_mirror(mirror: &Key, source: &Key, object: &Value) -> Value {
     let mut made = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": mirror.namespace, "name": mirror.name, "annotations": {SOURCE: source}},
+        "metadata": {
+            "namespace": mirror.namespace, "name": mirror.name,
+            "labels": {FROM: source.namespace},
+            "annotations": {SOURCE: format!("{}/{}", source.namespace, source.name)},
+        },
     });
     for field in ["data", "binaryData"] {
         if let Some(value) = object.get(field) {

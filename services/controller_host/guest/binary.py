@@ -209,7 +209,11 @@ def _exports(binary: Binary, reader: Reader) -> None:
 
 
 def _start(binary: Binary, reader: Reader) -> None:
+    if binary.start is not None:
+        raise Malformed("it has two start functions")
     binary.start = reader.u32()
+    if not reader.done():
+        raise Malformed("its start section has more than a function")
 
 
 def _elements(binary: Binary, reader: Reader) -> None:

@@ -18,6 +18,7 @@ from controller_host.guest.binary import (
     START,
     WASM_PAGE,
     Binary,
+    FunctionType,
     Section,
     read,
 )
@@ -69,6 +70,7 @@ def rewrite(wasm: bytes) -> Rewritten:
         )
     try:
         binary = read(wasm)
+        _check_start(binary)
     except reading.TooMany as error:
         raise ModuleRefused(RefusalReason.TOO_LARGE, str(error)) from error
     except reading.Malformed as error:
@@ -88,6 +90,18 @@ def rewrite(wasm: bytes) -> Rewritten:
         data_span=_data_span(binary),
         version=_version(binary),
     )  # fmt: skip
+
+
+def _check_start(binary: Binary) -> None:
+    """Refuse what the engine would refuse of a start function, were its section not taken out before."""
+    if binary.start is None:
+        return
+    numbers = [section.id for section in binary.sections if section.id != CUSTOM]
+    at = numbers.index(START)
+    if any(number > START for number in numbers[:at]) or any(number < START for number in numbers[at:]):
+        raise reading.Malformed("its start section is not in its place")
+    if binary.start >= len(binary.functions) or binary.functions[binary.start] != FunctionType((), ()):
+        raise reading.Malformed("its start function is none, or takes or returns something")
 
 
 def _data_span(binary: Binary) -> tuple[int, int]:

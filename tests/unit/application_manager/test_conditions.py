@@ -109,6 +109,16 @@ def test_what_wadm_did_not_say_is_not_put_into_its_mouth(word: Status | None, ph
     assert message(status, "Ready").startswith(words)
 
 
+def test_a_new_leader_leaves_wadms_last_word_until_it_hears_one() -> None:
+    failed = Status("failed", "no host", (Scaler("SpreadScaler", "echo", "failed", "no host"),))
+    for word in (WORKS, failed, Status("undeployed")):
+        first = seen(said=word)
+        former = status_of(first)
+        told = replace(first.view, status=json.dumps(former))
+        assert patch_of(former, status_of(seen(view=told, said=None))) == {}
+        assert status_of(seen(view=told, said=None, model=replace(STORED, deployed="v2")))["phase"] == "Reconciling"
+
+
 def test_what_is_not_to_run_has_no_scalers_of_the_time_when_it_did() -> None:
     idle = replace(BASE, deployed=False)
     view = replace(VIEW, object=replace(VIEW.object, base=idle))

@@ -218,4 +218,4 @@ async def test_a_new_version_says_that_it_waits_for_the_disk(
         world.watches.put("a", 2)
         full.clear()
         await world.until(lambda: recorder.counts == [1, 2], "the new one took it over")
-        assert world.one().stopped is None
+        await world.until(lambda: world.one().stopped is None, "nothing is said any more")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_host.turns import Agenda, Allowance, Bucket, Places
+from controller_host.turns import Agenda, Allowance, Places
 from trellis.bus.backoff import Backoff
+from trellis.token_bucket import TokenBucket
 
 
 def an_agenda(jitter: float = 1.0) -> Agenda[str]:
@@ -134,21 +134,6 @@ def test_a_thousand_moves_of_a_timer_keep_no_thousand_entries() -> None:
     assert len(agenda._heap) < 50
 
 
-@pytest.mark.parametrize(("rate", "at_once"), [(50, 50), (1, 1), (0.5, 1)])
-def test_a_bucket_gives_its_rate_at_once_and_then_so_many_a_second(rate: float, at_once: int) -> None:
-    bucket = Bucket(rate)
-    assert sum(bucket.take(0) for _ in range(200)) == at_once
-    assert bucket.wait(0) == pytest.approx(1 / rate)
-    assert not bucket.take(0.9 / rate)
-    assert bucket.take(1.0 / rate)
-
-
-def test_a_bucket_without_a_rate_is_no_limit() -> None:
-    bucket = Bucket(0)
-    assert all(bucket.take(0) for _ in range(1000))
-    assert bucket.wait(0) == 0
-
-
 def test_an_owner_holds_no_more_places_than_are_free_beside() -> None:
     places = Places[int](128)
     taken = sum(places.enter("hostile", number) for number in range(200))
@@ -204,7 +189,7 @@ def test_a_key_that_is_gone_holds_no_place() -> None:
 
 
 def test_what_is_too_much_is_counted_and_said_with_the_next() -> None:
-    allowance = Allowance(Bucket(1.0, 2.0))
+    allowance = Allowance(TokenBucket(1.0, 2.0))
     assert [allowance.take(0.0), allowance.take(0.0), allowance.take(0.0), allowance.take(0.5)] == [0, 0, None, None]
     assert allowance.take(1.5) == 2
     assert allowance.take(2.5) == 0

@@ -94,6 +94,24 @@ def test_parts_of_a_digest_are_kept_apart() -> None:
     assert digest(b"ab", b"c") != digest(b"a", b"bc")
 
 
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"limits": {"memory": "1e999"}}, "limits.memory: needs a quantity"),
+        ({"limits": {"cpuPerCall": "1 h"}}, "limits.cpuPerCall"),
+        ({"limits": {"timePerCall": "x"}}, "limits.timePerCall"),
+        ({"idle": {"suspendAfter": "5 m"}}, "idle.suspendAfter"),
+    ],
+)
+def test_a_limit_that_cannot_be_read_is_named(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValueError, match=rf"^spec\.{field}"):
+        read_spec(a_view(spec))
+
+
+def test_a_status_that_is_nested_too_deep_says_nothing() -> None:
+    assert a_view(status=nested(300)).status == b"{}"
+
+
 @pytest.mark.parametrize("levels", [201, 300, 5000])
 def test_a_configuration_that_is_nested_too_deep_is_refused(levels: int) -> None:
     with pytest.raises(ValueError, match=r"spec\.config: is nested too deep, at most 200 levels"):

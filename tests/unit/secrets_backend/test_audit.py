@@ -149,6 +149,22 @@ async def test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiti
     assert names.index("s2") == 5
 
 
+async def test_a_source_that_says_something_else_each_time_is_slowed_down_and_another_is_not(
+    audit: Audit, bus: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auditing, "FACTS_AT_ONCE", 5.0)
+    monkeypatch.setattr(auditing, "FACTS_PER_SECOND", 0.001)
+    for number in range(50):
+        audit.say(granted(f"flood{number}"), "one")
+    async with running(audit):
+        await until(lambda: len(bus.facts) == 5)
+        audit.say(granted("s0"), "other")
+        await until(lambda: len(bus.facts) == 6)
+        audit.say(granted("flood49"), "one")
+    assert bus.facts[-1].name == "s0"
+    assert len(audit) == 45, "they wait, and equal ones are one"
+
+
 def dropped(metrics: Metrics) -> float:
     found = metrics.registry.get_sample_value("trellis_secrets_audit_dropped_total", {"service": "secrets_backend"})
     return found or 0.0

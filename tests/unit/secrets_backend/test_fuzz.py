@@ -39,7 +39,7 @@ def test_every_error_of_a_request_is_seen(outcomes: set[str]) -> None:
     assert {outcome.split(": ")[1] for outcome in outcomes} == first | last
 
 
-def test_a_case_is_the_same_for_the_same_seed_but_for_the_nonce() -> None:
+def test_a_case_is_the_same_for_the_same_seed_but_for_other_nonces() -> None:
     assert [case(seed).text for seed in range(50)] == [case(seed).text for seed in range(50)]
 
 

@@ -81,6 +81,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "a seed with an error": a_secret(seed=SEED[:20] + ("A" if SEED[20] != "A" else "B") + SEED[21:]),
     "bytes": a_secret(seed=b"\xff\xfe"),
     "no base64": {"data": {"seed": "%%%"}},
+    "no ASCII": {"data": {"seed": "٣"}},
     "null": {"data": {"seed": None}},
     "a former one that is none": a_secret(seed=SEED, previous=f"{NEW.seed()}\n{SEED[:-2]}"),
 }

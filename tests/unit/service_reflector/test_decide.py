@@ -22,7 +22,7 @@ from service_reflector.actions import (
     WriteRoute,
     WriteSlice,
 )
-from service_reflector.decide import decide, mirrors_of
+from service_reflector.decide import PORTS_MOST, decide, mirrors_of
 from service_reflector.reach import read_reach
 from service_reflector.resources import make_service, make_slice
 from service_reflector.routes import make_route
@@ -433,3 +433,18 @@ def test_endpoints_are_hosts_that_run_the_provider_where_that_is_told() -> None:
     assert led_to(snapshot(claim(pods=pods, hosts=hosts, running=running))) == {"host-2", "host-3"}
     later = {name: replace(seen, at=2.0) for name, seen in hosts.items()}
     assert led_to(snapshot(claim(pods=pods, hosts=later, running=running))) == {"host-1", "host-3"}
+
+
+def test_of_an_application_with_very_many_ports_the_first_are_mirrored_and_the_number_is_told() -> None:
+    application = app()
+    first = application.listeners[0]
+    many = tuple(replace(first, component=f"http-{number:03}", port=1_000 + number) for number in range(PORTS_MOST + 5))
+    world = snapshot(claim(replace(application, listeners=many)))
+    (service,) = [one for one in decide(world) if isinstance(one, CreateService)]
+    assert [listener.port for _, listener in service.mirror.ports] == [1_000 + number for number in range(PORTS_MOST)]
+    (warning,) = [one for one in decide(world) if isinstance(one, Warn)]
+    assert (warning.reason, "listens on 105 ports" in warning.message) == ("TooManyPorts", True)
+    fits = snapshot(claim(replace(application, listeners=many[:PORTS_MOST])))
+    assert not [one for one in decide(fits) if isinstance(one, Warn)]
+    settled = after(world)
+    assert not [one for one in decide(settled) if not isinstance(one, Warn | Keep)], "and then it is at rest"

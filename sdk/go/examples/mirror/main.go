@@ -1,22 +1,28 @@
 // Mirrors ConfigMaps into another namespace, under the same name, and deletes a mirror when its source is gone.
 //
-// In: ConfigMaps; config {"targetNamespace": "copies"}. Out: ConfigMaps there, with the annotation below. Invariant: what
-// does not have this annotation, with this source, is never changed and never deleted.
+// In: ConfigMaps, and the mirrors, as of one whose source went while nobody looked nothing else tells; config
+// {"targetNamespace": "copies", "selector": "app=shop"}, as `kubectl -l` takes it; without a selector it is all. Out:
+// ConfigMaps there, with the annotation and the label below. Invariant: what does not have this annotation, with this
+// source, is never changed and never deleted.
 package main
 
 import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"trellis.dev/controller"
 )
 
-const source = "examples.trellis.dev/mirror-of"
+const (
+	source = "examples.trellis.dev/mirror-of"
+	from   = "examples.trellis.dev/mirrored-from" // the source's namespace, so that a watch can select its mirrors
+)
 
 var contents = []string{"data", "binaryData"}
 
-type mirror struct{ target string }
+type mirror struct{ target, selector string }
 
 func (m *mirror) Start(start controller.Start) error {
 	target, ok := start.Config.String("targetNamespace")
@@ -24,39 +30,72 @@ func (m *mirror) Start(start controller.Start) error {
 		return errors.New("config.targetNamespace is missing: the namespace that mirrors go to")
 	}
 	m.target = target
+	m.selector, _ = start.Config.String("selector")
 	return nil
 }
 
 func (m *mirror) Reconcile(request controller.Request) (controller.Result, error) {
 	if request.Key.Namespace == m.target {
-		return controller.Result{}, nil // a mirror, or somebody else's
+		return controller.Result{}, m.bringBack(request.Key.Name, request.Object)
 	}
-	from := request.Key.Namespace + "/" + request.Key.Name
-	key := controller.Key{APIVersion: "v1", Kind: "ConfigMap", Namespace: m.target, Name: request.Key.Name}
-	found, err := controller.Get(key)
-	if errors.Is(err, controller.ErrNotFound) {
-		found = nil
-	} else if err != nil {
-		return controller.Result{}, err
-	}
-	return controller.Result{}, bring(key, from, request.Object, found)
+	return controller.Result{}, m.bring(request.Key.Namespace, request.Key.Name, request.Object)
 }
 
-// bring makes the mirror, if there is one, equal to the object, if there is one.
-func bring(key controller.Key, from string, object, found controller.Object) (err error) {
+// bringBack looks for what a mirror's annotation names; what bears none, or one with another name, is somebody else's.
+func (m *mirror) bringBack(name string, mirror controller.Object) error {
+	madeFrom, _ := mirror.String("metadata", "annotations", source)
+	namespace, named, _ := strings.Cut(madeFrom, "/")
+	if named != name {
+		return nil
+	}
+	only := []controller.Option{
+		controller.InNamespace(namespace), controller.FieldSelector("metadata.name=" + name), controller.Limit(1),
+	}
+	if m.selector != "" {
+		only = append(only, controller.LabelSelector(m.selector))
+	}
+	found, err := controller.List("v1", "ConfigMap", only...)
+	if err != nil {
+		return err
+	}
+	var object controller.Object
+	if len(found.Items) > 0 {
+		object = found.Items[0]
+	}
+	return m.bring(namespace, name, object)
+}
+
+// bring makes the mirror of an object right; of one that is gone, too.
+func (m *mirror) bring(namespace, name string, object controller.Object) error {
+	key := controller.Key{APIVersion: "v1", Kind: "ConfigMap", Namespace: m.target, Name: name}
+	found, err := controller.Get(key)
+	if err != nil && !errors.Is(err, controller.ErrNotFound) {
+		return err
+	}
+	if err != nil && object == nil {
+		return nil
+	}
+	if err != nil {
+		_, err = controller.Create(makeMirror(key, namespace, object))
+		return err
+	}
+	return change(key, namespace, object, found)
+}
+
+// change makes what is found there equal to the object, if there is one.
+func change(key controller.Key, namespace string, object, found controller.Object) (err error) {
 	madeFrom, _ := found.String("metadata", "annotations", source)
+	ours := madeFrom == namespace+"/"+key.Name
+	label, _ := found.String("metadata", "labels", from)
 	switch {
-	case found == nil && object == nil:
-	case found == nil:
-		_, err = controller.Create(makeMirror(key, from, object))
-	case madeFrom != from && object == nil:
-	case madeFrom != from:
-		return fmt.Errorf("%s is there already and is no mirror of %s: rename one of the two", key, from)
+	case !ours && object == nil:
+	case !ours:
+		return fmt.Errorf("%s is there already and is no mirror of %s/%s: rename one of the two", key, namespace, key.Name)
 	case object == nil:
 		return remove(key, found)
-	case same(object, found):
+	case label == namespace && same(object, found):
 	default:
-		wanted := makeMirror(key, from, object)
+		wanted := makeMirror(key, namespace, object)
 		wanted["metadata"].(map[string]any)["resourceVersion"] = found.Get("metadata", "resourceVersion")
 		_, err = controller.Update(wanted)
 	}
@@ -75,11 +114,13 @@ func same(left, right controller.Object) bool {
 	return true
 }
 
-func makeMirror(key controller.Key, from string, object controller.Object) controller.Object {
+func makeMirror(key controller.Key, namespace string, object controller.Object) controller.Object {
 	made := controller.Object{
 		"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{
-			"namespace": key.Namespace, "name": key.Name, "annotations": map[string]any{source: from},
+			"namespace": key.Namespace, "name": key.Name,
+			"labels":      map[string]any{from: namespace},
+			"annotations": map[string]any{source: namespace + "/" + key.Name},
 		},
 	}
 	for _, field := range contents {

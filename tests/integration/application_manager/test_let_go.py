@@ -1,0 +1,34 @@
+"""What was let go while wadm had it is remembered, by whoever leads next; with the rights of ``deploy/rbac``."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.kept import KeptWorld, spec
+from support.real_lattice import Wadm
+from trellis import names
+from trellis.kube.resources import CONFIGMAPS, HOST_CONFIGS, Manifest
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+GOING = ("first", "second")
+
+
+def tombstones(kept: KeptWorld) -> Manifest:
+    _, found = kept.hosts.api.call("GET", CONFIGMAPS.path(kept.hosts.fleet.system, names.TOMBSTONES))
+    return dict(found.get("data") or {})
+
+
+async def test_each_that_goes_with_its_lattice_is_remembered(kept: KeptWorld, wadm: Wadm) -> None:
+    kept.group(secretName="credentials-that-are-not-there")
+    async with kept.manager():
+        for name in GOING:
+            kept.apply(name, spec())
+            await kept.synced(name)
+        kept.hosts.call("DELETE", HOST_CONFIGS, "group")
+        for count, name in enumerate(GOING, start=1):
+            await kept.condition(name, "Synced", "False", "NoLattice")
+            kept.delete(name)
+            await kept.gone(name)
+            assert len(tombstones(kept)) == count
+        assert await wadm.names() == {*GOING}

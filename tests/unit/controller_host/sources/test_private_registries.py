@@ -1,0 +1,100 @@
+"""Modules from registries that want to know who asks, and who is told the credentials."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from controller_host.source_errors import SourceError, SourceReason
+from support.module_sources import LOGIN, USER, WASM, World, world
+from trellis.kube.resources import SECRETS
+from unit.node_installer.servers import Answer, Registry, Request
+
+
+@pytest.mark.parametrize("place", ["", "/team", "/team/shim"])
+async def test_a_private_registry_gets_the_credentials_of_its_secret(tls: Path, tmp_path: Path, place: str) -> None:
+    registry = Registry(login=LOGIN)
+    async with world(tls, tmp_path, registry.respond) as here:
+        registry.url = here.server.url
+        digest = registry.manifest("1", registry.blob(WASM, "application/wasm"))
+        auth = base64.b64encode(LOGIN.encode()).decode()
+        wrong = {"username": "me", "password": "no"}
+        auths = {"other.example": wrong, f"https://{here.server.host}{place}": {"auth": auth}, "127.0.0.1": wrong}
+        put_secret(here, json.dumps({"auths": auths}))
+        module = {"image": here.image(digest), "pullSecret": {"name": "registry"}}
+        assert await here.fetch(oci=module) == WASM
+        reads = [request for request in here.kube.api.requests if "secrets" in request.path]
+        assert [request.headers["Impersonate-User"] for request in reads] == [USER]
+
+
+async def test_credentials_that_are_missing_wrong_or_unreadable_are_said_and_not_shown(
+    tls: Path, tmp_path: Path
+) -> None:
+    registry = Registry(login=LOGIN)
+    async with world(tls, tmp_path, registry.respond) as here:
+        registry.url = here.server.url
+        digest = registry.manifest("1", registry.blob(WASM, "application/wasm"))
+        module = {"image": here.image(digest)}
+        assert "wants a pullSecret" in (await here.refusal(oci=module)).message
+        module["pullSecret"] = {"name": "registry"}  # type: ignore[assignment]
+        assert "Secret registry in namespace team does not exist" in (await here.refusal(oci=module)).message
+        entry = {"username": "me", "password": "hunter3"}
+        for config, words in {
+            json.dumps({"auths": {"other.example": entry}}): f"has nothing for {here.server.host}",
+            json.dumps({"auths": {here.server.host: {"auth": "%%%"}}}): "is no Docker configuration",
+            "hunter3": "is no Docker configuration",
+            json.dumps({"auths": {here.server.host: entry}}): "refuses the credentials of pullSecret (401)",
+        }.items():
+            put_secret(here, config)
+            refused = await here.refusal(oci=module)
+            assert (refused.reason, words in refused.message) == (SourceReason.FORBIDDEN, True), refused.message
+            assert "hunter3" not in str(refused)
+
+
+def put_secret(here: World, config: str) -> None:
+    data = {".dockerconfigjson": base64.b64encode(config.encode()).decode()}
+    here.kube.put(SECRETS, {"metadata": {"name": "registry", "namespace": "team"}, "data": data})
+
+
+async def test_credentials_do_not_follow_a_redirect_to_another_host(tls: Path, tmp_path: Path) -> None:
+    """Blobs of registries lie in stores of others, which signed addresses lead to."""
+    registry = Registry(login=LOGIN)
+    (tmp_path / "store").mkdir()
+    async with world(tls, tmp_path / "store", lambda _: Answer(body=WASM)) as store:
+
+        def respond(request: Request) -> Answer:
+            answer = registry.respond(request)
+            moved = "/blobs/" in request.path and answer.status == 200
+            return Answer(307, headers={"Location": store.url("/blob?signed")}) if moved else answer
+
+        async with world(tls, tmp_path, respond) as here:
+            registry.url = here.server.url
+            digest = registry.manifest("1", registry.blob(WASM, "application/wasm"))
+            put_secret(here, json.dumps({"auths": {here.server.host: {"username": "me", "password": "hunter2"}}}))
+            module = {"image": here.image(digest), "pullSecret": {"name": "registry"}}
+            assert await here.fetch(oci=module) == WASM
+            assert "authorization" in here.server.requests[-1].headers
+            assert "authorization" not in store.server.requests[-1].headers
+
+
+async def test_a_registry_is_asked_whether_it_lets_who_asks_and_nothing_is_fetched(tls: Path, tmp_path: Path) -> None:
+    registry = Registry(login=LOGIN)
+    digest = registry.manifest(None, registry.blob(WASM, "application/wasm"))
+    async with world(tls, tmp_path, registry.respond) as here:
+        registry.url = here.server.url
+        auth = base64.b64encode(LOGIN.encode()).decode()
+        for name, entry in (("pull", {"auth": auth}), ("wrong", {"username": "me", "password": "guess"})):
+            config = json.dumps({"auths": {here.server.host: entry}}).encode()
+            data = {".dockerconfigjson": base64.b64encode(config).decode()}
+            here.kube.put(SECRETS, {"metadata": {"namespace": "team", "name": name}, "data": data})
+        image = here.image(digest)
+        assert await here.confirm(oci={"image": image, "pullSecret": {"name": "pull"}})
+        assert {one.method for one in here.server.requests if "/manifests/" in one.path} == {"HEAD"}
+        assert not [one for one in here.server.requests if "/blobs/" in one.path]
+        for pull_secret in ({}, {"pullSecret": {"name": "wrong"}}):
+            with pytest.raises(SourceError) as caught:
+                await here.confirm(oci={"image": image, **pull_secret})
+            assert caught.value.reason is SourceReason.FORBIDDEN

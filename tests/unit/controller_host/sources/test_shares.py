@@ -1,0 +1,136 @@
+"""Who fetches at a time, and who waits for whom: no namespace for another, no file for a name."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller_host import transfers, web
+from controller_host.sources import Asked, Sources
+from controller_host.web import Web
+from support.module_sources import SHA, USER, WASM, files, world
+from trellis.crds.wasm_controllers import Module
+from trellis.kube.fake import FakeKube
+
+
+class Busy(Web):
+    """Counts requests that are under way; what ends with ``held`` waits until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.let = asyncio.Event()
+
+    async def get(self, url: str, *_: Any, **__: Any) -> web.Answer:
+        whose = url.rpartition("/")[2]
+        for one in (whose, ""):
+            self.busy[one] += 1
+            self.most[one] = max(self.most[one], self.busy[one])
+        try:
+            await (self.let.wait() if whose.endswith("held") else asyncio.sleep(0.005))
+        finally:
+            self.busy.subtract((whose, ""))
+        return web.Answer(200, {}, WASM)
+
+
+async def test_a_namespace_fetches_no_more_at_a_time_than_its_share_and_all_no_more_than_there_is() -> None:
+    web_ = Busy()
+    here = Sources(FakeKube().acting_as, web_, None)
+
+    async def fetch(namespace: str) -> bytes:
+        module = Module.model_validate({"url": f"https://example.com/{namespace}", "sha256": SHA})
+        async with here.turn(Asked(namespace, module, USER)) as one:
+            return await one.module()
+
+    held = [asyncio.create_task(fetch("held")) for _ in range(20)]
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(fetch(f"team-{number % 8}") for number in range(80)))
+    assert web_.most["held"] == web_.busy["held"] == transfers.EACH
+    assert web_.most["team-1"] <= transfers.EACH
+    assert web_.most[""] == transfers.AT_ONCE
+    web_.let.set()
+    assert await asyncio.gather(*held) == [WASM] * 20
+    await here.close()
+
+
+async def test_who_is_cancelled_while_it_waits_leaves_the_share_to_the_others() -> None:
+    web_ = Busy()
+    here = Sources(FakeKube().acting_as, web_, None)
+
+    async def fetch(name: str) -> bytes:
+        module = Module.model_validate({"url": f"https://example.com/{name}", "sha256": SHA})
+        async with here.turn(Asked("team", module, USER)) as one:
+            return await one.module()
+
+    held = [asyncio.create_task(fetch("held")) for _ in range(2 * transfers.EACH)]
+    await asyncio.sleep(0.01)
+    for task in held:
+        task.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+    async with asyncio.timeout(5):
+        assert await fetch("good") == WASM
+    await here.close()
+
+
+async def test_names_that_nobody_answers_hold_up_no_other_name_and_no_file(
+    tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 5.0)
+    resolve, let, asked = socket.getaddrinfo, threading.Event(), threading.Semaphore(0)
+
+    def slow(host: str, *arguments: Any, **more: Any) -> Any:
+        if host == "tarpit.example":
+            asked.release()
+            let.wait()
+        return resolve("127.0.0.1", *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    async with world(tls, tmp_path, files(x=WASM)) as here:
+        module = Module.model_validate({"url": "https://tarpit.example/x.wasm", "sha256": SHA})
+
+        async def fetch(namespace: str) -> None:
+            async with here.sources.turn(Asked(namespace, module, USER)) as one:
+                await one.module()
+
+        names = [f"team-{number}" for number in range(transfers.AT_ONCE // transfers.EACH - 1)]
+        held = [asyncio.create_task(fetch(name)) for name in names * transfers.EACH]
+        try:
+            async with asyncio.timeout(10):
+                for _ in held:
+                    while not asked.acquire(blocking=False):  # noqa: ASYNC110 - of a thread
+                        await asyncio.sleep(0.005)
+                port = here.server.host.rpartition(":")[2]
+                refusal = await here.refusal(url=f"https://good.example:{port}/x.wasm", sha256=SHA)
+                assert "not trusted" in refusal.message, "it got as far as the server, whose certificate is for another"
+                (here.folder / "x.wasm").write_bytes(WASM)
+                assert await here.fetch(path="x.wasm", sha256=SHA) == WASM
+        finally:
+            let.set()
+            for task in held:
+                task.cancel()
+            await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_few_have_much_in_memory_and_who_waits_for_that_loses_no_time(
+    tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfers, "LARGE_BYTES", len(WASM) - 1)
+    monkeypatch.setattr(transfers, "PATIENCE_SECONDS", 0.3)
+    async with world(tls, tmp_path, files(x=WASM)) as here:
+        asked = Asked("team", Module.model_validate({"url": here.url(), "sha256": SHA}), USER)
+        async with here.sources.turn(asked) as first:
+            assert await first.module() == WASM
+            second = asyncio.create_task(here.fetch(url=here.url(), sha256=SHA))
+            await asyncio.sleep(0.6)
+            assert not second.done(), "another of its namespace has much in memory"
+            other = Asked("other", asked.module, USER)
+            async with here.sources.turn(other) as third:
+                assert await third.module() == WASM
+        assert await second == WASM

@@ -1,0 +1,22 @@
+"""What a Service remembers of its listeners: it comes back, and what somebody broke there says nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from service_reflector.reach import read_reach, write_reach
+from trellis.lattice.addresses import Family
+from trellis.lattice.manifests import Listener, Protocol
+
+ONE = Listener("http", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("p",))
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536, "-1", "²", "9" * 30, None, 8080.5])
+def test_a_port_that_is_none_makes_the_text_say_nothing(port: Any) -> None:
+    text = write_reach((ONE,))
+    assert read_reach(text) == (ONE,)
+    (row,) = json.loads(text)
+    assert read_reach(json.dumps([row | {"port": port}])) == ()
