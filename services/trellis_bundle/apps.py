@@ -35,7 +35,7 @@ from trellis_bundle.apps_model import AppRow, LiveRow, application_of, compare, 
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error, explain
 from trellis_bundle.crds import look_at
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 

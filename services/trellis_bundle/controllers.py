@@ -22,7 +22,7 @@ from trellis_bundle.controllers_model import HOST, ControllerRow, controller_row
 from trellis_bundle.explain_controller import controller_cause
 from trellis_bundle.explaining import Rank
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.part import Part
 from trellis_bundle.reading import Reading

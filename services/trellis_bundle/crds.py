@@ -23,7 +23,7 @@ from trellis.kube.reader import Selection
 from trellis.kube.resources import API_SERVICES, DEFINITIONS, Manifest, Resource
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 
@@ -154,23 +154,27 @@ async def _write(kube: Kube, kind: Kind, standing: Standing, definition: Manifes
 async def await_served(kube: Kube, kind: Kind) -> None:
     """Wait until objects of a kind can be listed: a definition is accepted a moment before.
 
+    A definition that was deleted just now is still served for a moment, so that its successor has to say so too.
+
     Raises:
         CommandError: it is not served within 30 s.
-        KubeError: it may not be listed.
+        KubeError: it may not be listed, or its definition not be read.
     """
     res = Resource(kind.group, kind.version, kind.plural, kind.model.__name__, namespaced=kind.scope == "Namespaced")
     deadline = time.monotonic() + SERVED_SECONDS
     while True:
+        why = ""
         try:
             async for _ in kube.pages(Selection(res), limit=1):
                 break
         except (NotFound, Unavailable) as error:
-            if time.monotonic() > deadline:
-                _, standing, _ = await look_at(kube, kind)
-                why = standing.message or str(error)
-                raise CommandError(f"{kind.name} is defined but not served: {why}") from error
-        else:
+            why = str(error)
+        _, standing, _ = await look_at(kube, kind)
+        why = standing.message or why
+        if not why:
             return
+        if time.monotonic() > deadline:
+            raise CommandError(f"{kind.name} is defined but not served: {why}")
         await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -157,12 +157,16 @@ def _summary(info: ClusterInfo) -> str:
         f"  export TRELLIS_NATS_URL={info.nats_url}",
     ]
     if info.otlp_endpoint is not None:
-        lines += [f"  export TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint}", f"Traces: {info.jaeger_url}/api/services"]
+        lines.append(f"  export TRELLIS_OTLP_ENDPOINT={info.otlp_endpoint} TRELLIS_JAEGER_URL={info.jaeger_url}")
     lines += [f"Real node {node.name}: {node.address}, what it changed: {node.root}" for node in info.real_nodes]
     if info.lattice_nats is not None:
         lines.append(f"Lattices for pods on real nodes: natsAddress: {info.lattice_nats}")
     lines += [_of_host(host) for host in info.lattice_hosts]
-    lines += [f"Programs: {info.bin_dir}", f"Take it down: trellis dev down{named}"]
+    lines += [
+        f"Programs, kubectl among them: {info.bin_dir}",
+        "The services do not run yet: trellis run",
+        f"Take it down: trellis dev down{named}",
+    ]
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -17,8 +18,10 @@ from rich.text import Text
 
 from trellis.bus.dead_letters import dead_letters
 from trellis.bus.letters import DeadLetter
+from trellis.digits import whole
 from trellis.telemetry import setup_logging
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
+from trellis_bundle.explain_find import NotThereError
 from trellis_bundle.explain_letter import explain_letter
 from trellis_bundle.explain_read import (
     application_page,
@@ -31,7 +34,7 @@ from trellis_bundle.explain_read import (
 )
 from trellis_bundle.explaining import Explanation
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json, print_text
 from trellis_bundle.reading import Reading
 from trellis_bundle.settings import ClientSettings, client_settings
@@ -96,41 +99,55 @@ def read_argument(what: str, namespace: str | None) -> Asked:
     place, _, name = rest.rpartition("/")
     found = _NAMES.get(kind.lower())
     if found is None or not name or "/" in place or (place and (namespace or found in _CLUSTERED)):
-        hint = f"write KIND/NAME, where KIND is one of: {', '.join(KINDS)}"
-        if kind.lower() in {"secret", "secrets"}:
-            hint = "`trellis secrets check --app NAME` says which rule lets the secrets of an application through"
-        raise CommandError(f"cannot explain {what!r}: {hint}")
+        raise CommandError(f"cannot explain {what!r}: {_instead(kind.lower(), rest, known=found is not None)}")
     return Asked(found, name, place or namespace)
+
+
+def _instead(kind: str, rest: str, *, known: bool) -> str:
+    """Return what to write, or to run, in place of what names no object."""
+    if kind in {"secret", "secrets"}:
+        return "`trellis secrets check --app NAME` says which rule lets the secrets of an application through"
+    near = [] if known else difflib.get_close_matches(kind, _NAMES, n=1)
+    meant = f"did you mean {near[0]}/{rest or 'NAME'}? Otherwise " if near else ""
+    return f"{meant}write KIND/NAME, where KIND is one of: {', '.join(KINDS)}"
 
 
 async def _page(settings: ClientSettings, asked: Asked) -> Explanation:
     async with connected(settings) as kube:
-        reading, name, namespace = Reading(kube, settings.namespace), asked.name, asked.namespace
-        match asked.kind:
-            case "node":
-                return await node_page(reading, settings.installer_namespace, name)
-            case "shim":
-                return await shim_page(reading, settings.installer_namespace, name)
-            case "hostgroup":
-                return await group_page(reading, name, namespace)
-            case "application":
-                return await application_page(reading, name, namespace)
-            case "service":
-                return await service_page(reading, name, namespace)
-            case "controller":
-                return await controller_page(reading, name, namespace)
-            case _:
-                return await grant_page(reading, name, namespace)
+        try:
+            return await _found(settings, Reading(kube, settings.namespace), asked)
+        except NotThereError as error:
+            return error.page
+
+
+async def _found(settings: ClientSettings, reading: Reading, asked: Asked) -> Explanation:
+    name, namespace = asked.name, asked.namespace
+    match asked.kind:
+        case "node":
+            return await node_page(reading, settings.installer_namespace, name)
+        case "shim":
+            return await shim_page(reading, settings.installer_namespace, name)
+        case "hostgroup":
+            return await group_page(reading, name, namespace)
+        case "application":
+            return await application_page(reading, name, namespace)
+        case "service":
+            return await service_page(reading, name, namespace)
+        case "controller":
+            return await controller_page(reading, name, namespace)
+        case _:
+            return await grant_page(reading, name, namespace)
 
 
 async def _letter(settings: ClientSettings, name: str) -> Explanation:
     """Return the page of a dead letter; raises CommandError for what is no number."""
-    if not name.isdigit():
+    number = whole(name)
+    if number is None:
         raise CommandError(f"cannot explain letter {name!r}: name its SEQUENCE, which `trellis dead list` shows")
     setup_logging(log_format="text", level="error")
     letter: DeadLetter | None
     async with dead_letters(settings.nats_url, credentials=settings.nats_credentials) as box:
-        letter = await box.get(int(name))
+        letter = await box.get(number)
     return explain_letter(letter, name)
 
 

@@ -7,7 +7,7 @@ Invariant: words of wadm's are shown as they are; what only wadm knows now is na
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from service_reflector.views import ServiceView
@@ -15,11 +15,13 @@ from trellis import names
 from trellis_bundle.apps_model import TROUBLE, application_of, condition, history_of, row_of
 from trellis_bundle.explain_hosts import group_cause, lattice_lines
 from trellis_bundle.explain_service import Warned, told_of
-from trellis_bundle.explaining import Explanation, Leader, Line, Rank, absent
+from trellis_bundle.explain_subject import Absence, Beside, Subject, cause_of, looked_at
+from trellis_bundle.explaining import Explanation, Line, Rank
 
 Manifest = Mapping[str, Any]
 
 MANAGER: Final = "application-manager"
+SUBJECT: Final = Subject("Application", "application", "trellis apps")
 _BESIDES: Final = ("Rejected", "Contended", "Overridden", "FieldsIgnored")
 _BAD: Final = frozenset({"Rejected", "Contended"})
 _FINE: Final = "deployed"
@@ -29,53 +31,46 @@ _UNDER_WAY: Final = frozenset({"Applied", "Restored", "FromWadm", "Pending", "Ov
 
 @dataclass(frozen=True, slots=True)
 class AppWorld:
-    """What stands in the cluster. ``groups`` are raw, None if they are not known; ``events``: raw Events.
+    """What stands in the cluster. ``groups`` are raw, None if they are not known."""
 
-    ``leader``: of application_manager, "" for nobody, None if that could not be read.
-    """
-
-    apps: Sequence[Manifest]
+    app: Manifest
     groups: Sequence[Manifest] | None
-    services: Sequence[ServiceView]
-    events: Sequence[Manifest]
-    leader: str | None
+    services: Sequence[ServiceView] = ()
     warnings: Sequence[Warned] = ()
-    notes: Sequence[Line] = ()
+    beside: Beside = field(default_factory=Beside)
 
 
-def explain_application(world: AppWorld, name: str, namespace: str | None) -> Explanation:
-    """Return the page of the Application of a name (its own, or the one in wadm), in one namespace or in all."""
-    there = [one for one in world.apps if namespace in {None, one["metadata"]["namespace"]}]
-    found = next((one for one in there if name in {one["metadata"]["name"], application_of(one["metadata"])}), None)
-    leader = Leader(MANAGER, world.leader, "both sides are not kept equal").line()
-    if found is None:
-        hint = Line("hint", "`trellis apps --live` shows what wadm has and Kubernetes does not")
-        page = absent("Application", name, namespace)
-        return Explanation(page.subject, [*page.lines, hint, leader, *world.notes])
-    metadata = found["metadata"]
-    subject = f"application {metadata['namespace']}/{metadata['name']}"
-    return Explanation(subject, [*_application(world, found), leader, *world.notes])
+def explain_application(world: AppWorld) -> Explanation:
+    """Return the page of an Application."""
+    return SUBJECT.page(world.app, _chain(world), world.beside)
+
+
+def explain_no_application(name: str, namespace: str | None, absence: Absence, beside: Beside) -> Explanation:
+    """Return the page of an Application that is not there."""
+    hint = Line("hint", "`trellis apps --live` shows what wadm has and Kubernetes does not")
+    return SUBJECT.absent(name, namespace, absence, hint, *beside.lines())
+
+
+def is_named(app: Manifest, name: str) -> bool:
+    """Say whether an Application is of a name: its own, or the one in wadm."""
+    return name in {app["metadata"]["name"], application_of(app["metadata"])}
 
 
 def application_cause(app: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
     """Return why an Application does not go on, None if it does: what its page says, but for services and Events."""
-    return Explanation("", [*_application(AppWorld([app], groups, [], [], None), app)]).cause
+    return cause_of(_chain(AppWorld(app, groups)))
 
 
-def _application(world: AppWorld, item: Manifest) -> Iterator[Line]:
-    metadata, status = item["metadata"], item.get("status") or {}
-    yield _object(metadata)
-    yield _looked_at(metadata, status)
+def _chain(world: AppWorld) -> Iterator[Line]:
+    item, status = world.app, world.app.get("status") or {}
+    yield _object(item["metadata"])
+    yield looked_at(item, MANAGER)
     row = row_of(item)
     yield from _hosts(world, row.namespace, row.lattice)
     yield from _sides(status, row.lattice)
     yield from _besides(status)
     yield from _phase(item, status)
     yield from _service(world, row.namespace, row.application, row.lattice)
-    for event in world.events:
-        about = event.get("involvedObject") or {}
-        if event.get("type") == "Warning" and about.get("uid") == metadata.get("uid"):
-            yield Line("event", f"{event.get('reason')}: {event.get('message')}")
     mirrored = any(one.application == row.application and one.namespace == row.namespace for one in world.services)
     yield from told_of(world.warnings, row.application, Rank.ASIDE if mirrored else Rank.CAUSE)
 
@@ -99,15 +94,6 @@ def _object(metadata: Manifest) -> Line:
     if metadata.get("deletionTimestamp"):
         return Line("application", f"{text}; it is being deleted, and goes once wadm does not have it", well=False)
     return Line("application", text, well=True)
-
-
-def _looked_at(metadata: Manifest, status: Manifest) -> Line:
-    generation, seen = metadata.get("generation") or 0, status.get("observedGeneration")
-    if seen is None:
-        return Line("looked at", f"never: is {MANAGER} running?", False, f"`trellis run {MANAGER}` starts it")
-    if seen < generation:
-        return Line("looked at", f"generation {seen}, and it is at {generation} by now", well=False)
-    return Line("looked at", f"generation {generation}", well=True)
 
 
 def _hosts(world: AppWorld, namespace: str, lattice: str) -> Iterator[Line]:

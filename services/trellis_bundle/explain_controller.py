@@ -1,30 +1,21 @@
 """Why a controller in Wasm is, or is not, called: its module, its rights, what ended its last calls.
 
-Pure. In: the WasmController, Events. Out: the page, and the cause alone. Called by ``explain`` and by ``status``.
+Pure. In: the WasmController. Out: the page, and the cause alone. Called by ``explain`` and by ``status``.
 Source of the conditions: ``controller_host.status``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from trellis_bundle.controllers_model import HOST, ControllerRow, controller_row
-from trellis_bundle.explaining import (
-    Explanation,
-    Leader,
-    Line,
-    Rank,
-    absent,
-    condition,
-    event_lines,
-    warnings_of,
-    words,
-)
+from trellis_bundle.explain_subject import Beside, Subject, cause_of
+from trellis_bundle.explaining import Explanation, Line, Rank, condition, words
 
 Manifest = Mapping[str, Any]
 
+SUBJECT: Final = Subject("WasmController", "controller", "trellis controllers")
 _LIMITS: Final[Mapping[str, str]] = {
     "CpuExceeded": "raise its limit of fuel in spec.limits, or have it do less in one call",
     "TimeExceeded": "raise its limit of time in spec.limits, or have it do less in one call",
@@ -34,36 +25,14 @@ _MODULE: Final = "mend the module, or take its former version: spec.module"
 _CONDITIONS: Final = ("Accepted", "WatchesGranted")
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerWorld:
-    """What stands in the cluster: controllers, Events of their namespace, who leads controller_host."""
-
-    controllers: Sequence[Manifest]
-    events: Sequence[Manifest] = field(default_factory=list)
-    leaders: Sequence[Leader] = field(default_factory=list)
-    notes: Sequence[Line] = field(default_factory=list)
-
-
-def explain_controller(world: ControllerWorld, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a controller; of several of the name it is the first's."""
-    found = next((one for one in world.controllers if one["metadata"]["name"] == name), None)
-    if found is None:
-        page = absent("WasmController", name, namespace)
-        return Explanation(
-            f"controller {name}", [*page.lines, Line("hint", "`trellis controllers` lists those that are")]
-        )
-    lines = [
-        *_chain(found),
-        *(leader.line() for leader in world.leaders),
-        *event_lines(warnings_of(world.events, str(found["metadata"]["uid"]))),
-        *world.notes,
-    ]
-    return Explanation(f"controller {found['metadata']['namespace']}/{name}", lines)
+def explain_controller(found: Manifest, beside: Beside) -> Explanation:
+    """Return the page of a controller."""
+    return SUBJECT.page(found, _chain(found), beside)
 
 
 def controller_cause(controller: Manifest) -> Line | None:
     """Return why a controller is not well, None if it is: what its page says, but for the service."""
-    return Explanation("", [*_chain(controller)]).cause
+    return cause_of(_chain(controller))
 
 
 def _chain(controller: Manifest) -> Iterator[Line]:

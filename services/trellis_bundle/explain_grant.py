@@ -14,11 +14,13 @@ from secrets_backend.decide import Identity, view_grant
 from secrets_backend.resources import ACCOUNT_PREFIX
 from secrets_backend.rights import roles_hint
 from trellis.crds.secret_grants import ANY, SecretGrantSpec
-from trellis_bundle.explaining import Explanation, Line, Rank, absent
+from trellis_bundle.explain_subject import Beside, Subject, cause_of
+from trellis_bundle.explaining import Explanation, Line, Rank
 
 Manifest = Mapping[str, Any]
 
 BACKEND: Final = "secrets-backend"
+SUBJECT: Final = Subject("SecretGrant", "secretgrant", "kubectl get secretgrants -A", "in effect")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,10 @@ class Account:
 class GrantWorld:
     """What stands in the cluster. ``groups``: raw, None if they are not known; ``accounts``: of the grant."""
 
-    grants: Sequence[Manifest]
-    groups: Sequence[Manifest] | None = field(default_factory=list)
-    accounts: Sequence[Account] = field(default_factory=list)
-    notes: Sequence[Line] = field(default_factory=list)
+    grant: Manifest
+    groups: Sequence[Manifest] | None = ()
+    accounts: Sequence[Account] = ()
+    beside: Beside = field(default_factory=Beside)
 
 
 def named_accounts(grant: Manifest) -> list[str]:
@@ -51,21 +53,19 @@ def identity_of(namespace: str, account: str) -> Identity:
     return Identity(f"{ACCOUNT_PREFIX}{namespace}:{account}", namespace, "")
 
 
-def explain_grant(world: GrantWorld, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a grant; of several of the name it is the first's."""
-    found = next((one for one in world.grants if one["metadata"]["name"] == name), None)
-    if found is None:
-        page = absent("SecretGrant", name, namespace)
-        return Explanation(
-            page.subject, [*page.lines, Line("hint", "`kubectl get secretgrants -A` lists those that are")]
-        )
-    subject = f"secretgrant {found['metadata']['namespace']}/{name}"
-    return Explanation(subject, [*_chain(world, found), *world.notes], "in effect")
+def explain_grant(world: GrantWorld) -> Explanation:
+    """Return the page of a grant."""
+    return SUBJECT.page(world.grant, _chain(world), world.beside)
 
 
-def _chain(world: GrantWorld, grant: Manifest) -> Iterator[Line]:
-    namespace = grant["metadata"]["namespace"]
-    spec = view_grant(grant).spec
+def grant_cause(grant: Manifest, groups: Sequence[Manifest] | None) -> Line | None:
+    """Return why a grant has no effect, None if it has: what its page says, but for its accounts."""
+    return cause_of(_chain(GrantWorld(grant, groups)))
+
+
+def _chain(world: GrantWorld) -> Iterator[Line]:
+    namespace = world.grant["metadata"]["namespace"]
+    spec = view_grant(world.grant).spec
     if spec is None:
         text = "it cannot be read, and so gives nothing"
         yield Line("grant", text, False, "write it anew: `kubectl explain secretgrant.spec`", Rank.CAUSE)

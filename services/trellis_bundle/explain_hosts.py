@@ -1,67 +1,36 @@
 """Why a group of wasmCloud hosts is, or is not, well: what it names, its pods, its lattice, who writes it.
 
-Pure. In: the WasmCloudHostConfig, Events. Out: the page, and the cause alone. Called by ``explain`` and ``status``.
+Pure. In: the WasmCloudHostConfig. Out: the page, and the cause alone. Called by ``explain`` and ``status``.
 Source of the conditions: ``host_manager.status`` and ``host_manager.lattice_status``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from trellis import names
-from trellis_bundle.explaining import (
-    Explanation,
-    Leader,
-    Line,
-    Rank,
-    absent,
-    condition,
-    event_lines,
-    warnings_of,
-    words,
-)
+from trellis_bundle.explain_subject import Beside, Subject, cause_of, looked_at
+from trellis_bundle.explaining import PULL_FAILED, Explanation, Line, Rank, condition, words
 
 Manifest = Mapping[str, Any]
 
 MANAGER: Final = "host-manager"
-_PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
+SUBJECT: Final = Subject("WasmCloudHostConfig", "hostgroup", "kubectl get wasmcloudhostconfigs -A")
 _CRASH: Final = frozenset({"CrashLoopBackOff", "Error", "OOMKilled"})
 _MISSING: Final = frozenset({"SecretMissing", "ConfigMapMissing"})
 _REFUSED: Final = ("refused the user", "uthorization", "demands a certificate")
 _PODS_SHOWN: Final = 10
 
 
-@dataclass(frozen=True, slots=True)
-class GroupWorld:
-    """What stands in the cluster: groups, Events of their namespace, who leads host_manager."""
-
-    groups: Sequence[Manifest]
-    events: Sequence[Manifest] = field(default_factory=list)
-    leaders: Sequence[Leader] = field(default_factory=list)
-    notes: Sequence[Line] = field(default_factory=list)
-
-
-def explain_group(world: GroupWorld, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a group; of several of the name it is the first's."""
-    found = next((one for one in world.groups if one["metadata"]["name"] == name), None)
-    if found is None:
-        page = absent("WasmCloudHostConfig", name, namespace)
-        hint = Line("hint", "`kubectl get wasmcloudhostconfigs -A` lists those that are")
-        return Explanation(f"hostgroup {name}", [*page.lines, hint])
-    lines = [
-        *_chain(found),
-        *(leader.line() for leader in world.leaders),
-        *event_lines(warnings_of(world.events, str(found["metadata"]["uid"]))),
-        *world.notes,
-    ]
-    return Explanation(f"hostgroup {found['metadata']['namespace']}/{name}", lines)
+def explain_group(found: Manifest, beside: Beside) -> Explanation:
+    """Return the page of a group."""
+    return SUBJECT.page(found, _chain(found), beside)
 
 
 def group_cause(group: Manifest) -> Line | None:
     """Return why a group is not well, None if it is: what its page says, but for the service."""
-    return Explanation("", [*_chain(group)]).cause
+    return cause_of(_chain(group))
 
 
 def _chain(group: Manifest) -> Iterator[Line]:
@@ -73,20 +42,11 @@ def _chain(group: Manifest) -> Iterator[Line]:
     if other.get("status") == "True":
         yield Line("held", words(other), well=False, rank=Rank.CAUSE)
         return
-    yield _looked_at(metadata, status)
+    yield looked_at(group, MANAGER)
     yield _degraded(metadata["namespace"], condition(status, "Degraded"))
     yield from _counts(status)
     yield from lattice_lines(metadata["namespace"], spec, status)
     yield from _hosts(status)
-
-
-def _looked_at(metadata: Manifest, status: Manifest) -> Line:
-    generation, seen = metadata.get("generation") or 0, status.get("observedGeneration")
-    if seen is None:
-        return Line("looked at", f"never: is {MANAGER} running?", False, f"`trellis run {MANAGER}` starts it")
-    if seen < generation:
-        return Line("looked at", f"generation {seen}, and it is at {generation} by now", well=False)
-    return Line("looked at", f"generation {generation}", well=True)
 
 
 def _degraded(namespace: str, said: Manifest) -> Line:
@@ -97,7 +57,7 @@ def _degraded(namespace: str, said: Manifest) -> Line:
     if reason in _MISSING and " is missing: " in message:
         # Several are told in one message, with what to do about each.
         text, _, do = message.partition(": ") if " · " not in message else (message, "", "")
-    elif reason in _PULL:
+    elif reason in PULL_FAILED:
         text = f"the image of its hosts cannot be pulled: {text}"
         do = "check spec.image and spec.natsLeafImage, spec.imagePullSecrets, and that the registry is reached"
     elif reason in _CRASH:

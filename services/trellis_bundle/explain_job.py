@@ -16,14 +16,16 @@ from trellis import names
 from trellis.install_results import FailureReason
 from trellis.node_and_job import view_job
 from trellis.provisioning import JobState, JobView
-from trellis_bundle.explaining import Line, Rank, warnings_of, words
+from trellis_bundle.explaining import PULL_FAILED, Line, Rank, warnings_of, words
 
 Manifest = Mapping[str, Any]
 
 _LABEL_JOB_NAME: Final = "batch.kubernetes.io/job-name"
-_PULL: Final = frozenset(
-    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
-)
+_LACKED: Final = re.compile(r"Unable to retrieve some image pull secrets \((?P<names>[^)]*)\)")
+"""What the kubelet says in an Event; it pulls all the same, without the Secret."""
+_CREATE: Final = " is not there: create it"
+"""Of the installer, which says itself what to do about a pull secret of a Shim."""
+_PULL_SECRETS: Final = "TRELLIS_INSTALLER_PULL_SECRETS of provisioner"
 _QUOTA: Final = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
 _ATTEMPT: Final = re.compile(r"attempt \d+: ")
 _REASON: Final = re.compile(r"(?:[A-Z][A-Za-z]+: )+")
@@ -98,19 +100,23 @@ def _waits(pod: Manifest, warnings: Sequence[Manifest]) -> Line | None:
     metadata, state = pod["metadata"], installer_state(dict(pod))
     where = f"{metadata['namespace']}/{metadata['name']}"
     reason = state.waiting.partition(":")[0]
-    if reason in _PULL:
-        text = f"the image of the installer cannot be pulled: {state.waiting}"
-        do = (
-            f"check the image's name, that its registry is reached, and the pull secret of namespace "
-            f"{metadata['namespace']}"
-        )
-        return Line("pod", text, well=False, do=do, rank=Rank.CAUSE)
+    if reason in PULL_FAILED:
+        return _no_image(metadata["namespace"], state.waiting, warnings)
     see = f"`kubectl describe pod -n {metadata['namespace']} {metadata['name']}`"
     if state.waiting:
         return Line("pod", f"{where} waits: {state.waiting}", well=False, do=see, rank=Rank.CAUSE)
     if (pod.get("status") or {}).get("phase") == "Pending" and warnings:
         return Line("pod", f"{where} does not start: {words(warnings[0])}", well=False, do=see, rank=Rank.CAUSE)
     return None
+
+
+def _no_image(namespace: str, waiting: str, warnings: Sequence[Manifest]) -> Line:
+    text = f"the image of the installer cannot be pulled: {waiting}"
+    do = f"check the image's name, that its registry is reached, and the pull secret of namespace {namespace}"
+    if found := next(filter(None, (_LACKED.search(str(one.get("message"))) for one in warnings)), None):
+        text = f"the image of the installer cannot be pulled, Secret {namespace}/{found['names']} is missing: {waiting}"
+        do = f"create it, of type kubernetes.io/dockerconfigjson, or name another: {_PULL_SECRETS}"
+    return Line("pod", text, well=False, do=do, rank=Rank.CAUSE)
 
 
 def failure_line(failure: str, job: JobView | None) -> Line:
@@ -122,6 +128,9 @@ def failure_line(failure: str, job: JobView | None) -> Line:
     do = next((_ADVICE[reason] for reason in reversed(reasons) if reason in _ADVICE), "")
     if "lists no runtime handlers at all" in text:
         do = "bring its kubelet and container runtime up to date, or have a pod prove it: spec.verify.canaryImage"
+    if _CREATE in text:
+        text, _, do = text.partition(": create it")
+        do = f"create it{do}"
     if not do and job is not None:
         do = _LOG.format(namespace=job.namespace, name=job.name)
     if len(reasons) > 1:
@@ -144,18 +153,40 @@ def refused_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest], namesp
 
     An Event stays for an hour: what was refused is no trouble any more where there is a Job by now.
     """
-    taken = {(job["metadata"].get("labels") or {}).get(names.LABEL_NODE_UID) for job in jobs}
-    abouts = [about for one in events if (about := one.get("involvedObject") or {}).get("uid") not in taken]
-    found = {str(about.get("name")): refused_job(events, str(about.get("uid")), namespace) for about in abouts}
-    return {name: line for name, line in found.items() if line is not None}
+    taken = {str((job["metadata"].get("labels") or {}).get(names.LABEL_NODE_UID)) for job in jobs}
+    found: dict[str, Line] = {}
+    for uid, told in _by_uid(events).items():
+        line = None if uid in taken else refused_job(told, uid, namespace)
+        if line is not None:
+            found[str(told[0]["involvedObject"].get("name"))] = line
+    return found
 
 
 def held_up_by_node(jobs: Iterable[Manifest], pods: Sequence[Manifest], events: Sequence[Manifest]) -> dict[str, Line]:
     """Return what keeps Jobs from going on, by the name of their node."""
+    told, of_job = _by_uid(events), _by_job(pods)
     found: dict[str, Line] = {}
     for job in jobs:
-        active = view_job(dict(job)).state is JobState.ACTIVE
-        held = held_up(job, pods, events) if active else None
+        if view_job(dict(job)).state is not JobState.ACTIVE:
+            continue
+        mine = of_job.get(job["metadata"]["name"], ())
+        uids = [str(one["metadata"]["uid"]) for one in (job, *mine)]
+        held = held_up(job, mine, [event for uid in uids for event in told.get(uid, ())])
         if held is not None:
             found[str((job["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE, ""))] = held
+    return found
+
+
+def _by_uid(events: Iterable[Manifest]) -> dict[str, list[Manifest]]:
+    """Return Events by the object that they are about, so that all are looked through once, not once a Job."""
+    found: dict[str, list[Manifest]] = {}
+    for one in events:
+        found.setdefault(str((one.get("involvedObject") or {}).get("uid")), []).append(one)
+    return found
+
+
+def _by_job(pods: Iterable[Manifest]) -> dict[str, list[Manifest]]:
+    found: dict[str, list[Manifest]] = {}
+    for pod in pods:
+        found.setdefault(str((pod["metadata"].get("labels") or {}).get(_LABEL_JOB_NAME)), []).append(pod)
     return found

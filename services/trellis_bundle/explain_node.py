@@ -18,64 +18,49 @@ from trellis.provisioning import SUPPORTED_OS, JobState, NodeView, Wish, install
 from trellis.shims import ShimView, is_for
 from trellis.targets import wish_on
 from trellis_bundle.explain_job import failure_line, job_lines, refused_job
-from trellis_bundle.explaining import (
-    Explanation,
-    Leader,
-    Line,
-    Rank,
-    absent,
-    condition,
-    event_lines,
-    warnings_of,
-    words,
-)
+from trellis_bundle.explain_subject import Beside, Subject
+from trellis_bundle.explaining import Explanation, Line, Rank, condition, warnings_of, words
 from trellis_bundle.read_model import KUBELET_AWAY, NodeState, row_of
 
 Manifest = Mapping[str, Any]
 
+SUBJECT: Final = Subject("Node", "node", "kubectl get nodes", "ready to run Wasm")
 _TOLD: Final = frozenset({"OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"})
 """Reasons of Events on a Node that say what keeps provisioner from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeWorld:
-    """What stands in the cluster. ``node`` is None if there is none; ``jobs``, ``pods``: those of the node."""
+    """What stands in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node."""
 
-    node: Manifest | None
+    node: Manifest
     installers: str
-    """Namespace of the Jobs."""
-    jobs: Sequence[Manifest] = field(default_factory=list)
-    pods: Sequence[Manifest] = field(default_factory=list)
-    events: Sequence[Manifest] = field(default_factory=list)
-    shims: Sequence[ShimView] = field(default_factory=list)
+    jobs: Sequence[Manifest] = ()
+    pods: Sequence[Manifest] = ()
+    shims: Sequence[ShimView] = ()
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
-    leaders: Sequence[Leader] = field(default_factory=list)
-    notes: Sequence[Line] = field(default_factory=list)
+    beside: Beside = field(default_factory=Beside)
 
 
-def explain_node(world: NodeWorld, name: str) -> Explanation:
+def explain_node(world: NodeWorld) -> Explanation:
     """Return the page of a node."""
-    if world.node is None:
-        page = absent("Node", name, None)
-        return Explanation(page.subject, [*page.lines, Line("hint", "`kubectl get nodes` lists those that are")])
+    return SUBJECT.page(world.node, _chain(world), world.beside)
+
+
+def _chain(world: NodeWorld) -> Iterator[Line]:
     view = view_node(dict(world.node))
-    lines = [*_chain(world, world.node, view), *world.notes]
-    return Explanation(f"node {name}", lines, "ready to run Wasm")
-
-
-def _chain(world: NodeWorld, node: Manifest, view: NodeView) -> Iterator[Line]:
     jobs = tuple(view_job(dict(job)) for job in world.jobs)
     row = row_of(view, jobs, world.ledger.entries.get(view.uid))
-    yield _kubelet(node, view)
+    yield _kubelet(world.node, view)
     yield _wish(world, view, concern=row.concern and row.wish is Wish.IN)
     yield from _shims(world, view)
     yield from _hold(world, view, row.state)
     job = newest(jobs)
     raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
     if raw is not None and row.state is not NodeState.READY:
-        yield from job_lines(raw, world.pods, world.events)
+        yield from job_lines(raw, world.pods, world.beside.events)
     if row.state in {NodeState.WAITING, NodeState.PROVISIONING} and job is None:
-        refused = refused_job(world.events, view.uid, world.installers)
+        refused = refused_job(world.beside.events, view.uid, world.installers)
         if refused is not None:
             yield refused
     failure = (view.failure if view.failed and view.failed.digest != view.marked_digest else "") or (
@@ -84,8 +69,6 @@ def _chain(world: NodeWorld, node: Manifest, view: NodeView) -> Iterator[Line]:
     if failure:
         yield failure_line(failure, job)
     yield _state(view, row.state, row.message)
-    yield from (leader.line() for leader in world.leaders)
-    yield from event_lines(warnings_of(world.events, view.uid))
 
 
 def _kubelet(node: Manifest, view: NodeView) -> Line:
@@ -160,7 +143,7 @@ def _hold(world: NodeWorld, view: NodeView, state: NodeState) -> Iterator[Line]:
         text = f"the rollout of {', '.join(sorted(paused))} is paused by spec.paused"
         yield Line("rollout", text, False, f"`trellis rollout resume {min(paused)}`", Rank.CAUSE)
     if state is not NodeState.READY:
-        for one in warnings_of(world.events, view.uid):
+        for one in warnings_of(world.beside.events, view.uid):
             if one.get("reason") in _TOLD:
                 yield Line("held", words(one), well=False, rank=Rank.CAUSE)
                 return

@@ -14,8 +14,9 @@ from provisioner.resources import read_ledger
 from service_reflector.views import view_pod, view_service, view_slice
 from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR
 from trellis import names
-from trellis.kube.errors import Forbidden, KubeError, NotFound
+from trellis.kube.errors import Forbidden
 from trellis.kube.resources import (
+    APPLICATIONS,
     CONFIGMAPS,
     ENDPOINT_SLICES,
     EVENTS,
@@ -29,25 +30,35 @@ from trellis.kube.resources import (
     SHIMS,
     WASM_CONTROLLERS,
     Manifest,
-    Resource,
 )
 from trellis.lattice.group_views import view_group
 from trellis.node_and_job import view_node
 from trellis.provisioning import INSTALLER_JOBS
 from trellis.shims import view_shim
 from trellis_bundle.apps import read_apps
-from trellis_bundle.apps_model import application_of
-from trellis_bundle.cli_errors import CommandError
 from trellis_bundle.controllers_model import HOST
-from trellis_bundle.explain_application import MANAGER, AppWorld, explain_application
-from trellis_bundle.explain_controller import ControllerWorld, explain_controller
+from trellis_bundle.explain_application import (
+    MANAGER,
+    AppWorld,
+    explain_application,
+    explain_no_application,
+    is_named,
+)
+from trellis_bundle.explain_controller import SUBJECT as CONTROLLER
+from trellis_bundle.explain_controller import explain_controller
+from trellis_bundle.explain_find import absence, find, listed, one_place, unreadable
+from trellis_bundle.explain_grant import SUBJECT as GRANT
 from trellis_bundle.explain_grant import Account, GrantWorld, explain_grant, identity_of, named_accounts
 from trellis_bundle.explain_hosts import MANAGER as HOST_MANAGER
-from trellis_bundle.explain_hosts import GroupWorld, explain_group
+from trellis_bundle.explain_hosts import SUBJECT as GROUP
+from trellis_bundle.explain_hosts import explain_group
 from trellis_bundle.explain_job import held_up_by_node, refused_by_node
+from trellis_bundle.explain_node import SUBJECT as NODE
 from trellis_bundle.explain_node import NodeWorld, explain_node
-from trellis_bundle.explain_service import REFLECTOR, Warned, World, explain_service
+from trellis_bundle.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
+from trellis_bundle.explain_shim import SUBJECT as SHIM
 from trellis_bundle.explain_shim import ShimWorld, explain_shim
+from trellis_bundle.explain_subject import Beside
 from trellis_bundle.explaining import Explanation, Leader, Line
 from trellis_bundle.reading import Reading
 from trellis_bundle.secrets_check_model import impersonation_review
@@ -55,17 +66,16 @@ from trellis_bundle.secrets_check_model import impersonation_review
 UNBEGUN = "nothing is begun on any node"
 UNMARKED = "no node is labelled"
 _WARNING = "type=Warning"
+_APART = "both sides are not kept equal"
 
 
 async def node_page(reading: Reading, installers: str, name: str) -> Explanation:
     """Return the page of a node; ``installers``: namespace of the installer Jobs."""
-    node = await _one(reading, NODES, name)
-    if node is None:
-        return explain_node(NodeWorld(None, installers), name)
+    node = await find(reading, NODES, NODE, name)
     uid = node["metadata"]["uid"]
     jobs, events, pods, shims, ledger, leaders = await asyncio.gather(
         reading.list(JOBS, installers, labels=f"{INSTALLER_JOBS},{names.LABEL_NODE_UID}={uid}"),
-        reading.list(EVENTS, None, fields=f"{_WARNING},involvedObject.uid={uid}"),
+        _events_of(reading, node),
         reading.list(PODS, installers, fields=f"spec.nodeName={name}"),
         reading.list(SHIMS),
         _ledger(reading),
@@ -73,25 +83,22 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
     )
     if jobs:
         events += await reading.list(EVENTS, installers, fields=_WARNING)
-    views = [view_shim(one) for one in shims]
-    return explain_node(NodeWorld(node, installers, jobs, pods, events, views, ledger, leaders, reading.notes), name)
+    views, beside = [view_shim(one) for one in shims], Beside(leaders, events, reading.notes)
+    return explain_node(NodeWorld(node, installers, jobs, pods, views, ledger, beside))
 
 
 async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:
     """Return the page of a Shim; ``installers``: namespace of the installer Jobs."""
-    shim = await _one(reading, SHIMS, name)
-    if shim is None:
-        return explain_shim(ShimWorld(None), name)
-    uid = shim["metadata"]["uid"]
+    shim = await find(reading, SHIMS, SHIM, name)
     nodes, held, events, ledger, leaders = await asyncio.gather(
         reading.list(NODES),
         held_up(reading, installers),
-        reading.list(EVENTS, None, fields=f"{_WARNING},involvedObject.uid={uid}"),
+        _events_of(reading, shim),
         _ledger(reading),
         _provisioning(reading),
     )
-    views = [view_node(one) for one in nodes]
-    return explain_shim(ShimWorld(shim, views, held, events, ledger, leaders, reading.notes), name)
+    views, beside = [view_node(one) for one in nodes], Beside(leaders, events, reading.notes)
+    return explain_shim(ShimWorld(shim, views, held, ledger, beside))
 
 
 async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
@@ -107,69 +114,67 @@ async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
 
 async def group_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
     """Return the page of a group of hosts."""
-    groups = await _those(reading, HOST_CONFIGS, name, namespace)
-    events, leader = await asyncio.gather(
-        _events_of(reading, groups), reading.leader(HOST_MANAGER, "what its spec says is not carried out")
-    )
-    return explain_group(GroupWorld(groups, events, [leader], reading.notes), name, namespace)
+    found = await find(reading, HOST_CONFIGS, GROUP, name, namespace)
+    return explain_group(found, await _beside(reading, found, HOST_MANAGER, "what its spec says is not carried out"))
 
 
 async def controller_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
     """Return the page of a controller in Wasm."""
-    found = await _those(reading, WASM_CONTROLLERS, name, namespace)
-    events, leader = await asyncio.gather(_events_of(reading, found), reading.leader(HOST, "it is not called"))
-    return explain_controller(ControllerWorld(found, events, [leader], reading.notes), name, namespace)
+    found = await find(reading, WASM_CONTROLLERS, CONTROLLER, name, namespace)
+    return explain_controller(found, await _beside(reading, found, HOST, "it is not called"))
 
 
 async def grant_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
     """Return the page of a SecretGrant."""
-    grants = await _those(reading, SECRET_GRANTS, name, namespace)
+    grant = await find(reading, SECRET_GRANTS, GRANT, name, namespace)
     groups = await reading.list(HOST_CONFIGS)
     known = None if reading.notes else groups
-    accounts = [await _account(reading, grants[0], one) for one in named_accounts(grants[0])] if grants else []
-    return explain_grant(GrantWorld(grants, known, accounts, reading.notes), name, namespace)
+    accounts = [await _account(reading, grant, one) for one in named_accounts(grant)]
+    return explain_grant(GrantWorld(grant, known, accounts, Beside(notes=reading.notes)))
 
 
 async def service_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a Service that mirrors an application."""
-    services, slices, groups, pods, warnings, leader = await asyncio.gather(
-        listed(reading, SERVICES, namespace),
+    """Return the page of a Service that mirrors an application; of several of the name it is that which does."""
+    found = await listed(reading, SERVICES, namespace, fields=f"metadata.name={name}")
+    views = sorted(map(view_service, found), key=lambda one: (not one.application, one.key))
+    one_place("Service", name, {one.namespace for one in views if one.application})
+    warnings, leader = await asyncio.gather(warned(reading, namespace), reading.leader(REFLECTOR, "nothing follows"))
+    if not views:
+        there = await absence(reading, SERVICES, name, namespace)
+        return explain_no_service((name, namespace), there, warnings, Beside([leader], notes=reading.notes))
+    slices, groups, pods = await asyncio.gather(
         reading.list(ENDPOINT_SLICES, namespace, labels=SLICE_SELECTOR),
         reading.wide(HOST_CONFIGS, namespace),
         reading.wide(PODS, namespace, labels=POD_SELECTOR),
-        warned(reading, namespace),
-        reading.leader(REFLECTOR, "nothing follows"),
     )
-    views = [view_service(one) for one in services]
-    _one_place("Service", name, {one.namespace for one in views if one.name == name and one.application})
     world = World(
-        views,
+        views[0],
         [view_slice(one) for one in slices],
         [view_group(one) for one in groups],
         [view_pod(one) for one in pods],
         warnings,
-        leader.holder,
-        reading.notes,
+        Beside([leader], notes=reading.notes),
     )
-    return explain_service(world, name, namespace)
+    return explain_service(world)
 
 
 async def application_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
     """Return the page of an Application."""
-    apps = await _apps(reading, namespace)
-    mine = [one["metadata"] for one in apps if name in {one["metadata"]["name"], application_of(one["metadata"])}]
-    _one_place("Application", name, {metadata["namespace"] for metadata in mine})
-    groups, services, events, warnings, leader = await asyncio.gather(
+    mine = [one for one in await _apps(reading, namespace) if is_named(one, name)]
+    one_place("Application", name, {one["metadata"]["namespace"] for one in mine})
+    if not mine:
+        leader = await reading.leader(MANAGER, _APART)
+        there = await absence(reading, APPLICATIONS, name, namespace)
+        return explain_no_application(name, namespace, there, Beside([leader], notes=reading.notes))
+    groups, services, warnings, beside = await asyncio.gather(
         reading.list(HOST_CONFIGS, namespace),
         reading.list(SERVICES, namespace),
-        reading.list(EVENTS, namespace, fields=_WARNING),
         warned(reading, namespace),
-        reading.leader(MANAGER, ""),
+        _beside(reading, mine[0], MANAGER, _APART),
     )
-    views = [view_service(one) for one in services]
     lacks = any(HOST_CONFIGS.plural in line.text for line in reading.notes)
-    world = AppWorld(apps, None if lacks else groups, views, events, leader.holder, warnings, reading.notes)
-    return explain_application(world, name, namespace)
+    views = [view_service(one) for one in services]
+    return explain_application(AppWorld(mine[0], None if lacks else groups, views, warnings, beside))
 
 
 async def warned(reading: Reading, namespace: str | None) -> list[Warned]:
@@ -187,60 +192,23 @@ def view_warning(event: Manifest) -> Warned:
     return Warned(group, str(event.get("reason") or ""), str(event.get("message") or ""))
 
 
-async def listed(reading: Reading, res: Resource, namespace: str | None) -> list[Manifest]:
-    """Return the objects of the kind that is asked about.
-
-    Raises:
-        CommandError: this account may not read them in all namespaces, and none was named.
-        KubeError: they could not be read.
-    """
-    try:
-        return (await reading.kube.list(res, namespace)).items
-    except NotFound:
-        return []
-    except Forbidden as error:
-        raise _unreadable(error, namespace) from None
-
-
-def _unreadable(error: KubeError, namespace: str | None) -> Exception:
-    if namespace is None:
-        return CommandError(f"{error}; this account may not look in all namespaces: name one with --namespace")
-    return error
-
-
 async def _apps(reading: Reading, namespace: str | None) -> list[Manifest]:
     try:
         return await read_apps(reading.kube, namespace)
     except Forbidden as error:
-        raise _unreadable(error, namespace) from None
+        raise unreadable(error, namespace) from None
 
 
-async def _those(reading: Reading, res: Resource, name: str, namespace: str | None) -> list[Manifest]:
-    """Return the object of a name; raises CommandError if several namespaces have one."""
-    there = [one for one in await listed(reading, res, namespace) if one["metadata"]["name"] == name]
-    _one_place(res.kind, name, {one["metadata"]["namespace"] for one in there})
-    return there
+async def _beside(reading: Reading, found: Manifest, service: str, otherwise: str) -> Beside:
+    leader, events = await asyncio.gather(reading.leader(service, otherwise), _events_of(reading, found))
+    return Beside([leader], events, reading.notes)
 
 
-def _one_place(kind: str, name: str, namespaces: set[str]) -> None:
-    if len(namespaces) > 1:
-        places = ", ".join(sorted(namespaces))
-        raise CommandError(f"there is a {kind} {name} in namespaces {places}: name one with --namespace")
-
-
-async def _one(reading: Reading, res: Resource, name: str) -> Manifest | None:
-    try:
-        return await reading.kube.get(res, name)
-    except NotFound:
-        return None
-
-
-async def _events_of(reading: Reading, found: list[Manifest]) -> list[Manifest]:
-    if not found:
-        return []
-    metadata = found[0]["metadata"]
+async def _events_of(reading: Reading, found: Manifest) -> list[Manifest]:
+    # Those of what has no namespace lie in one that its author chose.
+    metadata = found["metadata"]
     fields = f"{_WARNING},involvedObject.uid={metadata['uid']}"
-    return await reading.list(EVENTS, metadata["namespace"], fields=fields)
+    return await reading.list(EVENTS, metadata.get("namespace"), fields=fields)
 
 
 async def _ledger(reading: Reading) -> Ledger:

@@ -7,7 +7,7 @@ Invariant: what only the lattice knows (which hosts run a provider) is named as 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from service_reflector.hosts import meets
@@ -16,9 +16,12 @@ from service_reflector.views import PodView, ServiceView, SliceView
 from trellis import names
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener
-from trellis_bundle.explaining import Explanation, Leader, Line, Rank, absent
+from trellis_bundle.explain_subject import Absence, Beside, Subject
+from trellis_bundle.explaining import Explanation, Line, Rank
 
 REFLECTOR: Final = "service-reflector"
+_SHOWN: Final = 10
+SUBJECT: Final = Subject("Service", "service", "kubectl get services -A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +35,31 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What stands in the cluster. ``leader``: of service_reflector, "" if nobody leads."""
+    """What stands in the cluster."""
 
-    services: Sequence[ServiceView]
+    service: ServiceView
     slices: Sequence[SliceView]
     groups: Sequence[GroupView]
     pods: Sequence[PodView]
-    warnings: Sequence[Warned]
-    leader: str | None
-    notes: Sequence[Line] = ()
+    warnings: Sequence[Warned] = ()
+    beside: Beside = field(default_factory=Beside)
 
 
-def explain_service(world: World, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a Service; of several of the name it is that of the first that mirrors an application."""
-    there = [one for one in world.services if one.name == name and namespace in {None, one.namespace}]
-    found = min(there, key=lambda one: (not one.application, one.key), default=None)
-    leader = Leader(REFLECTOR, world.leader, "nothing follows").line()
-    if found is not None:
-        return Explanation(f"service {found.key}", [*_service(world, found), leader, *world.notes])
-    page = absent("Service", name, namespace)
-    told = [*told_of(world.warnings, name, Rank.CAUSE)]
+def explain_service(world: World) -> Explanation:
+    """Return the page of a Service."""
+    one = world.service
+    metadata = {"namespace": one.namespace, "name": one.name}
+    return SUBJECT.page({"metadata": metadata}, _chain(world), world.beside)
+
+
+def explain_no_service(
+    asked: tuple[str, str | None], absence: Absence, warnings: Sequence[Warned], beside: Beside
+) -> Explanation:
+    """Return the page of a Service that is not there; ``asked``: its name and namespace."""
+    name, namespace = asked
+    told = [*told_of(warnings, name, Rank.CAUSE)]
     hints = told or [Line("hint", _UNTOLD.format(name=name))]
-    return Explanation(page.subject, [*page.lines, *hints, leader, *world.notes])
+    return SUBJECT.absent(name, namespace, absence, *hints, *beside.lines())
 
 
 _UNTOLD = (
@@ -62,10 +68,13 @@ _UNTOLD = (
 )
 
 
-def _service(world: World, one: ServiceView) -> Iterator[Line]:
+def _chain(world: World) -> Iterator[Line]:
+    one = world.service
     if not one.application:
-        yield Line("service", f"{one.key} mirrors no application: Trellis does not look after it", well=False)
-        yield from told_of(world.warnings, one.name, Rank.CAUSE)
+        told = [*told_of(world.warnings, one.name, Rank.CAUSE)]
+        text, do = f"{one.key} mirrors no application", "Trellis does not look after it, whoever made it does"
+        yield Line("service", text, False, do, Rank.SYMPTOM if told else Rank.CAUSE)
+        yield from told
         return
     manifest = one.manifest or {}
     spec = manifest.get("spec") or {}
@@ -77,7 +86,7 @@ def _service(world: World, one: ServiceView) -> Iterator[Line]:
     groups = [group for group in world.groups if group.lattice == one.lattice]
     if groups:
         yield Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
-    elif world.notes:
+    elif world.beside.notes:
         yield Line("groups", f"none on lattice {lattice} that this account may read")
     else:
         text = f"no group of hosts is on lattice {lattice} as the Service knows it"
@@ -100,15 +109,19 @@ def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Itera
     }
     ready = sum(bool((each.get("conditions") or {}).get("ready")) for each in endpoints.values())
     yield Line("endpoints", f"{ready} of {len(endpoints)} ready, in {len(pieces)} slices", well=ready > 0)
-    if not pods and not world.notes:
+    if not pods and not world.beside.notes:
         do = "`trellis explain hostgroup/NAME` says why"
         yield Line("hosts", "its groups have no pods", False, do, Rank.CAUSE)
     annotations = (one.manifest or {}).get("annotations") or {}
     listeners = read_reach(annotations.get(names.ANNOTATION_REACH, ""))
-    for pod in sorted(pods, key=lambda pod: pod.key):
-        line = _host(pod, listeners, endpoints.get(pod.uid))
-        # One host of several that is none is no trouble; where none is one, the first says why.
-        yield replace(line, rank=Rank.ASIDE if ready else Rank.CAUSE)
+    lines = [_host(pod, listeners, endpoints.get(pod.uid)) for pod in sorted(pods, key=lambda pod: pod.key)]
+    if len(lines) > _SHOWN:
+        lines = sorted(lines, key=lambda line: bool(line.well))
+    # One host of several that is none is no trouble; where none is one, the first says why.
+    yield from (replace(line, rank=Rank.ASIDE if ready else Rank.CAUSE) for line in lines[:_SHOWN])
+    if len(lines) > _SHOWN:
+        more = sum(bool(line.well) for line in lines[_SHOWN:])
+        yield Line("host", f"and {len(lines) - _SHOWN} more, {more} of them endpoints")
 
 
 def _host(pod: PodView, listeners: Sequence[Listener], endpoint: Mapping[str, Any] | None) -> Line:

@@ -15,57 +15,44 @@ from provisioner.plan import Ledger
 from trellis.provisioning import NodeView, installed_on, proved_of
 from trellis.shims import ShimView, is_for, view_shim
 from trellis_bundle.explain_job import failure_line
-from trellis_bundle.explaining import (
-    Explanation,
-    Leader,
-    Line,
-    Rank,
-    absent,
-    condition,
-    event_lines,
-    warnings_of,
-    words,
-)
+from trellis_bundle.explain_subject import Beside, Subject, looked_at
+from trellis_bundle.explaining import Explanation, Line, Rank, condition, words
 
 Manifest = Mapping[str, Any]
 
+SUBJECT: Final = Subject("Shim", "shim", "kubectl get shims", "ready on all its nodes")
 _SHOWN: Final = 10
 _NODES_FAIL: Final = "NodesFailing"
 _MEND: Final[Mapping[str, str]] = {
     "InvalidShim": "mend the spec: `kubectl edit shim {name}`",
     "Unverified": "give the source a sha256, or the image a digest",
+    "Unsigned": "sign it with a key that the platform trusts, and put the signature beside the source",
     "RuntimeInUse": "end the pods that run with it, or set spec.removalPolicy to drain",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ShimWorld:
-    """What stands in the cluster. ``shim`` is None if there is none; ``held``: by node, what holds up its Job."""
+    """What stands in the cluster. ``held``: by node, what holds up its Job."""
 
-    shim: Manifest | None
-    nodes: Sequence[NodeView] = field(default_factory=list)
+    shim: Manifest
+    nodes: Sequence[NodeView] = ()
     held: Mapping[str, Line] = field(default_factory=dict)
-    events: Sequence[Manifest] = field(default_factory=list)
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
-    leaders: Sequence[Leader] = field(default_factory=list)
-    notes: Sequence[Line] = field(default_factory=list)
+    beside: Beside = field(default_factory=Beside)
 
 
-def explain_shim(world: ShimWorld, name: str) -> Explanation:
+def explain_shim(world: ShimWorld) -> Explanation:
     """Return the page of a Shim."""
-    if world.shim is None:
-        page = absent("Shim", name, None)
-        return Explanation(page.subject, [*page.lines, Line("hint", "`kubectl get shims` lists those that are")])
-    lines = [*_chain(world, world.shim, view_shim(dict(world.shim))), *world.notes]
-    return Explanation(f"shim {name}", lines, "ready on all its nodes")
+    return SUBJECT.page(world.shim, _chain(world), world.beside)
 
 
-def _chain(world: ShimWorld, shim: Manifest, view: ShimView) -> Iterator[Line]:
-    metadata, status = shim["metadata"], shim.get("status") or {}
+def _chain(world: ShimWorld) -> Iterator[Line]:
+    view, status = view_shim(dict(world.shim)), world.shim.get("status") or {}
     going = ", it is being deleted, and goes once no node has it" if view.deleting else ""
     text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}{going}"
     yield Line("shim", text, well=None if view.deleting else True)
-    yield looked_at(metadata, status, "provisioner")
+    yield looked_at(world.shim, "provisioner")
     mine = [node for node in world.nodes if is_for(view, node, auto_provision=False)]
     yield from _spec(status, view.name)
     yield from _nodes(world, view, mine)
@@ -73,18 +60,6 @@ def _chain(world: ShimWorld, shim: Manifest, view: ShimView) -> Iterator[Line]:
     available = condition(status, "Available")
     if available:
         yield Line("nodes", str(available.get("message") or ""), well=available.get("status") == "True")
-    yield from (leader.line() for leader in world.leaders)
-    yield from event_lines(warnings_of(world.events, str(metadata["uid"])))
-
-
-def looked_at(metadata: Manifest, status: Manifest, service: str) -> Line:
-    """Return whether a service has looked at an object as it is now."""
-    generation, seen = metadata.get("generation") or 0, status.get("observedGeneration")
-    if seen is None:
-        return Line("looked at", f"never: is {service} running?", well=False, do=f"`trellis run {service}` starts it")
-    if seen < generation:
-        return Line("looked at", f"generation {seen}, and it is at {generation} by now", well=False)
-    return Line("looked at", f"generation {generation}", well=True)
 
 
 def _spec(status: Manifest, name: str) -> Iterator[Line]:

@@ -16,6 +16,18 @@ Manifest = Mapping[str, Any]
 
 READY: Final = "ready"
 _EVENTS_SHOWN: Final = 5
+PULL_FAILED: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+"""Why a container waits for its image, in the kubelet's words (its package images, and the errors of the CRI)."""
 
 
 class Rank(IntEnum):
@@ -87,13 +99,6 @@ class Explanation:
             "headline": self.headline,
             "lines": [line.document() for line in self.lines],
         }
-
-
-def absent(kind: str, name: str, namespace: str | None, *hints: Line) -> Explanation:
-    """Return the page of what is not there."""
-    place = f"namespace {namespace}" if namespace else "any namespace"
-    line = Line(kind.lower(), f"there is no {kind} {name} in {place}", well=False)
-    return Explanation(f"{kind.lower()} {name}", [line, *hints])
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from trellis.settings import SettingsError
 from trellis_bundle.cli_errors import CommandError, exit_on_error
 from trellis_bundle.gather import connected
 from trellis_bundle.let_go_model import SELECTOR, Guard, Leases, Row, chosen, replicas_of, still_run
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 

@@ -37,7 +37,7 @@ from trellis_bundle.migration import (
 )
 from trellis_bundle.migration_kwasm import plan_kwasm, values_of, with_values
 from trellis_bundle.migration_rcm import plan_rcm
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption
 from trellis_bundle.settings import ClientSettings, client_settings
 

@@ -55,7 +55,7 @@ from trellis_bundle.migration_wasmcloud_groups import keys_of, plan_groups, view
 from trellis_bundle.migration_wasmcloud_kind import plan_kind
 from trellis_bundle.migration_wasmcloud_rest import plan_rest, warnings_of
 from trellis_bundle.migration_wasmcloud_secrets import plan_secrets
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption
 from trellis_bundle.settings import ClientSettings, client_settings
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -18,6 +17,7 @@ from rich.text import Text
 from trellis.provisioning import Wish
 from trellis_bundle.cli_errors import exit_on_error
 from trellis_bundle.gather import Rollout, connected, read_rollout
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.read_model import NodeRow, NodeState, summary, tally
 from trellis_bundle.settings import ClientSettings, client_settings
@@ -32,9 +32,6 @@ STYLES: Final = {
     NodeState.FAILED: "bold red",
 }
 _NONE: Final = "-"
-
-KubeconfigOption = Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")]
-ContextOption = Annotated[str | None, typer.Option(help="context of the kubeconfig [env: TRELLIS_CONTEXT]")]
 
 
 def nodes(

@@ -20,7 +20,7 @@ from trellis.settings import SettingsError
 from trellis_bundle import rollout_change
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error, explain, say
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json, print_text
 from trellis_bundle.rollout_change import Change, change
 from trellis_bundle.rollout_model import Phase, Standing, World, standing_of

@@ -25,7 +25,13 @@ from trellis.targets import stays_on, target_of, wish_on
 
 _NAMED: Final = 5
 _BLOCKING: Final = frozenset(
-    {Refusal.INVALID.value, Refusal.UNVERIFIED.value, Refusal.NO_SOURCE.value, Reason.RUNTIME_CLASS_CONFLICT.value}
+    {
+        Refusal.INVALID.value,
+        Refusal.UNVERIFIED.value,
+        Refusal.UNSIGNED.value,
+        Refusal.NO_SOURCE.value,
+        Reason.RUNTIME_CLASS_CONFLICT.value,
+    }
 )
 """Reasons of Degraded that no retry changes: somebody has to change the spec or the cluster."""
 
@@ -207,8 +213,8 @@ def _hold(world: World, wish: ShimWish | Refusal, halted: bool) -> str:
     if isinstance(wish, Refusal):
         return wish.value
     blocked = _blocking(world)
-    if blocked is not None and blocked.reason == Refusal.UNVERIFIED.value:
-        return Refusal.UNVERIFIED.value
+    if blocked is not None and blocked.reason in {Refusal.UNVERIFIED.value, Refusal.UNSIGNED.value}:
+        return blocked.reason
     if _other_controller(world) is not None:
         return "another controller is active"
     return "paused" if world.shim.paused else "halted" if halted else ""

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +25,7 @@ from trellis import heap
 from trellis.runtime import Service, run_services
 from trellis.settings import ServiceSettings, SettingsError, load, unknown_variables
 from trellis.telemetry import get_logger, setup_logging
+from trellis_bundle.settings import ClientSettings
 
 if TYPE_CHECKING:
     from trellis_bundle.own_nats import OwnNats
@@ -138,11 +139,16 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
     setup_logging(log_format=loaded[0].log_format, level=loaded[0].log_level)
     for name in [name for name, one in SERVICES.items() if not one.installed and not services]:
         _log.info("a service is left out, as it is not installed", service=name, extra=SERVICES[name].extra)
-    for line in unknown_variables([runnable.settings for runnable in SERVICES.values()]):
+    for line in misspelt():
         _log.warning(line)
     apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]
     heap.freeze()
     asyncio.run(_run(apps, loaded[0].health_port, nats))
+
+
+def misspelt(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return a line for each ``TRELLIS_`` variable that neither a service nor a command knows: they share a shell."""
+    return unknown_variables([ClientSettings, *(runnable.settings for runnable in SERVICES.values())], environ)
 
 
 def _own_nats(flags: RunFlags) -> OwnNats | None:

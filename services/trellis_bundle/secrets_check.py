@@ -34,7 +34,7 @@ from trellis_bundle.apps_history import find_app
 from trellis_bundle.apps_model import application_of
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.reading import REVIEWS
 from trellis_bundle.secrets_check_model import (

@@ -28,7 +28,7 @@ from trellis.kube.resources import PODS, SECRETS, Manifest
 from trellis.settings import SettingsError
 from trellis_bundle.cli_errors import CommandError, exit_on_error, say
 from trellis_bundle.gather import connected
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
 

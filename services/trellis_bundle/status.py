@@ -24,7 +24,7 @@ from trellis.bus.errors import BusError
 from trellis.bus.survey import survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError, NotFound, Unavailable
+from trellis.kube.errors import KubeError, NotFound, Unauthorized, Unavailable
 from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
 from trellis.kube.rights import missing_right
 from trellis_bundle.apps_status import NAME, UNKNOWN, read_applications
@@ -39,7 +39,7 @@ from trellis_bundle.explain_read import held_up, warned
 from trellis_bundle.explain_service import REFLECTOR
 from trellis_bundle.gather import connected, read_leadership, read_rollout, read_version
 from trellis_bundle.mirrors import Mirrors, counted, unreached
-from trellis_bundle.nodes import ContextOption, KubeconfigOption
+from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.part import Part
 from trellis_bundle.reading import Reading
@@ -59,6 +59,7 @@ from trellis_bundle.status_parts import (
 
 LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER))
 AWAY: Final = "not known while the API server does not answer"
+UNACCEPTED: Final = "not known while the API server does not accept the credentials"
 _UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
     "rollout": {"in_work": None, "halted": None, "counts": None, "causes": None},
     "breakers": {"open": None},
@@ -178,13 +179,16 @@ async def _guarded(name: str, part: Awaitable[Part]) -> Part:
     """Return a row; one that cannot be read says why, and which right is lacking."""
     try:
         return await part
-    except Unavailable:
-        return Part(name, "not known", AWAY, dict(_UNREAD[name]))
     except KubeError as error:
         return Part(name, "not known", _told(error), dict(_UNREAD[name]))
 
 
 def _told(error: KubeError) -> str:
+    """Return why something could not be read; what concerns every row is told once, in that of the API server."""
+    if isinstance(error, Unavailable):
+        return AWAY
+    if isinstance(error, Unauthorized):
+        return UNACCEPTED
     right = missing_right(error)
     return explain(error) if right is None else f"this account may not {right}: {advice(error)}"
 
@@ -206,11 +210,9 @@ async def _kubernetes(kube: Kube) -> Part:
 
 async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part:
     try:
-        return service_part(name, await read_leadership(kube, name, namespace, now))
+        return service_part(name, await read_leadership(kube, name, namespace, now), namespace)
     except NotFound:
-        return service_part(name, None)
-    except Unavailable:
-        return unknown_service(name, AWAY)
+        return service_part(name, None, namespace)
     except KubeError as error:
         return unknown_service(name, _told(error))
 

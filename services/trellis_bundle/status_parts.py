@@ -7,12 +7,13 @@ names for the same object.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from trellis.bus.survey import StreamCount
 from trellis.events.subjects import STREAM_DEAD
 from trellis_bundle.breaker_model import BreakerRow, Position
-from trellis_bundle.explain_grant import BACKEND, GrantWorld, explain_grant
+from trellis_bundle.explain_grant import BACKEND, grant_cause
 from trellis_bundle.explain_hosts import MANAGER as HOST_MANAGER
 from trellis_bundle.explain_hosts import group_cause
 from trellis_bundle.explain_job import failure_line
@@ -30,11 +31,12 @@ SECRETS: Final = "secrets"
 _MIB: Final = 1024 * 1024
 
 
-def service_part(name: str, lead: Leadership | None) -> Part:
-    """Return the row of a service; ``lead`` None means that it never led."""
+def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
+    """Return the row of a service of the installation in ``namespace``; ``lead`` None means that it never led."""
     if lead is None or not lead.holder:
-        never = "never ran here" if lead is None else "was stopped"
-        return unknown_service(name, f"nobody leads, it {never}: start it with `trellis run {name}`")
+        never = f"never ran in namespace {namespace} (TRELLIS_NAMESPACE)" if lead is None else "was stopped"
+        problem = f"nobody leads, it {never}: start it with `trellis run {name}`"
+        return replace(unknown_service(name, problem), text="no leader")
     age = round(lead.age, 1) if lead.age is not None else None
     facts = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
     text = f"led by {lead.holder}, renewed {age} s ago"
@@ -45,7 +47,7 @@ def service_part(name: str, lead: Leadership | None) -> Part:
 
 def unknown_service(name: str, problem: str) -> Part:
     """Return the row of a service of which it is not known who leads it."""
-    return Part(name, "no leader", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
+    return Part(name, "not known", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
 
 
 def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Part:
@@ -146,7 +148,7 @@ def secrets_part(grants: Sequence[Manifest], groups: Sequence[Manifest] | None, 
     """
     causes = {}
     for grant in grants:
-        cause = explain_grant(GrantWorld([grant], groups), grant["metadata"]["name"], None).cause
+        cause = grant_cause(grant, groups)
         if cause is not None:
             causes[f"{grant['metadata']['namespace']}/{grant['metadata']['name']}"] = cause.text
     ready = sum(condition(pod.get("status") or {}, "Ready").get("status") == "True" for pod in pods)

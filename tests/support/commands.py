@@ -7,7 +7,7 @@ from typing import Any
 
 import typer.main
 
-from trellis_bundle.__main__ import app
+from trellis_bundle.command_line import app
 from trellis_bundle.commands import register
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from support.fleet import Fleet
 from support.situations import SITUATIONS
+from support.typed import Done, bare_environment, typed_meanwhile
 from trellis.localcluster import ClusterInfo
 
 PATIENCE = 60.0
@@ -22,15 +20,12 @@ class Person:
     """Who runs the commands: with a kubeconfig, and the settings of an installation."""
 
     def __init__(self, kubeconfig: Path, nats_url: str, system: str, installers: str) -> None:
-        self.environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBECONFIG"))
-        }
-        self.environment |= {
-            "TRELLIS_KUBECONFIG": str(kubeconfig),
-            "TRELLIS_NATS_URL": nats_url,
-            "TRELLIS_NAMESPACE": system,
-            "TRELLIS_INSTALLER_NAMESPACE": installers,
-        }
+        self.environment = bare_environment(
+            TRELLIS_KUBECONFIG=str(kubeconfig),
+            TRELLIS_NATS_URL=nats_url,
+            TRELLIS_NAMESPACE=system,
+            TRELLIS_INSTALLER_NAMESPACE=installers,
+        )
 
     @classmethod
     def of(cls, fleet: Fleet) -> Person:
@@ -42,19 +37,9 @@ class Person:
         """Return who looks after an installation in a namespace."""
         return cls(Path(cluster.kubeconfig), nats_url, system, system)
 
-    async def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+    async def run(self, *words: str) -> Done:
         """Run a command of ``trellis``."""
-        command = [sys.executable, "-m", "trellis_bundle", *words]
-        return await asyncio.to_thread(
-            subprocess.run,
-            command,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return await typed_meanwhile(self.environment, *words)
 
     async def told(self, *words: str) -> tuple[int, Manifest]:
         """Return the exit status and the JSON of a command."""

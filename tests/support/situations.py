@@ -35,6 +35,12 @@ SITUATIONS: Final = {
         "name, that its registry is reached, and the pull secret of namespace <namespace>",
         "rollout",
     ),
+    "pull secret missing": Situation(
+        "node <name> is not ready to run Wasm: the image of the installer cannot be pulled, Secret "
+        "<namespace>/<secret> is missing: <reason>. Create it, of type kubernetes.io/dockerconfigjson, or name "
+        "another: TRELLIS_INSTALLER_PULL_SECRETS of provisioner",
+        "rollout",
+    ),
     "wrong checksum": Situation(
         "node <name> is not ready to run Wasm: ChecksumMismatch: <file> should have the SHA-256 <wanted> and has "
         "<found>: it is another file, or was changed. Give the Shim the sha256 of the file that is to be "

@@ -23,7 +23,7 @@ from trellis.localcluster.readiness import http_ok
 from trellis.localcluster.supervisor import MARK
 from trellis_bundle.cli_errors import CommandError
 
-READY_SECONDS: Final = 30.0
+READY_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 15.0
 _POLL: Final = 0.1
 _TAIL_LINES: Final = 3
@@ -42,7 +42,7 @@ class Services:
         """Start it, with more variables, and wait until it is ready.
 
         Raises:
-            CommandError: it ended, or is not ready after 30 s.
+            CommandError: it ended, or is not ready after ``READY_SECONDS``.
         """
         (port,) = free_ports(1)
         self.process = self._spawn({**self.environment, **more, "TRELLIS_HEALTH_PORT": str(port), MARK: self.token})

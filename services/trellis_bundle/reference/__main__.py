@@ -27,7 +27,7 @@ from trellis.crds.kinds import BY_DIRECTORY, make_definition
 from trellis.events.envelope import FactData, event_type
 from trellis.events.subjects import HOST_MANAGER, NODE_WATCHER, PROVISIONER
 from trellis.settings import ServiceSettings
-from trellis_bundle.__main__ import app
+from trellis_bundle.command_line import app
 from trellis_bundle.commands import register
 from trellis_bundle.reference.commands_page import commands_page
 from trellis_bundle.reference.facts import facts_page

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import http
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, define, tenant_of, until
+from support.controllers_world import CONFIG_MAPS, Host, Tenant, define, tenancy, until
 from support.grants import SYSTEM, granted
+from support.typed import Done, bare_environment, typed
 from support.wat_guests import guest
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
 from trellis.localcluster import ClusterInfo
@@ -24,7 +22,6 @@ from trellis.localcluster.nats import NatsServer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
 
-Done = subprocess.CompletedProcess[str]
 Run = Callable[..., Done]
 DEFINITION = DEFINITIONS.path(name="wasmcontrollers.trellis.dev")
 
@@ -34,22 +31,16 @@ def run(cluster: ClusterInfo) -> Run:
     """Runs a command as a user does, in a terminal of 200 columns."""
 
     def run(*arguments: str, kubeconfig: Path | None = None) -> Done:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRELLIS_", "KUBE"))}
-        environment |= {"KUBECONFIG": str(kubeconfig or cluster.kubeconfig), "COLUMNS": "200"}
-        command = [sys.executable, "-m", "trellis_bundle", "controllers", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        environment = bare_environment(KUBECONFIG=str(kubeconfig or cluster.kubeconfig), COLUMNS="200")
+        return typed(environment, "controllers", *arguments)
 
     return run
 
 
 @pytest.fixture
 def tenant(cluster_api: Api) -> Iterator[Tenant]:
-    define(cluster_api)
-    tenant = tenant_of(cluster_api)
-    yield tenant
-    for item in cluster_api.call("GET", WASM_CONTROLLERS.path(tenant.name))[1].get("items") or ():
-        tenant.remove(item["metadata"]["name"])
-    cluster_api.call("DELETE", f"/api/v1/namespaces/{tenant.name}")
+    with tenancy(cluster_api) as make:
+        yield make()
 
 
 def rows_of(done: Done) -> dict[str, dict[str, object]]:
@@ -133,7 +124,7 @@ def test_mistakes_are_one_line_that_says_what_to_do(
         assert "Traceback" not in refused.stderr
 
 
-def test_a_cluster_without_the_kind_says_how_to_define_it(cluster_api: Api, run: Run) -> None:
+def test_a_cluster_without_the_kind_says_how_to_define_it(cluster: ClusterInfo, cluster_api: Api, run: Run) -> None:
     define(cluster_api)
     cluster_api.call("DELETE", DEFINITION)
     try:
@@ -142,6 +133,10 @@ def test_a_cluster_without_the_kind_says_how_to_define_it(cluster_api: Api, run:
             done = run(*arguments)
             assert (done.returncode, done.stdout) == (1, "")
             assert done.stderr == "trellis: the kind WasmController is not defined here: `trellis crds apply`\n"
+        explained = typed(bare_environment(KUBECONFIG=str(cluster.kubeconfig)), "explain", "wasmctl/nobody")
+        assert (explained.returncode, explained.stdout) == (1, "")
+        assert explained.stderr.startswith("trellis: the kind WasmController is not defined in the cluster at https://")
+        assert "`trellis crds apply wasmcontrollers` defines it" in explained.stderr
     finally:
         wait_until_gone(cluster_api)
         define(cluster_api)

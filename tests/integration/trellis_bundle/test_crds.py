@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import http
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +11,7 @@ import pytest
 
 from support.applications_kind import ApplicationsKind, until
 from support.definitions import foreign_applications, kubevela_applications
+from support.typed import Done, bare_environment, typed_meanwhile
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
@@ -28,20 +25,10 @@ class Cluster(ApplicationsKind):
 
     def __init__(self, api: Api, info: ClusterInfo) -> None:
         super().__init__(api)
-        self._environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
-        self._environment["TRELLIS_KUBECONFIG"] = str(info.kubeconfig)
+        self._environment = bare_environment(TRELLIS_KUBECONFIG=str(info.kubeconfig))
 
-    async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "trellis_bundle", "crds", *arguments],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+    async def run(self, *arguments: str) -> Done:
+        return await typed_meanwhile(self._environment, "crds", *arguments)
 
     async def place(self) -> tuple[int, Manifest]:
         done = await self.run("check", "applications", "-o", "json")

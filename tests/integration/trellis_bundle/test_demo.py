@@ -84,6 +84,17 @@ class Machine:
         assert self.clusters == []
 
 
+def until_said(demo: subprocess.Popen[str], words: str) -> None:
+    """Read what a demo says until it says this; it fails, with what was said, if the demo ends before."""
+    assert demo.stderr is not None
+    said = ""
+    for line in demo.stderr:
+        said += line
+        if words in line:
+            return
+    pytest.fail(f"it ended without a word of {words!r}: {said}")
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(tmp_path)
@@ -142,10 +153,7 @@ def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 def test_an_interrupted_demo_leaves_nothing(machine: Machine, number: signal.Signals) -> None:
     demo = machine.start("demo", "--nodes", "3")
-    assert demo.stderr is not None
-    for line in demo.stderr:
-        if "starting the services" in line:
-            break
+    until_said(demo, "starting the services")
     demo.send_signal(number)
     out, err = demo.communicate(timeout=60)
     assert (demo.returncode, out) == (128 + number, "")
@@ -156,10 +164,7 @@ def test_an_interrupted_demo_leaves_nothing(machine: Machine, number: signal.Sig
 
 def test_services_that_die_end_the_demo_with_the_place_of_their_log(machine: Machine) -> None:
     demo = machine.start("demo", "--nodes", "40")
-    assert demo.stderr is not None
-    for line in demo.stderr:
-        if "annotated" in line:
-            break
+    until_said(demo, "annotated")
     for process in machine.processes():
         if process.cmdline()[-2:] == ["trellis_bundle", "run"]:
             process.kill()

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import http
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, define, tenant_of, until
+from support.controllers_world import CONFIG_MAPS, Host, Tenant, tenancy, until
 from support.explaining import PATIENCE, Person
 from support.fleet import Fleet, eventually
 from support.grants import SYSTEM, granted
-from support.host_behaviour import own_lattice
 from support.host_world import HostWorld
-from support.kept import KeptWorld, kept_world, spec
+from support.kept import KeptWorld, spec
 from support.manifests import ANY_HOST, capability, link, manifest
 from support.reflected import ReflectedWorld
 from support.shims import Shim
@@ -28,7 +27,7 @@ from support.wadm_stand_in import WadmStandIn
 from support.wat_guests import guest
 from trellis import names
 from trellis.events.subjects import escape
-from trellis.kube.resources import APPLICATIONS, WASM_CONTROLLERS
+from trellis.kube.resources import APPLICATIONS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
@@ -52,6 +51,12 @@ async def test_an_image_that_cannot_be_pulled(fleet: Fleet) -> None:
         page = await node_is_explained(fleet, "image cannot be pulled", node)
         steps = {line["about"]: line["ok"] for line in page["lines"]}
         assert (steps["kubelet"], steps["opted in"], steps["provisioner"]) == (True, True, True)
+
+
+async def test_a_pull_secret_of_the_installer_that_is_missing(fleet: Fleet) -> None:
+    [node] = fleet.add("nosecret")
+    async with fleet.services(inspect_after=1, installer_pull_secrets="absent"):
+        await node_is_explained(fleet, "pull secret missing", node)
 
 
 async def test_a_wrong_checksum(fleet: Fleet, shim: Shim) -> None:
@@ -147,20 +152,8 @@ async def test_an_application_that_listens_on_loopback(world: ReflectedWorld) ->
         await person.counts("loopback address", f"{world.namespace}/loop", page)
 
 
-@pytest.fixture
-async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
-    async with WadmStandIn(nats_server.url, own_lattice()) as started:
-        yield started
-
-
-@pytest.fixture
-def applications(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
-    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
-        yield made
-
-
-async def test_a_wadm_that_is_away(applications: KeptWorld, stand_in: WadmStandIn) -> None:
-    kept, person = applications, Person.of(applications.hosts.fleet)
+async def test_a_wadm_that_is_away(kept_by_stand_in: KeptWorld, stand_in: WadmStandIn) -> None:
+    kept, person = kept_by_stand_in, Person.of(kept_by_stand_in.hosts.fleet)
     kept.group()
     async with kept.manager():
         kept.apply("mine", spec(), annotations={"version": "v1"})
@@ -172,8 +165,8 @@ async def test_a_wadm_that_is_away(applications: KeptWorld, stand_in: WadmStandI
         await kept.synced("mine", version="v1")
 
 
-async def test_a_lattice_that_no_group_of_hosts_is_on(applications: KeptWorld) -> None:
-    kept, person = applications, Person.of(applications.hosts.fleet)
+async def test_a_lattice_that_no_group_of_hosts_is_on(kept_by_stand_in: KeptWorld) -> None:
+    kept, person = kept_by_stand_in, Person.of(kept_by_stand_in.hosts.fleet)
     kept.group()
     async with kept.manager():
         kept.apply("lost", spec(), labels={names.LABEL_LATTICE: "nowhere"}, annotations={"version": "v1"})
@@ -184,12 +177,8 @@ async def test_a_lattice_that_no_group_of_hosts_is_on(applications: KeptWorld) -
 
 @pytest.fixture
 def tenant(cluster_api: Api) -> Iterator[Tenant]:
-    define(cluster_api)
-    made = tenant_of(cluster_api)
-    yield made
-    for item in cluster_api.call("GET", WASM_CONTROLLERS.path(made.name))[1].get("items") or ():
-        made.remove(item["metadata"]["name"])
-    cluster_api.call("DELETE", f"/api/v1/namespaces/{made.name}")
+    with tenancy(cluster_api) as make:
+        yield make()
 
 
 async def test_a_controller_that_traps(

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from trellis.health import Health, HealthServer
+from trellis.health import MOST_CONNECTIONS, Health, HealthServer
 from trellis.settings import SettingsError
 from trellis.telemetry import Metrics
 
@@ -201,3 +201,37 @@ async def test_after_a_stop_the_port_is_free_again(site: Site) -> None:
     again = HealthServer(Metrics())
     assert await again.start(site.port) == site.port
     await again.stop()
+
+
+async def test_whoever_holds_connections_open_keeps_nobody_out_and_takes_no_more_files_than_the_bound(
+    site: Site,
+) -> None:
+    idle = [await asyncio.open_connection("127.0.0.1", site.port) for _ in range(2 * MOST_CONNECTIONS)]
+    half = idle[-1][1]
+    half.write(b"GET /livez HTTP/1.1\r\nHost: ")  # and never the rest
+    try:
+        assert (await site.get("/livez"))[0] == 200
+        runner = site.server._runner
+        assert runner is not None
+        assert runner.server is not None
+        async with asyncio.timeout(10):
+            while len(runner.server.connections) > MOST_CONNECTIONS:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+            assert await idle[0][0].read() == b"", "the oldest had to go"
+        assert (await site.get("/livez"))[0] == 200
+    finally:
+        for _, writer in idle:
+            writer.transport.abort()
+
+
+async def test_a_connection_that_asks_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.health._IDLE_SECONDS", 0.2)
+    server = HealthServer(Metrics())
+    port = await server.start(0)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\n")
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.transport.abort()
+    finally:
+        await server.stop()

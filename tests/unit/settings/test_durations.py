@@ -31,8 +31,26 @@ def test_it_becomes_seconds(text: object, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["", "s", "5 m", "-1s", "-1", "1h30", "5M", "1e3", "inf", "nan", "٣s", True, None, -1, float("nan"), "9" * 400],
-    ids=repr,
+    [
+        "",
+        "s",
+        "5 m",
+        "-1s",
+        "-1",
+        "1h30",
+        "5M",
+        "1e3",
+        "inf",
+        "nan",
+        "٣s",
+        True,
+        None,
+        -1,
+        float("nan"),
+        "9" * 400,
+        10**400,
+    ],
+    ids=lambda value: repr(value)[:20],
 )
 def test_anything_else_is_refused_with_an_example(value: object) -> None:
     with pytest.raises(ValueError, match=r"^needs a duration, e\.g\. 30s, 5m or 1h30m$"):

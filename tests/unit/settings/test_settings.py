@@ -118,6 +118,16 @@ def test_a_password_in_a_url_is_never_shown(monkeypatch: pytest.MonkeyPatch, var
     assert "hunter2" not in line
 
 
+def test_a_password_in_a_list_where_no_address_belongs_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watching(ServiceSettings):
+        namespaces: Namespaces = ()
+
+    monkeypatch.setenv("TRELLIS_NAMESPACES", "a,nats://user:hunter2@host:4222")
+    (line,) = lines(Watching)
+    assert "hunter2" not in line
+    assert "nats://user:***@host:4222" in line
+
+
 @pytest.mark.parametrize("override", [None, "hunter2"])
 def test_a_secret_is_never_shown(monkeypatch: pytest.MonkeyPatch, override: str | None) -> None:
     monkeypatch.setenv("TRELLIS_NATS_PASSWORD", "hunter2")

@@ -12,9 +12,10 @@ from support.application_objects import managed, stored
 from trellis import names
 from trellis_bundle.apps_model import row_of
 from trellis_bundle.apps_status import applications_part, causes_of
-from trellis_bundle.explain_application import AppWorld, explain_application
+from trellis_bundle.explain_application import MANAGER, AppWorld, explain_application, explain_no_application, is_named
 from trellis_bundle.explain_service import Warned
-from trellis_bundle.explaining import Explanation
+from trellis_bundle.explain_subject import Absence, Beside
+from trellis_bundle.explaining import Explanation, Leader
 
 Manifest = dict[str, Any]
 
@@ -44,7 +45,9 @@ GROUP: Manifest = {
 }
 SERVICE = ServiceView("team", "web", "uid-web", "1", "web", "east/1")
 AWAY = condition("HostsReported", "Unknown", "LatticeAway", "refused")
-WELL = AppWorld([app()], [GROUP], [SERVICE], [], "pod-1")
+LED = Beside([Leader(MANAGER, "pod-1", "both sides are not kept equal")])
+UNLED = Beside([replace(LED.leaders[0], holder="")])
+WELL = AppWorld(app(), [GROUP], [SERVICE], beside=LED)
 
 
 def troubles(page: Explanation) -> list[str]:
@@ -52,7 +55,7 @@ def troubles(page: Explanation) -> list[str]:
 
 
 def test_of_one_that_runs_the_whole_chain_is_well() -> None:
-    page = explain_application(WELL, "web", None)
+    page = explain_application(WELL)
     lines = page.lines
     assert troubles(page) == []
     assert page.headline == "application team/web is ready"
@@ -66,7 +69,7 @@ def test_of_one_that_runs_the_whole_chain_is_well() -> None:
 
 
 def test_who_leads_need_not_be_known() -> None:
-    page = explain_application(replace(WELL, leader=None), "web", None)
+    page = explain_application(replace(WELL, beside=Beside([replace(LED.leaders[0], holder=None)])))
     assert troubles(page) == []
     assert "may not read its Lease" in page.lines[-1].text
 
@@ -77,12 +80,11 @@ def with_metadata(**metadata: Any) -> Manifest:
 
 
 REASONS: dict[str, tuple[AppWorld, str]] = {
-    "not there": (replace(WELL, apps=[]), "there is no Application web in any namespace"),
-    "nobody leads": (replace(WELL, leader=""), "trellis run application-manager"),
-    "never looked at": (replace(WELL, apps=[stored()]), "looked at: never"),
-    "looked at before": (replace(WELL, apps=[with_metadata(generation=3)]), "generation 1, and it is at 3 by now"),
+    "nobody leads": (replace(WELL, beside=UNLED), "trellis run application-manager"),
+    "never looked at": (replace(WELL, app=stored()), "looked at: never"),
+    "looked at before": (replace(WELL, app=with_metadata(generation=3)), "generation 1, and it is at 3 by now"),
     "being deleted": (
-        replace(WELL, apps=[with_metadata(deletionTimestamp="2026-11-22T07:00:00Z")]),
+        replace(WELL, app=with_metadata(deletionTimestamp="2026-11-22T07:00:00Z")),
         "it is being deleted",
     ),
     "no hosts": (replace(WELL, groups=[]), "has no group of hosts of lattice east"),
@@ -108,23 +110,21 @@ REASONS: dict[str, tuple[AppWorld, str]] = {
         "lattice: LatticeAway: refused",
     ),
     "not equal": (
-        replace(WELL, apps=[app(conditions=[condition("Synced", "False", "Applied", "it was applied")])]),
+        replace(WELL, app=app(conditions=[condition("Synced", "False", "Applied", "it was applied")])),
         "it was applied, last equal at 2026-11-22T07:00:00Z with version v1",
     ),
     "refused": (
-        replace(WELL, apps=[app(condition("Rejected", "True", "Rejected", "no such link target"))]),
+        replace(WELL, app=app(condition("Rejected", "True", "Rejected", "no such link target"))),
         "Rejected: no such link target",
     ),
     "failed": (
         replace(
             WELL,
-            apps=[
-                app(
-                    phase="Failed",
-                    message="no host fits",
-                    scalers=[{"kind": "SpreadScaler", "name": "echo", "status": "failed", "message": "none"}],
-                )
-            ],
+            app=app(
+                phase="Failed",
+                message="no host fits",
+                scalers=[{"kind": "SpreadScaler", "name": "echo", "status": "failed", "message": "none"}],
+            ),
         ),
         "SpreadScaler echo: failed: none",
     ),
@@ -133,7 +133,7 @@ REASONS: dict[str, tuple[AppWorld, str]] = {
 
 @pytest.mark.parametrize(("world", "said"), REASONS.values(), ids=REASONS)
 def test_what_is_not_well_is_named(world: AppWorld, said: str) -> None:
-    assert said in "\n".join(troubles(explain_application(world, "web", None)))
+    assert said in "\n".join(troubles(explain_application(world)))
 
 
 CAUSES: dict[str, tuple[AppWorld, str]] = {
@@ -146,7 +146,7 @@ CAUSES: dict[str, tuple[AppWorld, str]] = {
         ),
     ),
     "wadm away": (
-        replace(WELL, apps=[app(conditions=[condition("Synced", "Unknown", "WadmAway", "no answer in time")])]),
+        replace(WELL, app=app(conditions=[condition("Synced", "Unknown", "WadmAway", "no answer in time")])),
         (
             "application team/web is not ready: wadm of lattice east does not answer: no answer in time, last equal at "
             "2026-11-22T07:00:00Z with version v1. Start wadm, or see its log; what runs there runs on, and "
@@ -212,7 +212,7 @@ CAUSES: dict[str, tuple[AppWorld, str]] = {
         ),
     ),
     "nobody leads and it was never looked at": (
-        replace(WELL, apps=[stored()], leader=""),
+        replace(WELL, app=stored(), beside=UNLED),
         (
             "application team/web is not ready: nobody leads application-manager, so both sides are not kept "
             "equal. Start it "
@@ -227,24 +227,35 @@ STATUS_TELLS = [CAUSES[name] for name in ("unknown lattice", "wadm away", "crede
 
 @pytest.mark.parametrize(("world", "headline"), STATUS_TELLS)
 def test_the_status_names_the_same_cause(world: AppWorld, headline: str) -> None:
-    causes = causes_of(world.apps, world.groups)
+    causes = causes_of([world.app], world.groups)
     assert list(causes) == ["team/web"]
     assert f"is not ready: {causes['team/web']}. " in headline
-    assert causes_of(WELL.apps, WELL.groups) == {}
+    assert causes_of([WELL.app], WELL.groups) == {}
 
 
 @pytest.mark.parametrize(("world", "headline"), CAUSES.values(), ids=CAUSES)
 def test_the_first_line_names_the_cause_and_what_to_do(world: AppWorld, headline: str) -> None:
-    assert explain_application(world, "web", None).headline == headline
+    assert explain_application(world).headline == headline
 
 
-def test_it_is_found_by_its_name_in_wadm_and_by_namespace() -> None:
+def test_it_is_found_by_its_name_in_wadm() -> None:
     item = with_metadata(annotations={names.ANNOTATION_APP_NAME: "Web", names.ANNOTATION_UNDEPLOY: "true"})
-    world = replace(WELL, apps=[item])
-    [line, *_] = explain_application(world, "Web", "team").lines
+    assert is_named(item, "Web")
+    assert is_named(item, "web")
+    assert not is_named(item, "other")
+    [line, *_] = explain_application(replace(WELL, app=item)).lines
     assert "in wadm Web" in line.text
     assert "it is not to run" in line.text
-    assert explain_application(world, "Web", "other").lines[0].well is False
+
+
+def test_of_one_that_is_not_there_it_is_told_who_would_have_made_it() -> None:
+    page = explain_no_application("web", "team", Absence(), LED)
+    assert page.headline == (
+        "application web is not ready: there is no Application web in namespace team. `trellis apps` lists those that "
+        "are"
+    )
+    assert "nobody leads application-manager" in explain_no_application("web", None, Absence(), UNLED).headline
+    assert "--live" in page.lines[1].text
 
 
 def test_what_came_from_wash_and_its_events_are_told() -> None:
@@ -256,7 +267,7 @@ def test_what_came_from_wash_and_its_events_are_told() -> None:
         "involvedObject": {"uid": item["metadata"]["uid"]},
     }
     other = event | {"involvedObject": {"uid": "another"}, "message": "not this"}
-    lines = explain_application(replace(WELL, apps=[item], events=[event, other]), "web", None).lines
+    lines = explain_application(replace(WELL, app=item, beside=replace(LED, events=[event, other]))).lines
     assert "its spec is of wash, by wadm" in lines[0].text
     assert [line.text for line in lines if line.about == "event"] == ["Overridden: both"]
 

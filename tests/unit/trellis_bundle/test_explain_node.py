@@ -13,8 +13,10 @@ from trellis import names
 from trellis.node_and_job import view_node
 from trellis.provisioning import encode_digests
 from trellis.shims import view_shim, wish_for
+from trellis_bundle.explain_job import held_up_by_node
 from trellis_bundle.explain_node import NodeWorld, explain_node
 from trellis_bundle.explain_shim import ShimWorld, explain_shim
+from trellis_bundle.explain_subject import Beside
 from trellis_bundle.explaining import Leader, Line, Rank
 
 Manifest = dict[str, Any]
@@ -105,12 +107,17 @@ def warning(uid: str, reason: str, message: str, at: str = "2026-11-22T07:00:00Z
     return {"type": "Warning", "reason": reason, "message": message, "involvedObject": about, "lastTimestamp": at}
 
 
-WAITING = NodeWorld(node(), SYSTEM, shims=[VIEW], leaders=LEADERS)
+WAITING = NodeWorld(node(), SYSTEM, shims=[VIEW], beside=Beside(LEADERS))
 AT_WORK = replace(WAITING, jobs=[job()], pods=[pod(phase="Running")], ledger=Ledger({"uid-n": Entry("d2", 1, 1000)}))
 WELL = replace(WAITING, node=node(**marked(digest=DIGEST)))
 QUOTA = (
     'Error creating: pods "n-job-x" is forbidden: exceeded quota: small, requested: pods=1, used: pods=0, '
     "limited: pods=0"
+)
+NO_SECRET = "Unable to retrieve some image pull secrets (absent); attempting to pull the image may not succeed."
+SHIMS_SECRET = (
+    "the pull secret 'x' is not there: create it in the namespace of the installer's Jobs, of type "
+    "kubernetes.io/dockerconfigjson"
 )
 MISMATCH = (
     "attempt 2: InstallerFailed: ChecksumMismatch: https://example.com/spin.tar.gz should have the SHA-256 ab "
@@ -129,6 +136,31 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
     "its image backs off": (
         replace(AT_WORK, pods=[waiting("ImagePullBackOff", "Back-off pulling image")]),
         "the image of the installer cannot be pulled: ImagePullBackOff: Back-off pulling image. Check",
+    ),
+    "its pull secret is missing": (
+        replace(
+            AT_WORK,
+            pods=[waiting("ErrImagePull", "unauthorized")],
+            beside=Beside(
+                LEADERS,
+                [
+                    warning("uid-pod", "Failed", "Error: ErrImagePull", "2026-11-22T07:00:01Z"),
+                    warning("uid-pod", "FailedToRetrieveImagePullSecret", NO_SECRET),
+                ],
+            ),
+        ),
+        (
+            "the image of the installer cannot be pulled, Secret trellis-installers/absent is missing: ErrImagePull: "
+            "unauthorized. Create it, of type kubernetes.io/dockerconfigjson, or name another: "
+            "TRELLIS_INSTALLER_PULL_SECRETS of provisioner"
+        ),
+    ),
+    "a Shim's pull secret is missing": (
+        replace(WAITING, node=node(**marked(f"attempt 1: InstallerFailed: DownloadFailed: {SHIMS_SECRET}"))),
+        (
+            "DownloadFailed: the pull secret 'x' is not there. Create it in the namespace of the installer's Jobs, of "
+            "type kubernetes.io/dockerconfigjson"
+        ),
     ),
     "what waits now comes before what failed before": (
         replace(AT_WORK, node=node(**marked(MISMATCH)), pods=[waiting("ErrImagePull", "not found")]),
@@ -158,7 +190,7 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
         ),
     ),
     "a quota that refuses the pod": (
-        replace(AT_WORK, pods=[], events=[warning("uid-job", "FailedCreate", QUOTA)]),
+        replace(AT_WORK, pods=[], beside=Beside(LEADERS, [warning("uid-job", "FailedCreate", QUOTA)])),
         (
             "the API server refuses the installer's pod: exceeded quota: "
             "small, requested: pods=1, used: pods=0, limited: "
@@ -169,11 +201,16 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
         replace(
             WAITING,
             ledger=Ledger({"uid-n": Entry("d2", 1, 1000)}),
-            events=[
-                warning(
-                    "uid-n", Reason.JOB_REFUSED, 'jobs.batch "j" is forbidden: exceeded quota: few, requested: jobs=1'
-                )
-            ],
+            beside=Beside(
+                LEADERS,
+                [
+                    warning(
+                        "uid-n",
+                        Reason.JOB_REFUSED,
+                        'jobs.batch "j" is forbidden: exceeded quota: few, requested: jobs=1',
+                    )
+                ],
+            ),
         ),
         (
             "the API server refuses the installer's Job: exceeded quota: few, requested: jobs=1. Raise "
@@ -184,12 +221,12 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
         replace(
             AT_WORK,
             pods=[pod(phase="Pending")],
-            events=[warning("uid-pod", "FailedCreatePodSandBox", "no runtime")],
+            beside=Beside(LEADERS, [warning("uid-pod", "FailedCreatePodSandBox", "no runtime")]),
         ),
         "trellis-installers/n-pod does not start: FailedCreatePodSandBox: no runtime. `kubectl describe pod",
     ),
     "nobody leads": (
-        replace(WAITING, leaders=[Leader("provisioner", "", "nothing is begun"), LEADERS[1]]),
+        replace(WAITING, beside=Beside([Leader("provisioner", "", "nothing is begun"), LEADERS[1]])),
         "nobody leads provisioner, so nothing is begun. Start it with `trellis run provisioner`",
     ),
     "halted": (
@@ -208,7 +245,10 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
         "it is not opted in: it has no annotation kwasm.sh/kwasm-node, and no Shim's nodeSelector is for it. `kubectl",
     ),
     "another operator runs": (
-        replace(WAITING, events=[warning("uid-n", "OtherControllerActive", "Deployment x runs kwasm-operator")]),
+        replace(
+            WAITING,
+            beside=Beside(LEADERS, [warning("uid-n", "OtherControllerActive", "Deployment x runs kwasm-operator")]),
+        ),
         "OtherControllerActive: Deployment x runs kwasm-operator",
     ),
     "nothing is wrong yet": (AT_WORK, "spin: not proved here yet"),
@@ -217,7 +257,7 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
 
 @pytest.mark.parametrize(("world", "cause"), CAUSES.values(), ids=CAUSES)
 def test_the_first_line_names_the_cause_and_what_to_do(world: NodeWorld, cause: str) -> None:
-    page = explain_node(world, "n")
+    page = explain_node(world)
     assert page.headline.startswith(f"node n is not ready to run Wasm: {cause}")
     document = page.document()
     assert document["ok"] is False
@@ -226,7 +266,7 @@ def test_the_first_line_names_the_cause_and_what_to_do(world: NodeWorld, cause: 
 
 
 def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
-    page = explain_node(WELL, "n")
+    page = explain_node(WELL)
     assert page.headline == "node n is ready to run Wasm"
     assert [line.about for line in page.lines] == [
         "kubelet", "opted in", "shim", "proof", "provisioner", "node-watcher",
@@ -238,22 +278,15 @@ def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
 
 def test_what_was_told_of_a_node_that_is_ready_by_now_is_no_trouble() -> None:
     told = [warning("uid-n", "InstallerNotStarting", "old"), warning("uid-n", "OtherControllerActive", "old")]
-    page = explain_node(replace(WELL, events=told), "n")
+    page = explain_node(replace(WELL, beside=Beside(LEADERS, told)))
     assert page.cause is None
     assert [line.text for line in page.lines if line.about == "event"]
 
 
 def test_a_right_that_is_lacking_is_told_and_the_rest_is_shown() -> None:
-    page = explain_node(replace(WELL, notes=[Line("rights", "this account may not list jobs")]), "n")
+    page = explain_node(replace(WELL, beside=Beside(LEADERS, notes=[Line("rights", "this account may not list jobs")])))
     assert page.lines[-1].text == "this account may not list jobs"
     assert page.cause is None
-
-
-def test_a_node_that_is_not_there_is_said() -> None:
-    assert (
-        explain_node(NodeWorld(None, SYSTEM), "x").headline
-        == "node x is not ready: there is no Node x in any namespace"
-    )
 
 
 def said(kind: str, status: str, reason: str, message: str) -> Manifest:
@@ -272,7 +305,7 @@ SHIM_CAUSES: dict[str, tuple[ShimWorld, str]] = {
         ShimWorld(
             with_conditions(SOME, said("Degraded", "True", "NodesFailing", "…")),
             [],
-            leaders=LEADERS,
+            beside=Beside(LEADERS),
         ),
         (
             "node n: ChecksumMismatch: https://example.com/spin.tar.gz should have the SHA-256 ab and has cd. "
@@ -298,12 +331,35 @@ SHIM_CAUSES: dict[str, tuple[ShimWorld, str]] = {
 @pytest.mark.parametrize(("world", "cause"), SHIM_CAUSES.values(), ids=SHIM_CAUSES)
 def test_a_shim_names_the_first_node_that_fails_or_its_own_fault(world: ShimWorld, cause: str) -> None:
     marks = marked(MISMATCH) if cause.startswith("node n: Checksum") else {}
-    page = explain_shim(replace(world, nodes=[view_node(node(**marks))]), "spin")
+    page = explain_shim(replace(world, nodes=[view_node(node(**marks))]))
     assert page.headline.startswith(f"shim spin is not ready on all its nodes: {cause}".replace("?.", "?"))
 
 
 def test_a_shim_that_is_everywhere_is_well_and_one_for_no_node_is_not() -> None:
-    world = ShimWorld(with_conditions(ALL), [view_node(node(**marked(digest=DIGEST)))], leaders=LEADERS)
-    assert explain_shim(world, "spin").headline == "shim spin is ready on all its nodes"
-    assert "its nodeSelector fits none" in explain_shim(replace(world, nodes=[]), "spin").headline
-    assert "there is no Shim x" in explain_shim(ShimWorld(None), "x").headline
+    world = ShimWorld(with_conditions(ALL), [view_node(node(**marked(digest=DIGEST)))], beside=Beside(LEADERS))
+    assert explain_shim(world).headline == "shim spin is ready on all its nodes"
+    assert "its nodeSelector fits none" in explain_shim(replace(world, nodes=[])).headline
+
+
+def test_of_a_thousand_nodes_that_fail_ten_are_shown_and_the_others_counted() -> None:
+    failing = [node(**marked(MISMATCH)) for _ in range(1000)]
+    page = explain_shim(ShimWorld(with_conditions(SOME), [view_node(one) for one in failing]))
+    shown = [line.text for line in page.lines if line.about == "node"]
+    assert len(shown) == 11
+    assert shown[-1] == "and 990 more: `trellis nodes`"
+
+
+def test_of_many_jobs_each_is_told_what_holds_it_up() -> None:
+    jobs, pods, events = [], [], []
+    for name in ("a", "b", "c"):
+        made = job() | {"metadata": job()["metadata"] | {"name": f"{name}-job", "uid": f"uid-{name}"}}
+        made["metadata"] |= {"annotations": {names.ANNOTATION_NODE: name}}
+        jobs.append(made)
+    labels = {"batch.kubernetes.io/job-name": "a-job"}
+    pods.append(waiting("ErrImagePull", "not found") | {"metadata": pod()["metadata"] | {"labels": labels}})
+    events.append(warning("uid-b", "FailedCreate", QUOTA))
+    held = held_up_by_node(jobs, pods, events)
+    assert {name: line.text.partition(":")[0] for name, line in held.items()} == {
+        "a": "the image of the installer cannot be pulled",
+        "b": "the API server refuses the installer's pod",
+    }

@@ -11,10 +11,11 @@ import pytest
 from trellis.bus.letters import DeadLetter
 from trellis_bundle.cli_errors import CommandError
 from trellis_bundle.explain import KINDS, Asked, read_argument
-from trellis_bundle.explain_controller import ControllerWorld, controller_cause, explain_controller
+from trellis_bundle.explain_controller import controller_cause, explain_controller
 from trellis_bundle.explain_grant import Account, GrantWorld, explain_grant
-from trellis_bundle.explain_hosts import GroupWorld, explain_group, group_cause
+from trellis_bundle.explain_hosts import explain_group, group_cause
 from trellis_bundle.explain_letter import explain_letter
+from trellis_bundle.explain_subject import Beside
 from trellis_bundle.explaining import Explanation, Leader, Line, Rank
 
 Manifest = dict[str, Any]
@@ -96,7 +97,7 @@ GROUPS: dict[str, tuple[Manifest, str]] = {
 
 @pytest.mark.parametrize(("manifest", "cause"), GROUPS.values(), ids=GROUPS)
 def test_a_group_of_hosts_names_its_cause(manifest: Manifest, cause: str) -> None:
-    page = explain_group(GroupWorld([manifest], leaders=[LEADER]), "hosts", None)
+    page = explain_group(manifest, Beside([LEADER]))
     assert page.headline.startswith(f"hostgroup team/hosts is not ready: {cause}")
     found = group_cause(manifest)
     assert found is not None
@@ -106,13 +107,9 @@ def test_a_group_of_hosts_names_its_cause(manifest: Manifest, cause: str) -> Non
 def test_a_group_that_is_well_or_only_new_is_ready() -> None:
     new = group(READY, FINE, said("HostsReported", "Unknown", "WaitingForHosts", "1 of 2"))
     for one in (group(), new):
-        assert (
-            explain_group(GroupWorld([one], leaders=[LEADER]), "hosts", None).headline
-            == "hostgroup team/hosts is ready"
-        )
-    unled = explain_group(GroupWorld([group()], leaders=[replace(LEADER, holder="")]), "hosts", None)
+        assert explain_group(one, Beside([LEADER])).headline == "hostgroup team/hosts is ready"
+    unled = explain_group(group(), Beside([replace(LEADER, holder="")]))
     assert "nobody leads host-manager" in unled.headline
-    assert "there is no WasmCloudHostConfig x" in explain_group(GroupWorld([]), "x", "team").headline
 
 
 def controller(*conditions: Manifest, **status: Any) -> Manifest:
@@ -156,7 +153,7 @@ CONTROLLERS: dict[str, tuple[Manifest, str]] = {
 
 @pytest.mark.parametrize(("manifest", "cause"), CONTROLLERS.values(), ids=CONTROLLERS)
 def test_a_controller_names_its_cause(manifest: Manifest, cause: str) -> None:
-    page = explain_controller(ControllerWorld([manifest]), "c", None)
+    page = explain_controller(manifest, Beside())
     assert page.headline.startswith(f"controller team/c is not ready: {cause}")
     assert page.cause == controller_cause(manifest), "status says the same"
 
@@ -165,7 +162,6 @@ def test_a_controller_that_is_well_paused_or_failed_long_ago_is_ready() -> None:
     paused = controller(said("Ready", "False", "Paused", "…"), state="Paused")
     for one in (controller(RUNNING), controller(RUNNING, lastFault=FAULT, traps=9), paused):
         assert controller_cause(one) is None
-    assert "there is no WasmController x" in explain_controller(ControllerWorld([]), "x", None).headline
 
 
 def grant(lattice: str | None = "east", **spec: Any) -> Manifest:
@@ -178,11 +174,11 @@ def grant(lattice: str | None = "east", **spec: Any) -> Manifest:
 
 def test_a_grant_names_what_keeps_it_from_having_an_effect() -> None:
     there = Account("web", there=True, may_be=True)
-    world = GrantWorld([grant()], [group()], [there])
-    assert explain_grant(world, "g", None).headline == "secretgrant vault/g is in effect"
+    world = GrantWorld(grant(), [group()], [there])
+    assert explain_grant(world).headline == "secretgrant vault/g is in effect"
     causes = {
         "no group of hosts of namespace team is on lattice west, which has east. Name a namespace": replace(
-            world, grants=[grant("west")]
+            world, grant=grant("west")
         ),
         "ServiceAccount vault/web does not exist. `kubectl -n vault create serviceaccount web`": replace(
             world, accounts=[replace(there, there=False)]
@@ -190,12 +186,12 @@ def test_a_grant_names_what_keeps_it_from_having_an_effect() -> None:
         (
             "secrets-backend may not be ServiceAccount vault/web. `trellis secrets roles -n vault -a web | kubectl"
         ): replace(world, accounts=[replace(there, may_be=False)]),
-        "it cannot be read, and so gives nothing. Write": replace(world, grants=[grant() | {"spec": {"from": 1}}]),
+        "it cannot be read, and so gives nothing. Write": replace(world, grant=grant() | {"spec": {"from": 1}}),
     }
     for cause, broken in causes.items():
-        assert explain_grant(broken, "g", None).headline.startswith(f"secretgrant vault/g is not in effect: {cause}")
+        assert explain_grant(broken).headline.startswith(f"secretgrant vault/g is not in effect: {cause}")
     unknown = replace(world, accounts=[replace(there, may_be=None)])
-    assert explain_grant(unknown, "g", None).cause is None
+    assert explain_grant(unknown).cause is None
 
 
 LETTER = DeadLetter(
@@ -243,6 +239,14 @@ def test_kinds_have_the_names_that_kubectl_takes(what: str, namespace: str | Non
 @pytest.mark.parametrize("what", ["node", "node/", "nodes/team/a", "frob/a", "shim/a/b/c", "secret/team/a"])
 def test_what_is_no_kind_and_name_is_refused_with_what_to_write(what: str) -> None:
     with pytest.raises(CommandError, match="secrets check" if what.startswith("secret/") else ", ".join(KINDS)):
+        read_argument(what, None)
+
+
+@pytest.mark.parametrize(
+    ("what", "meant"), [("noed/a", "node/a"), ("hostgroups/t/a", "hostgroup/t/a"), ("sihm", "shim/NAME")]
+)
+def test_a_kind_that_is_misspelt_is_told_as_it_is_spelt(what: str, meant: str) -> None:
+    with pytest.raises(CommandError, match=f"did you mean {meant}\\?"):
         read_argument(what, None)
 
 

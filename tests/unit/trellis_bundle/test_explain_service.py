@@ -13,8 +13,9 @@ from trellis.lattice.addresses import Family
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener, Protocol
 from trellis_bundle.explain_read import view_warning
-from trellis_bundle.explain_service import Warned, World, explain_service
-from trellis_bundle.explaining import Explanation
+from trellis_bundle.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
+from trellis_bundle.explain_subject import Absence, Beside
+from trellis_bundle.explaining import Explanation, Leader
 from trellis_bundle.mirrors import Mirrors, counted, unreached
 from trellis_bundle.status_parts import mirrors_part
 
@@ -35,7 +36,9 @@ GROUP = GroupView("g", "group", "uid-group", "2026-01-01T00:00:00Z", deleting=Fa
 POD = PodView("g", "host-1", "uid-1", "group", "node", ("10.0.0.1",), True, False, (("zone", "a"),))
 ENDPOINT = {"addresses": ["10.0.0.1"], "conditions": {"ready": True}, "targetRef": {"uid": "uid-1"}}
 SLICE = SliceView("g", "shop-x-0", "uid-slice", "1", "shop", "uid-shop", "IPv4", (ENDPOINT,), ())
-WELL = World([SERVICE], [SLICE], [GROUP], [POD], [], "pod-1")
+LED = Beside([Leader(REFLECTOR, "pod-1", "nothing follows")])
+UNLED = Beside([Leader(REFLECTOR, "", "nothing follows")])
+WELL = World(SERVICE, [SLICE], [GROUP], [POD], beside=LED)
 EMPTY = replace(SLICE, endpoints=())
 
 
@@ -44,7 +47,7 @@ def troubles(page: Explanation) -> list[str]:
 
 
 def test_nothing_is_wrong_with_a_service_that_leads_to_a_host() -> None:
-    page = explain_service(WELL, "shop", None)
+    page = explain_service(WELL)
     lines = page.lines
     assert troubles(page) == []
     assert page.headline == "service g/shop is ready"
@@ -63,20 +66,19 @@ REASONS: dict[str, tuple[World, str]] = {
     "does not run it": (replace(WELL, slices=[EMPTY]), "does not run the provider"),
     "no slice": (replace(WELL, slices=[]), "0 of 0 ready"),
     "no group": (replace(WELL, groups=[], slices=[EMPTY]), "no group of hosts is on lattice east"),
-    "nobody leads": (replace(WELL, leader=""), "trellis run service-reflector"),
-    "somebody else's": (replace(WELL, services=[replace(SERVICE, application="")]), "mirrors no application"),
-    "being deleted": (replace(WELL, services=[replace(SERVICE, deleting=True)]), "being deleted"),
+    "nobody leads": (replace(WELL, beside=UNLED), "trellis run service-reflector"),
+    "somebody else's": (replace(WELL, service=replace(SERVICE, application="")), "mirrors no application"),
+    "being deleted": (replace(WELL, service=replace(SERVICE, deleting=True)), "being deleted"),
     "told": (
         replace(WELL, warnings=[Warned("g/group", "LoopbackAddress", "application shop of lattice east: it listens")]),
         "LoopbackAddress on g/group",
     ),
-    "not there": (replace(WELL, services=[]), "there is no Service shop in any namespace"),
 }
 
 
 @pytest.mark.parametrize(("world", "reason"), REASONS.values(), ids=REASONS)
 def test_what_is_wrong_is_named(world: World, reason: str) -> None:
-    assert any(reason in trouble for trouble in troubles(explain_service(world, "shop", None)))
+    assert any(reason in trouble for trouble in troubles(explain_service(world)))
 
 
 LOOPBACK = [
@@ -88,45 +90,69 @@ CAUSES: dict[str, tuple[World, str]] = {
         replace(WELL, pods=[replace(POD, serving=False)], slices=[EMPTY]),
         "g/host-1 10.0.0.1: its pod is not ready. `kubectl describe pod -n g host-1`",
     ),
+}
+ABSENT: dict[str, tuple[Absence, list[Warned], Beside, str]] = {
     "a loopback address": (
-        replace(WELL, services=[], warnings=LOOPBACK),
+        Absence(alike=["g/shop-2"]),
+        LOOPBACK,
+        LED,
         "LoopbackAddress on g/group, g/second: application shop of lattice east: it listens on 127.0.0.1:80",
     ),
     "a service that does not run": (
-        replace(WELL, services=[], leader=""),
+        Absence(),
+        [],
+        UNLED,
         "nobody leads service-reflector, so nothing follows. Start it with `trellis run service-reflector`",
+    ),
+    "nothing else": (
+        Absence(),
+        [],
+        LED,
+        "there is no Service shop in namespace g. `kubectl get services -A` lists those that are",
     ),
 }
 
 
 @pytest.mark.parametrize(("world", "cause"), CAUSES.values(), ids=CAUSES)
 def test_the_first_line_names_the_cause(world: World, cause: str) -> None:
-    assert explain_service(world, "shop", None).headline.partition(" is not ready: ")[2] == cause
+    assert explain_service(world).headline.partition(" is not ready: ")[2] == cause
+
+
+@pytest.mark.parametrize(("absence", "warnings", "beside", "cause"), ABSENT.values(), ids=ABSENT)
+def test_the_first_line_names_why_there_is_no_service(
+    absence: Absence, warnings: list[Warned], beside: Beside, cause: str
+) -> None:
+    page = explain_no_service(("shop", "g"), absence, warnings, beside)
+    assert page.headline == f"service shop is not ready: {cause}"
 
 
 def test_what_was_told_is_no_trouble_any_more_where_it_leads_to_a_host() -> None:
-    assert explain_service(replace(WELL, warnings=LOOPBACK), "shop", None).cause is None
+    assert explain_service(replace(WELL, warnings=LOOPBACK)).cause is None
 
 
 def test_one_host_of_several_that_is_no_endpoint_is_no_trouble() -> None:
     idle = replace(POD, name="host-2", uid="uid-2", serving=False)
-    assert explain_service(replace(WELL, pods=[POD, idle]), "shop", None).cause is None
+    assert explain_service(replace(WELL, pods=[POD, idle])).cause is None
+
+
+def test_of_many_hosts_those_that_are_no_endpoints_are_shown_and_the_rest_counted() -> None:
+    pods = [replace(POD, name=f"host-{number:03}", uid=f"uid-{number}") for number in range(200)]
+    page = explain_service(replace(WELL, pods=pods))
+    hosts = [line.text for line in page.lines if line.about == "host"]
+    assert len(hosts) == 11
+    assert not any("an endpoint" in text and "no endpoint" not in text for text in hosts[:10])
+    assert hosts[-1] == "and 190 more, 1 of them endpoints"
 
 
 def test_what_is_told_of_others_is_left_out() -> None:
     others = [Warned("g/group", "NoAddress", "application shopping of lattice east: no address")]
-    assert troubles(explain_service(replace(WELL, warnings=others), "shop", None)) == []
-
-
-def test_a_service_is_looked_for_in_the_namespace_that_is_named() -> None:
-    assert troubles(explain_service(WELL, "shop", "g")) == []
-    assert "namespace other" in troubles(explain_service(WELL, "shop", "other"))[0]
+    assert troubles(explain_service(replace(WELL, warnings=others))) == []
 
 
 def test_a_text_that_somebody_edited_is_survived() -> None:
     assert SERVICE.manifest is not None
     edited = replace(SERVICE, manifest={**SERVICE.manifest, "annotations": {names.ANNOTATION_REACH: "{"}, "spec": {}})
-    assert explain_service(replace(WELL, services=[edited], slices=[EMPTY]), "shop", None).cause is not None
+    assert explain_service(replace(WELL, service=edited, slices=[EMPTY])).cause is not None
 
 
 def test_only_warnings_about_groups_are_read() -> None:

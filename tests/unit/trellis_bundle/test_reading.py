@@ -16,7 +16,6 @@ from trellis_bundle.apps_status import causes_of
 from trellis_bundle.explain_application import AppWorld, explain_application
 from trellis_bundle.explain_grant import GrantWorld, explain_grant
 from trellis_bundle.explain_job import refused_by_node
-from trellis_bundle.explain_service import World, explain_service
 from trellis_bundle.reading import Reading
 
 Manifest = dict[str, Any]
@@ -75,12 +74,11 @@ async def test_a_kind_that_is_not_defined_has_no_objects_and_an_outage_is_the_ca
 def test_groups_that_may_not_be_read_are_no_cause() -> None:
     assert list(causes_of([APP], [])) == ["team/web"]
     assert causes_of([APP], None) == {}
-    page = explain_application(AppWorld([APP], None, [], [], None), "web", None)
+    page = explain_application(AppWorld(APP, None))
     assert page.cause is None
     grant = {"metadata": {"namespace": "v", "name": "g"}, "spec": {"from": [{"namespace": "t"}], "serviceAccounts": []}}
-    assert explain_grant(GrantWorld([grant], None), "g", None).cause is None
-    assert explain_grant(GrantWorld([grant], []), "g", None).cause is not None
-    assert explain_service(World([], [], [], [], [], None), "x", None).cause is not None
+    assert explain_grant(GrantWorld(grant, None)).cause is None
+    assert explain_grant(GrantWorld(grant, [])).cause is not None
 
 
 def test_a_job_that_was_refused_is_no_trouble_once_it_is_there() -> None:

@@ -9,7 +9,7 @@ import pytest
 import host_manager.settings
 import provisioner.settings
 from trellis.settings import SettingsError
-from trellis_bundle.run import SERVICES, choose, refuse_half_confined
+from trellis_bundle.run import SERVICES, choose, misspelt, refuse_half_confined
 
 
 def test_a_confined_service_runs_alone_and_not_beside_one_that_works_on_the_whole_cluster() -> None:
@@ -27,3 +27,8 @@ def test_what_is_not_installed_whole_is_left_out_of_all_and_refused_by_name(monk
     assert choose([]) == [name for name in SERVICES if name != "controller-host"]
     with pytest.raises(SettingsError, match=r"trellis-wasm\[controllers\]"):
         choose(["controller-host"])
+
+
+def test_a_variable_of_a_command_is_no_slip_of_a_services() -> None:
+    assert misspelt({"TRELLIS_JAEGER_URL": "http://127.0.0.1:16686", "TRELLIS_NATS_URL": "nats://127.0.0.1"}) == []
+    assert misspelt({"TRELLIS_NATS_URI": "x"}) == ["TRELLIS_NATS_URI is not known: did you mean TRELLIS_NATS_URL?"]

@@ -87,12 +87,12 @@ def test_a_long_node_name_is_never_cut() -> None:
         (Leadership("me", 11.0, 10.0), "does not renew"),
         (Leadership("me", None, 10.0), "does not renew"),
         (Leadership("", 1.0, 1.0), "was stopped"),
-        (None, "never ran"),
+        (None, "never ran in namespace trellis-system"),
     ],
     ids=["renews", "expired", "never renewed", "released", "no lease"],
 )
 def test_a_service_without_a_live_leader_is_a_problem(lead: Leadership | None, problem: str) -> None:
-    part = service_part("provisioner", lead)
+    part = service_part("provisioner", lead, "trellis-system")
     assert (problem in part.problem) if problem else not part.problem
     assert part.document()["name"] == "provisioner"
     assert part.document()["ok"] is not bool(problem)
@@ -122,6 +122,14 @@ def test_the_rollout_names_the_cause_of_the_first_node_and_what_says_more() -> N
     assert part.facts["causes"] == {"broken": "it broke", "busy": "its image cannot be pulled"}
     away = Rollout(rows_of([opted_in(a_node("away", ready=False))], {}, Ledger({})), Ledger({}))
     assert "1 cannot go on: away: its kubelet does not report it ready" in rollout_part(away).problem
+
+
+def test_of_a_thousand_nodes_one_is_named_and_all_are_in_the_document() -> None:
+    away = [opted_in(a_node(f"away-{number}", ready=False)) for number in range(1000)]
+    part = rollout_part(Rollout(rows_of(away, {}, Ledger({})), Ledger({})))
+    assert part.problem.startswith("1000 cannot go on: away-0: its kubelet does not report it ready")
+    assert part.problem.count("away-") == 2, "in the cause, and in the command"
+    assert len(part.facts["causes"]) == 1000
 
 
 def test_groups_and_grants_that_are_not_well_are_problems_with_their_cause() -> None:

@@ -1,0 +1,142 @@
+"""``trellis status`` and ``trellis explain`` where what they ask is away, refuses, or has not what is asked about.
+
+Each is one line or one table that names what is wrong and what to do, ends with the documented status, and has no
+traceback. Where some parts answer, those that do not hide none of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.host_world import HostWorld
+from support.typed import bare_environment, typed
+from trellis.localcluster import ClusterInfo
+from trellis_bundle.status import AWAY, UNACCEPTED
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+
+Manifest = dict[str, Any]
+NOWHERE = "nats://127.0.0.1:1"
+ROWS = ("rollout", "breakers", "hosts", "applications", "mirrors", "secrets", "controllers")
+
+
+class Night:
+    """Who is called at night: with a kubeconfig that may be spoilt, and a bus that may be away."""
+
+    def __init__(self, info: ClusterInfo, folder: Path, namespace: str) -> None:
+        self._kubeconfig = Path(info.kubeconfig).read_text(encoding="utf-8")
+        self._folder = folder
+        self.environment = bare_environment(
+            TRELLIS_KUBECONFIG=str(info.kubeconfig), TRELLIS_NATS_URL=str(info.nats_url), TRELLIS_NAMESPACE=namespace
+        )
+
+    def spoil(self, key: str, value: str) -> None:
+        """Write another kubeconfig, in which what stands under a key is this."""
+        spoilt, times = re.subn(rf"(?m)^(\s*-?\s*){key}: .*$", rf"\g<1>{key}: {value}", self._kubeconfig)
+        assert times
+        path = self._folder / "kubeconfig"
+        path.write_text(spoilt, encoding="utf-8")
+        self.environment["TRELLIS_KUBECONFIG"] = str(path)
+
+    def status(self) -> Manifest:
+        """Return the JSON of a status in which something is wrong."""
+        done = typed(self.environment, "status", "-o", "json")
+        assert (done.returncode, done.stderr) == (1, "")
+        found: Manifest = json.loads(done.stdout)
+        assert found["ok"] is False
+        return found
+
+    def refused(self, *words: str) -> str:
+        """Return the one line that a command says where it cannot answer."""
+        done = typed(self.environment, *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("trellis: ")
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    def absent(self, *words: str) -> str:
+        """Return the first line of the page of what is not there, which ends with 1."""
+        done = typed(self.environment, "explain", *words)
+        assert (done.returncode, done.stderr) == (1, "")
+        return done.stdout.splitlines()[0]
+
+
+@pytest.fixture
+def night(cluster: ClusterInfo, namespace: str, tmp_path: Path) -> Night:
+    return Night(cluster, tmp_path, namespace)
+
+
+def test_an_api_server_that_is_away_is_told_once_and_the_bus_is_shown(night: Night) -> None:
+    night.spoil("server", "https://127.0.0.1:1")
+    found = night.status()
+    assert "https://127.0.0.1:1 cannot be reached" in found["kubernetes"]["problem"]
+    assert [found[row]["problem"] for row in ROWS] == [AWAY] * len(ROWS)
+    assert {one["problem"] for one in found["services"]} == {AWAY}
+    assert found["bus"]["streams"] is not None
+    assert "is the API server running?" in night.refused("explain", "node/x")
+
+
+def test_with_both_away_each_is_told(night: Night) -> None:
+    night.spoil("server", "https://127.0.0.1:1")
+    night.environment["TRELLIS_NATS_URL"] = NOWHERE
+    found = night.status()
+    assert "https://127.0.0.1:1 cannot be reached" in found["kubernetes"]["problem"]
+    assert "is NATS running?" in found["bus"]["problem"]
+    assert found["bus"]["streams"] is None
+
+
+def test_without_a_bus_the_cluster_is_shown_and_a_letter_is_not(night: Night) -> None:
+    night.environment["TRELLIS_NATS_URL"] = NOWHERE
+    found = night.status()
+    assert found["kubernetes"]["ok"]
+    assert found["rollout"]["counts"] is not None
+    assert NOWHERE in found["bus"]["problem"]
+    assert NOWHERE in night.refused("explain", "deadletter/1")
+
+
+def test_credentials_that_are_not_accepted_are_told_once(night: Night) -> None:
+    night.spoil("token", "long-since-withdrawn")
+    found = night.status()
+    assert "401 Unauthorized" in found["kubernetes"]["problem"]
+    assert "log in again" in found["kubernetes"]["problem"]
+    assert [found[row]["problem"] for row in ROWS] == [UNACCEPTED] * len(ROWS)
+    assert "log in again" in night.refused("explain", "node/x")
+    assert "long-since-withdrawn" not in json.dumps(found)
+
+
+def test_where_trellis_does_not_run_it_is_told_where_that_was_looked_for(night: Night) -> None:
+    night.environment["TRELLIS_NAMESPACE"] = "no-such-place"
+    watcher, provisioner = night.status()["services"]
+    for one in (watcher, provisioner):
+        assert "never ran in namespace no-such-place (TRELLIS_NAMESPACE)" in one["problem"]
+
+
+def test_a_kubeconfig_that_is_none_is_a_wrong_setting(night: Night) -> None:
+    for command in (("status",), ("explain", "node/x")):
+        done = typed(night.environment, *command, "--kubeconfig", "/does/not/exist")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "/does/not/exist" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_what_is_misspelt_or_not_there_is_told_with_what_is(night: Night, hosts: HostWorld) -> None:
+    hosts.create("group")
+    assert "did you mean node/x?" in night.refused("explain", "noed/x")
+    assert "which `trellis dead list` shows" in night.refused("explain", "deadletter/x")
+    assert night.absent("node/no-such-node").startswith(
+        "node no-such-node is not ready to run Wasm: there is no Node no-such-node"
+    )
+    assert night.absent("whc/group", "-n", "no-such-place") == (
+        "hostgroup group is not ready: there is no namespace no-such-place. `kubectl get namespaces` lists them"
+    )
+    elsewhere = night.absent("whc/group", "-n", "default")
+    assert "there is no WasmCloudHostConfig group in namespace default, but in namespace " in elsewhere
+    assert hosts.namespace in elsewhere
+    alike = night.absent("whc/gruop", "-n", hosts.namespace)
+    assert f"in namespace {hosts.namespace}, but {hosts.namespace}/group" in alike
+    assert f"`trellis explain hostgroup/group -n {hosts.namespace}`" in alike

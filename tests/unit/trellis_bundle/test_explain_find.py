@@ -1,0 +1,131 @@
+"""What is said of an object that is not there: where else to look, and what its kind's page ends with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, NODES, WASM_CONTROLLERS
+from trellis.telemetry import Metrics, setup
+from trellis_bundle.cli_errors import CommandError
+from trellis_bundle.explain import KINDS
+from trellis_bundle.explain_application import SUBJECT as APPLICATION
+from trellis_bundle.explain_controller import SUBJECT as CONTROLLER
+from trellis_bundle.explain_find import NotThereError, find
+from trellis_bundle.explain_grant import SUBJECT as GRANT
+from trellis_bundle.explain_hosts import SUBJECT as GROUP
+from trellis_bundle.explain_node import SUBJECT as NODE
+from trellis_bundle.explain_service import SUBJECT as SERVICE
+from trellis_bundle.explain_shim import SUBJECT as SHIM
+from trellis_bundle.explain_subject import Absence, Beside, Subject
+from trellis_bundle.explaining import Leader, Line, Rank
+from trellis_bundle.reading import Reading
+
+SUBJECTS = (APPLICATION, CONTROLLER, GRANT, GROUP, NODE, SERVICE, SHIM)
+EVENT = {"type": "Warning", "reason": "Odd", "message": "it was", "involvedObject": {"uid": "u"}}
+ABSENCES: dict[str, tuple[str | None, Absence, str]] = {
+    "nothing like it": (None, Absence(), "there is no Thing x. `kubectl get things` lists those that are"),
+    "its namespace is there": ("a", Absence(), "there is no Thing x in namespace a. `kubectl get things` lists those"),
+    "no such namespace": ("a", Absence(gone=True), "there is no namespace a. `kubectl get namespaces` lists them"),
+    "one elsewhere": (
+        "a",
+        Absence(elsewhere=["b", "c"], alike=["a/y"]),
+        "there is no Thing x in namespace a, but in namespace b, c. `trellis explain thing/x -n b`",
+    ),
+    "one alike": (
+        None,
+        Absence(alike=["a/y", "a/z", "b/y", "b/z"]),
+        "there is no Thing x, but a/y, a/z, b/y. `trellis explain thing/y -n a`",
+    ),
+    "one alike that has no namespace": (
+        None,
+        Absence(alike=["y"]),
+        "there is no Thing x, but y. `trellis explain thing/y`",
+    ),
+}
+
+
+@pytest.mark.parametrize(("namespace", "absence", "said"), ABSENCES.values(), ids=ABSENCES)
+def test_who_is_not_there_may_be_elsewhere(namespace: str | None, absence: Absence, said: str) -> None:
+    page = Subject("Thing", "thing", "kubectl get things", "well").absent("x", namespace, absence)
+    assert page.headline.startswith(f"thing x is not well: {said}")
+
+
+def test_what_is_told_of_an_absent_one_is_the_answer_unless_it_is_elsewhere() -> None:
+    subject, told = Subject("Thing", "thing", "things"), Line("event", "it may not be", False, rank=Rank.CAUSE)
+    assert "it may not be" in subject.absent("x", "a", Absence(alike=["a/y"]), told).headline
+    assert "in namespace b" in subject.absent("x", "a", Absence(elsewhere=["b"]), told).headline
+
+
+def test_a_page_ends_with_who_leads_what_was_told_and_which_rights_were_lacking() -> None:
+    beside = Beside(
+        [Leader("s", "pod", "")], [EVENT, EVENT | {"involvedObject": {"uid": "v"}}], [Line("rights", "none")]
+    )
+    found = {"metadata": {"name": "x", "namespace": "a", "uid": "u"}}
+    page = Subject("Thing", "thing", "things").page(found, [Line("thing", "well", well=True)], beside)
+    assert page.headline == "thing a/x is ready"
+    assert [line.text for line in page.lines] == ["well", "led by pod", "Odd: it was", "none"]
+
+
+def test_a_subject_is_named_as_the_command_line_names_it() -> None:
+    assert {one.short for one in SUBJECTS} | {"deadletter"} == set(KINDS)
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    made = FakeKube(telemetry=setup("test", metrics=Metrics()))
+    for name in ("team", "vault"):
+        made.put(NAMESPACES, {"metadata": {"name": name}})
+    for name in ("node-1", "node-2"):
+        made.put(NODES, {"metadata": {"name": name}})
+    for namespace, name in (("team", "shop"), ("team", "both"), ("vault", "both")):
+        made.put(HOST_CONFIGS, {"metadata": {"namespace": namespace, "name": name}})
+    return made
+
+
+async def said_of(kube: FakeKube, name: str, namespace: str | None) -> str:
+    with pytest.raises(NotThereError) as raised:
+        await find(Reading(kube, "trellis-system"), HOST_CONFIGS, GROUP, name, namespace)
+    return raised.value.page.headline.partition(" is not ready: ")[2]
+
+
+async def test_an_object_is_found_in_its_namespace_or_in_any(kube: FakeKube) -> None:
+    reading = Reading(kube, "trellis-system")
+    for namespace in ("team", None):
+        found: Any = await find(reading, HOST_CONFIGS, GROUP, "shop", namespace)
+        assert found["metadata"]["namespace"] == "team"
+    assert (await find(reading, NODES, NODE, "node-1"))["metadata"]["name"] == "node-1"
+    with pytest.raises(CommandError, match="in namespaces team, vault: name one with --namespace"):
+        await find(reading, HOST_CONFIGS, GROUP, "both", None)
+
+
+async def test_of_one_that_is_not_there_the_nearest_are_named(kube: FakeKube) -> None:
+    assert "no WasmCloudHostConfig shop in namespace vault, but in namespace team" in await said_of(
+        kube, "shop", "vault"
+    )
+    assert "no WasmCloudHostConfig shup, but team/shop" in await said_of(kube, "shup", None)
+    assert (await said_of(kube, "shop", "nowhere")).startswith("there is no namespace nowhere")
+    with pytest.raises(NotThereError, match="there is no Node node-3, but node-1, node-2"):
+        await find(Reading(kube, "trellis-system"), NODES, NODE, "node-3")
+
+
+async def test_a_kind_that_nobody_defined_is_not_taken_for_an_object_that_is_missing(kube: FakeKube) -> None:
+    kube.answer_next(9, lambda _: status_reply(404, "NotFound", "the server could not find the requested resource"))
+    with pytest.raises(
+        CommandError, match=r"the kind WasmController is not defined.*`trellis crds apply wasmcontrollers` defines it"
+    ):
+        await find(Reading(kube, "trellis-system"), WASM_CONTROLLERS, CONTROLLER, "x", None)
+
+
+async def test_where_only_one_namespace_may_be_read_nothing_is_said_of_others(kube: FakeKube) -> None:
+    why = 'is forbidden: User "a" cannot list resource "wasmcloudhostconfigs" in API group "k8s.wasmcloud.dev"'
+    kube.answer_next(
+        9,
+        lambda _: status_reply(403, "Forbidden", why),
+        when=lambda request: request.path == HOST_CONFIGS.path() or request.path == NAMESPACES.path(None, "vault"),
+    )
+    assert (await said_of(kube, "shop", "vault")).startswith("there is no WasmCloudHostConfig shop in namespace vault.")
+    with pytest.raises(CommandError, match="may not look in all namespaces: name one with --namespace"):
+        await find(Reading(kube, "trellis-system"), HOST_CONFIGS, GROUP, "shop", None)
