@@ -32,6 +32,8 @@ class TcpProxy:
         self._asking, self._answering = asyncio.Event(), asyncio.Event()
         self.resume()
         self._held: list[tuple[asyncio.StreamWriter, bytes]] | None = None
+        self.late = 0.0
+        """Seconds that whatever goes through is late."""
         self.port = 0
         self.accepted = 0
 
@@ -41,9 +43,11 @@ class TcpProxy:
 
     async def __aexit__(self, *_: object) -> None:
         await self.refuse()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while tasks := list(self._tasks):  # one that was joining two connections has begun others
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self.cut()  # what was joined after the first cut, and whose task had not begun
 
     async def open(self) -> None:
         """Accept connections, on the same port as before."""
@@ -120,6 +124,8 @@ class TcpProxy:
                     held = True
                     continue
                 await flowing.wait()
+                if self.late:
+                    await asyncio.sleep(self.late)
                 writer.write(data)
                 await writer.drain()
         except OSError:

@@ -6,6 +6,8 @@ The component (tests/data/secrets/reveal.wat) tells whoever sends it a message w
 from __future__ import annotations
 
 import asyncio
+import http
+import json
 import os
 import subprocess
 import sys
@@ -18,11 +20,12 @@ from typing import Any
 import nats
 import pytest
 
-from support import secrets_client
+from support import examples, secrets_client
 from support.host_behaviour import own_lattice
 from support.real_lattice import RealLattice, Wadm, application, wasm_component
 from support.secrets_conformance.world import NOT_TEXT, READER, TEXT, World
 from support.secrets_server import Asked, Place, asked_backend
+from trellis.kube.resources import SECRET_GRANTS, SECRETS, Resource
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 
@@ -68,6 +71,23 @@ class Backed:
         found = application(name, reveal, messaging, version="v1")
         found["spec"]["policies"] = [{"name": "kube", "type": POLICY, "properties": policy}]
         return found
+
+    def example(self, version: str) -> dict[str, Any]:
+        """Return deploy/examples/secret with this component, on this lattice, in this namespace."""
+        found, shown = self.manifest("greeter"), examples.manifest("secret", "Application")["spec"]
+        here = {"backend": self.world.backend, "namespace": self.world.namespace}
+        found["spec"]["policies"] = [one | {"properties": one["properties"] | here} for one in shown["policies"]]
+        found["spec"]["components"][0]["properties"]["secrets"] = shown["components"][0]["properties"]["secrets"]
+        found["metadata"]["annotations"]["version"] = version
+        return found
+
+    def apply(self, kind: Resource) -> dict[str, Any]:
+        """Create the example's object of a kind in this namespace; return it as the example has it."""
+        shown = examples.manifest("secret", kind.kind)
+        here = json.loads(json.dumps(shown).replace('"namespace": "hello"', f'"namespace": "{self.world.namespace}"'))
+        status, answer = self.world.api.call("POST", kind.path(self.world.namespace), here)
+        assert status == http.HTTPStatus.CREATED, answer
+        return shown
 
     async def revealed(self, name: str, secret: str) -> bytes:
         """Return what an application's component says of a secret, once it listens."""
@@ -145,6 +165,19 @@ async def test_a_component_whose_secret_is_refused_does_not_start_and_does_once_
     await wadm.deploy("shop", "v2")
     await wadm.until("shop", "deployed")
     assert await backed.revealed("shop", "password") == b"s" + TEXT.encode()
+
+
+async def test_the_component_of_the_example_starts_once_its_secret_is_there(backed: Backed, wadm: Wadm) -> None:
+    backed.apply(SECRET_GRANTS)
+    await wadm.put(backed.example("v1"))
+    await wadm.deploy("greeter")
+    await wadm.until("greeter", "failed")
+
+    given = backed.apply(SECRETS)["stringData"]
+    await wadm.put(backed.example("v2"))
+    await wadm.deploy("greeter", "v2")
+    await wadm.until("greeter", "deployed")
+    assert await backed.revealed("greeter", "text") == b"s" + given["text"].encode()
 
 
 async def test_a_host_older_than_the_key_goes_on_being_given_secrets(backed: Backed, wadm: Wadm) -> None:

@@ -1,0 +1,66 @@
+"""Whether all that a lattice said came to the bus, once each: heard on one side, read on the other.
+
+In: a lattice's NATS, the bus. Out: sentences about what is missing or there twice. Called by ``crashes``. It is heard
+while it is said, as wadm keeps it for 70 s only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Final
+
+import nats
+from nats.aio.msg import Msg
+
+_COPIES: Final = "TRELLIS_LATTICE"
+_SECONDS: Final = 0.5
+_BATCH: Final = 100
+
+
+@contextlib.asynccontextmanager
+async def heard(url: str, lattice: str) -> AsyncIterator[set[str]]:
+    """Hear what wadm says of a lattice for the time of a block: the ids of its events, and those that come."""
+    ids: set[str] = set()
+
+    async def take(message: Msg) -> None:
+        ids.add(json.loads(message.data)["id"])
+
+    client = await nats.connect(url)
+    try:
+        await client.subscribe(f"wadm.evt.{lattice}.>", cb=take)
+        await client.flush()
+        yield ids
+    finally:
+        await client.close()
+
+
+async def miscopied(said: set[str], url: str, cluster: str, lattice: str) -> AsyncIterator[str]:
+    """Yield what is not on the bus as the lattice said it."""
+    copies = await _ids(url, f"trellis.lattice.{cluster}.{lattice}.>")
+    for event in said:
+        if not copies[event]:
+            yield f"event {event} of the lattice is not on the bus"
+    for event, count in copies.items():
+        if count > 1:
+            yield f"event {event} of the lattice is on the bus {count} times"
+
+
+async def _ids(url: str, subject: str) -> Counter[str]:
+    """Return how often each event's id is among the copies."""
+    client = await nats.connect(url)
+    try:
+        reader = await client.jetstream().pull_subscribe(subject, stream=_COPIES)
+        found: Counter[str] = Counter()
+        while True:
+            try:
+                messages = await reader.fetch(_BATCH, timeout=_SECONDS)
+            except TimeoutError:
+                return found
+            for one in messages:
+                found[json.loads(one.data)["id"]] += 1
+                await one.ack()
+    finally:
+        await client.close()

@@ -1,0 +1,234 @@
+"""Carries out what goes wrong in a run, and takes it back when its time is over.
+
+In: steps of the part ``faults``. Out: signals, what proxies do, servers that end and start, writes of a stranger.
+Called by ``world``. Invariant: when ``befall`` returns the fault is over, also when it was cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import nats
+import nats.errors
+
+from chaos import history, orders
+from chaos.asking import Asking
+from chaos.bus_servers import BusServers, quiet
+from chaos.misfortune import Fault
+from chaos.replicas import Replica
+from chaos.steps import Step
+from support.api_proxy import Trouble
+from support.tcp_proxy import TcpProxy
+from trellis import localcluster, names
+from trellis.events.subjects import escape
+
+GARBAGE: Final = b"\xff not json"
+_STRANGER: Final = "stranger"
+_TROUBLES: Final = {
+    Fault.KUBE_BUSY: Trouble.BUSY,
+    Fault.KUBE_BROKEN: Trouble.BROKEN,
+    Fault.KUBE_EXPIRED: Trouble.EXPIRED,
+    Fault.KUBE_GONE: Trouble.GONE,
+    Fault.KUBE_ANSWERS_LOST: Trouble.ANSWERS_LOST,
+}
+_TERMINATION_SECONDS: Final = 30.0
+
+
+@dataclass
+class Faults:
+    """``cluster``: the name of the local cluster; ``lattice``: the way to the lattice's NATS.
+
+    ``bus_name``: what the cluster is called on the bus.
+    """
+
+    asking: Asking
+    bus: BusServers
+    replicas: dict[str, Replica]
+    lattice: TcpProxy
+    cluster: str
+    bus_name: str
+    namespace: str
+
+    async def befall(self, step: Step) -> None:
+        """Let one fault be, for as long as it lasts."""
+        fault = Fault(step.act)
+        if step.on in self.replicas:
+            replica = self.replicas[step.on]
+            if fault in {Fault.KILL, Fault.STOP, Fault.TERMINATE}:
+                await self._signal(fault, replica, step.seconds)
+            elif fault is Fault.KUBE_CUT:
+                replica.kube.cut()
+                replica.api.cut_watches()
+            elif fault is Fault.BUS_CUT:
+                for one in replica.bus:
+                    one.cut()
+            elif fault in {Fault.KUBE_REFUSED, Fault.BUS_REFUSED}:
+                await _refuse([replica.kube] if fault is Fault.KUBE_REFUSED else replica.bus, step.seconds)
+            else:
+                with _trouble(fault, replica, step.value):
+                    await asyncio.sleep(step.seconds)
+        elif step.on == "nats":
+            await self._nats(fault, step)
+        elif step.on == history.API:
+            await self._api(fault, step.seconds)
+        elif step.on == "lattice":
+            await self._lattice(fault, step)
+        else:
+            await self._lease(fault, step.on)
+
+    @staticmethod
+    async def _signal(fault: Fault, replica: Replica, seconds: float) -> None:
+        match fault:
+            case Fault.KILL:
+                replica.send(signal.SIGKILL)
+            case Fault.STOP:
+                replica.send(signal.SIGSTOP)
+                try:
+                    await asyncio.sleep(seconds)
+                finally:
+                    replica.send(signal.SIGCONT)
+            case _:
+                process = replica.process
+                replica.send(signal.SIGTERM)
+                if process is not None:
+                    try:
+                        await asyncio.wait_for(process.wait(), _TERMINATION_SECONDS)
+                    except TimeoutError:
+                        replica.wrong.append(f"{replica.name} does not end in {_TERMINATION_SECONDS:g} s when asked")
+                        replica.send(signal.SIGKILL)
+
+    async def _nats(self, fault: Fault, step: Step) -> None:
+        if fault is Fault.GARBAGE:
+            await self._say_garbage()
+        elif fault is Fault.NATS_ROLL:
+            for number in range(len(self.bus.all)):
+                await self.bus.stop(number, kill=False)
+                await self.bus.start(number)
+                await asyncio.sleep(step.seconds / len(self.bus.all))
+        elif fault is Fault.NATS_FULL:
+            await self.bus.without_room(int(step.value), step.seconds)
+        elif fault is Fault.NATS_FREEZE:
+            server = self.bus.all[int(step.value)]
+            await asyncio.to_thread(server.pause)
+            try:
+                await asyncio.sleep(step.seconds)
+            finally:
+                server.resume()
+        else:
+            await self.bus.stop(int(step.value), wiped=fault is Fault.NATS_WIPE, kill=fault is not Fault.NATS_STOP)
+            try:
+                await asyncio.sleep(step.seconds)
+            finally:
+                await self.bus.start(int(step.value))
+
+    async def _say_garbage(self) -> None:
+        """Say what nobody can read, until a stream has taken it."""
+        subject = f"trellis.evt.{self.bus_name}.node.opted_in.{escape('garbage')}"
+        while True:
+            with contextlib.suppress(nats.errors.Error, OSError):
+                client = await nats.connect(self.bus.urls, connect_timeout=2, allow_reconnect=False, error_cb=quiet)
+                try:
+                    await client.jetstream(timeout=2).publish(subject, GARBAGE)
+                    return
+                finally:
+                    await client.close()
+            await asyncio.sleep(0.5)
+
+    async def _api(self, fault: Fault, seconds: float) -> None:
+        if fault is Fault.API_RESTART:
+            await asyncio.to_thread(localcluster.restart, self.cluster, history.API)
+            return
+        if fault is Fault.HISTORY_COMPACTED:
+            await history.compact(self.cluster)
+            return
+        await asyncio.to_thread(localcluster.kill, self.cluster, history.API, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            localcluster.kill(self.cluster, history.API, signal.SIGCONT)
+
+    async def _lattice(self, fault: Fault, step: Step) -> None:
+        match fault:
+            case Fault.LATTICE_CUT:
+                self.lattice.cut()
+            case Fault.LATTICE_REFUSED:
+                await _refuse([self.lattice], step.seconds)
+            case Fault.LATTICE_RESTART:
+                await asyncio.to_thread(localcluster.restart, self.cluster, "nats-server")
+            case Fault.WADM_RESTART:
+                await asyncio.to_thread(localcluster.kill, self.cluster, "wadm")
+                await asyncio.to_thread(localcluster.restart, self.cluster, "wadm")
+            case Fault.LATTICE_SILENT:
+                self.lattice.silence()
+                try:
+                    await asyncio.sleep(step.seconds)
+                finally:
+                    self.lattice.resume()
+            case _:
+                self.lattice.late = float(step.value)
+                try:
+                    await asyncio.sleep(step.seconds)
+                finally:
+                    self.lattice.late = 0.0
+
+    async def _lease(self, fault: Fault, service: str) -> None:
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/{names.LEASE_PREFIX}{service}"
+        if fault is Fault.LEASE_DELETED:
+            await self.asking.deleted(path)
+            return
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": _STRANGER, "acquireTime": now, "renewTime": now}
+        await self.asking.call("PATCH", path, {"spec": spec})
+
+
+async def _refuse(proxies: Sequence[TcpProxy], seconds: float) -> None:
+    """Let nobody through for so long."""
+    for one in proxies:
+        await one.refuse()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for one in proxies:
+            await one.open()
+
+
+@contextlib.contextmanager
+def _trouble(fault: Fault, replica: Replica, value: str) -> Iterator[None]:
+    """Have a fault for the time of a block that is one thing to set and one to take back."""
+    begin, end = _switches(fault, replica, value)
+    begin()
+    try:
+        yield
+    finally:
+        end()
+
+
+def _switches(fault: Fault, replica: Replica, value: str) -> tuple[Callable[[], object], Callable[[], object]]:
+    api = replica.api
+    match fault:
+        case Fault.KILL_BEFORE_WRITE | Fault.KILL_AFTER_WRITE:
+            told = orders.BEFORE if fault is Fault.KILL_BEFORE_WRITE else orders.AFTER
+            return lambda: replica.order.write_text(told), lambda: replica.order.unlink(missing_ok=True)
+        case Fault.CLOCK:
+            return lambda: replica.clock.write_text(value), lambda: replica.clock.write_text("0")
+        case Fault.KUBE_SILENT:
+            return replica.kube.silence, replica.kube.resume
+        case Fault.KUBE_LATE:
+            return lambda: setattr(api, "late", float(value)), lambda: setattr(api, "late", 0.0)
+        case Fault.BUS_SILENT:
+            return lambda: [one.silence() for one in replica.bus], lambda: [one.resume() for one in replica.bus]
+        case Fault.BUS_LATE:
+            late = float(value)
+            return (
+                lambda: [setattr(one, "late", late) for one in replica.bus],
+                lambda: [setattr(one, "late", 0.0) for one in replica.bus],
+            )
+        case _:
+            trouble = _TROUBLES[fault]
+            return lambda: setattr(api, "trouble", trouble), lambda: setattr(api, "trouble", None)

@@ -1,0 +1,41 @@
+"""Has the API server forget its history for good: what watches ask to go on from is not to be had any more.
+
+In: a local cluster. Out: a compaction of its etcd, and an API server that begins to remember now: the old one has some
+history in its memory. What is asked for by a resource version of before is answered with 410, as after a long outage.
+Called by ``faults``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from typing import Any, Final
+
+import psutil
+
+from trellis import localcluster
+
+API: Final = "kube-apiserver"
+_OPTION: Final = "--listen-client-urls="
+_SECONDS: Final = 10.0
+
+
+async def compact(cluster: str) -> None:
+    """Forget everything but what is."""
+    await asyncio.to_thread(_compact, cluster)
+    await asyncio.to_thread(localcluster.restart, cluster, API)
+
+
+def _compact(cluster: str) -> None:
+    [info] = localcluster.status(cluster)
+    words = psutil.Process(info.pids["etcd"]).cmdline()
+    [url] = [word.removeprefix(_OPTION) for word in words if word.startswith(_OPTION)]
+    now = _ask(f"{url}/v3/kv/range", {"key": "AA==", "keys_only": True, "limit": "1"})["header"]["revision"]
+    _ask(f"{url}/v3/kv/compaction", {"revision": now, "physical": True})
+
+
+def _ask(url: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        return json.loads(answer.read())

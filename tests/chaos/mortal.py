@@ -1,0 +1,58 @@
+"""`trellis` as a process that can be told to die at its next write to the API server: before it is sent, or once done.
+
+Run by a ``Nursery``. In: the file named by ``TRELLIS_TEST_DEATH``; whoever writes ``before`` or ``after`` into it kills
+the process so. Renewals of leases are no writes here: they come every second, and a process that dies in one has
+nothing under way. Its wall clock is that of ``support.stepped_clock``.
+"""
+
+from __future__ import annotations
+
+import support.stepped_clock  # noqa: F401  # isort: skip - before anything that reads the clock
+
+import importlib
+import os
+import signal
+from pathlib import Path
+
+import trellis_bundle.command_line
+from chaos.orders import AFTER, BEFORE, VARIABLE
+from trellis.kube.transport import HttpRequest, HttpTransport, Reply
+from trellis_bundle.run import SERVICES
+
+_send = HttpTransport.send
+
+for _one in SERVICES.values():
+    importlib.import_module(f"{_one.package}.app")  # once for all children
+
+
+def be_mortal(order: Path) -> None:
+    """Let this process die when it is told to."""
+
+    async def send(self: HttpTransport, request: HttpRequest) -> Reply:
+        writes = request.method != "GET" and "/leases" not in request.path and "reviews" not in request.path
+        told = told_by(order) if writes else ""
+        if told == BEFORE:
+            die(order)
+        reply = await _send(self, request)
+        if told == AFTER:
+            die(order)
+        return reply
+
+    HttpTransport.send = send  # type: ignore[method-assign]
+
+
+def told_by(order: Path) -> str:
+    """Return what the file says, "" if there is none."""
+    return order.read_text() if order.exists() else ""
+
+
+def die(order: Path) -> None:
+    """End as a crash does; the order is carried out, and holds for nobody who is started later."""
+    order.unlink(missing_ok=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    """Be `trellis`, with what is in ``sys.argv``."""
+    be_mortal(Path(os.environ[VARIABLE]))
+    trellis_bundle.command_line.main()

@@ -1,0 +1,10 @@
+"""How a replica is told to die of its next write. Pure. Written by ``faults``, carried out by ``mortal``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VARIABLE: Final = "TRELLIS_TEST_DEATH"
+"""Names the file that the order is in."""
+BEFORE: Final = "before"
+AFTER: Final = "after"

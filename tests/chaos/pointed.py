@@ -1,0 +1,114 @@
+"""`trellis` as a process that notes each boundary it comes to, and dies at the one that it is told.
+
+Run by a ``Nursery``. In: the files named by ``TRELLIS_TEST_POINTS`` (what was passed goes there) and by
+``TRELLIS_TEST_DEATH`` (points, in JSON; one that was died of is not in it any more, so that the successor lives).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from nats.aio.msg import Msg
+
+import trellis_bundle.command_line
+from chaos.points import Point, When, of_question, of_reply, of_request, of_subject
+from trellis.bus.ack import Ack
+from trellis.bus.publisher import Publisher
+from trellis.kube.transport import HttpRequest, HttpTransport, Reply
+from trellis.lattice.link import Link
+from trellis_bundle.run import SERVICES
+
+PASSED: Final = "TRELLIS_TEST_POINTS"
+DEATH: Final = "TRELLIS_TEST_DEATH"
+
+for _one in SERVICES.values():
+    importlib.import_module(f"{_one.package}.app")  # once for all children
+
+
+class Points:
+    """Counts what is sent; ``death``: where it ends, wherever it comes to first."""
+
+    def __init__(self, passed: Path, death: Path) -> None:
+        self._passed = passed.open("a", encoding="utf-8", buffering=1)
+        self._death = death
+        self._counts: Counter[str] = Counter()
+        self._deadly = read(death)
+
+    def begin(self, what: str) -> int:
+        """Come to a boundary from this side; returns for the how manieth time. Nothing for what is none."""
+        if not what:
+            return 0
+        self._counts[what] += 1
+        self._come(Point(what, self._counts[what], When.BEFORE))
+        return self._counts[what]
+
+    def end(self, what: str, nth: int) -> None:
+        """Come out on the other side: it is answered, and the process does not know yet."""
+        if nth:
+            self._come(Point(what, nth, When.AFTER))
+
+    def _come(self, point: Point) -> None:
+        self._passed.write(json.dumps([point.what, point.nth, point.when]) + "\n")
+        if point in self._deadly:
+            write(self._death, [one for one in self._deadly if one != point])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def read(death: Path) -> list[Point]:
+    """Return the points that are still to be died of."""
+    return [Point(what, nth, When(when)) for what, nth, when in json.loads(death.read_text())]
+
+
+def write(death: Path, points: Sequence[Point]) -> None:
+    """Say where to die; it is read by who is born later."""
+    death.write_text(json.dumps([[one.what, one.nth, one.when] for one in points]))
+
+
+def note(points: Points) -> None:
+    """Have this process come to its boundaries knowingly."""
+    send, attempt, ack, message_ack, ask = (
+        HttpTransport.send, Publisher._attempt, Ack.__call__, Msg.ack, Link.ask,
+    )  # fmt: skip
+
+    async def noted_send(self: HttpTransport, request: HttpRequest) -> Reply:
+        nth = points.begin(what := of_request(request))
+        reply = await send(self, request)
+        points.end(what, nth)
+        return reply
+
+    async def noted_attempt(self: Publisher, stream: str, subject: str, *rest: Any) -> None:
+        nth = points.begin(what := of_subject(subject))
+        await attempt(self, stream, subject, *rest)
+        points.end(what, nth)
+
+    async def noted_ack(self: Ack) -> None:
+        if self.open:
+            points.begin(of_reply(self._reply))
+        await ack(self)
+
+    async def noted_message_ack(self: Msg) -> None:
+        points.begin(of_reply(self.reply))
+        await message_ack(self)
+
+    async def noted_ask(self: Link, subject: str, *given: Any, **named: Any) -> bytes:
+        nth = points.begin(what := of_question(subject))
+        answer = await ask(self, subject, *given, **named)
+        points.end(what, nth)
+        return answer
+
+    HttpTransport.send, Publisher._attempt = noted_send, noted_attempt  # type: ignore[method-assign]
+    Ack.__call__, Msg.ack = noted_ack, noted_message_ack  # type: ignore[method-assign]
+    Link.ask = noted_ask  # type: ignore[method-assign]
+
+
+def main() -> None:
+    """Be `trellis`, with what is in ``sys.argv``."""
+    note(Points(Path(os.environ[PASSED]), Path(os.environ[DEATH])))
+    trellis_bundle.command_line.main()

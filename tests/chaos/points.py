@@ -1,0 +1,75 @@
+"""The boundaries at which a process can die between a message and its acknowledgement, and their names.
+
+Pure. In: what is about to be sent, or was answered. Out: a ``Point``'s name, as ``create jobs, before``. Called by
+``pointed`` in the process that dies, and by ``crashes``, which asks for each of them once. Source: "acknowledged means
+done": a message is acknowledged after the writes of a run that began after it came, so a crash before a write, after
+it, or before the acknowledgement repeats work and loses none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from trellis.kube.transport import HttpRequest
+
+ACKNOWLEDGE: Final = "acknowledge"
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NO_WORK: Final = ("leases", "selfsubject", "subjectaccessreviews", "localsubject", "tokenreviews", "tokenrequests")
+"""Asked or renewed without any work under way."""
+_CORE, _GROUP = 2, 3
+"""Where the resource begins in a path: /api/v1/…, /apis/group/version/…"""
+_READS: Final = ("get", "list", "versions", "status", "history")
+"""What wadm is asked without being told anything."""
+
+
+class When(StrEnum):
+    """On which side of a boundary."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Point:
+    """``what`` is sent, for the ``nth`` time in this process, and ``when`` it dies."""
+
+    what: str
+    nth: int
+    when: When
+
+    def __str__(self) -> str:
+        return f"{self.what} #{self.nth}, {self.when}"
+
+
+def of_request(request: HttpRequest) -> str:
+    """Return what a call to the API server writes, "" for one that writes nothing or is no work."""
+    parts = request.path.strip("/").split("/")
+    rest = parts[_CORE:] if parts[0] == "api" else parts[_GROUP:]
+    if len(rest) > _CORE and rest[0] == "namespaces":
+        rest = rest[_CORE:]
+    if request.method == "GET" or not rest or rest[0].startswith(_NO_WORK):
+        return ""
+    return " ".join((_VERBS[request.method], "/".join([rest[0], *rest[2:]])))
+
+
+def of_subject(subject: str) -> str:
+    """Return what is stored in a stream of the bus: the fact, not whose."""
+    kind, *tokens = subject.split(".")[1:]
+    return f"say {'.'.join(tokens[1:3])}" if kind == "evt" else f"say {kind}"
+
+
+def of_question(subject: str) -> str:
+    """Return what wadm is told, "" for a question or what is none of wadm's: ``wadm.api.<lattice>.model.<verb>``."""
+    _, _, told = subject.partition("wadm.api.")
+    verb = [*told.split("."), "", "", ""][2]
+    return f"wadm {verb}" if told and verb not in _READS else ""
+
+
+def of_reply(reply: str) -> str:
+    """Return whose acknowledgement goes to a message's reply subject: ``$JS.ACK.<stream>.<consumer>.…``.
+
+    A consumer is called ``<whose>-<of what>-…``, then by its lattice and its cluster.
+    """
+    return f"{ACKNOWLEDGE} {'-'.join(reply.split('.')[3].split('-')[:2])}"

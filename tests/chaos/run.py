@@ -1,0 +1,214 @@
+"""Runs chaos: `python tests/chaos/run.py [--seed N] [--runs N] [--seconds S]`, or `make chaos SEED=… RUNS=… SECONDS=…`.
+
+Each run is a seed: what it does is printed with it, and had again with it. In: seeds. Out: a line for each in the
+record, the logs of those that went wrong. Exit status 1 if one did. ``--jobs``: so many at a time, each in a control
+plane of its own, as runs restart theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import multiprocessing
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager
+from multiprocessing.queues import SimpleQueue
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from chaos import small_disk
+from chaos.check import check
+from chaos.misfortune import Fault
+from chaos.outcome import Outcome
+from chaos.record import Line, append, commit
+from chaos.schedule import WORK, make_schedule
+from chaos.steps import Schedule
+from chaos.world import world
+from support import stepped_clock
+from support.installers import INSTALLER_STAGES
+from support.nursery import Nursery, nursery
+from trellis.crds.kinds import APPLICATIONS, KINDS, Kind, make_definition
+from trellis.kube.resources import DEFINITIONS
+from trellis.localcluster import ClusterInfo, Lattices, local_cluster, up
+from trellis.localcluster.api import Api
+
+
+def define(cluster: ClusterInfo, kinds: Sequence[Kind] = (*KINDS, APPLICATIONS)) -> None:
+    """Have kinds served; all that services know, if none are named."""
+    api = Api.of_kubeconfig(Path(cluster.kubeconfig))
+    for kind in kinds:
+        api.call("POST", DEFINITIONS.path(), make_definition(kind))
+    paths = [f"/apis/{kind.group}/{kind.version}/{kind.plural}" for kind in kinds]
+    deadline = time.monotonic() + 60
+    while not all(map(api.ok, paths)):
+        assert time.monotonic() < deadline, "the kinds are not served"
+        time.sleep(0.1)
+    api.close()
+
+
+async def one_run(cluster: ClusterInfo, made_by: Nursery, schedule: Schedule, directory: Path) -> Outcome:
+    """Carry out one schedule; return what came of it. Its log is ``said`` in the directory."""
+    began = time.monotonic()
+    with (directory / "said").open("w", encoding="utf-8", buffering=1) as said:
+        try:
+            async with world(cluster, made_by, schedule, directory, lambda text: print(text, file=said)) as made:
+                print(f"began after {time.monotonic() - began:.1f} s", file=said)
+                await made.live()
+                outcome = await check(made)
+        except Exception as error:  # noqa: BLE001 - one run must not end the others
+            traceback.print_exc(file=said)
+            outcome = Outcome([f"the run broke off: {error!r} {getattr(error, '__notes__', '')}"])
+        for one in outcome.wrong:
+            print(f"WRONG  {one}", file=said)
+        print(f"over after {time.monotonic() - began:.1f} s", file=said)
+    return outcome
+
+
+def tell(options: argparse.Namespace, schedule: Schedule, outcome: Outcome, directory: Path, seconds: float) -> None:
+    """Print what came of a run, and how to have it again."""
+    faults = sum(1 for _ in schedule.of("faults"))
+    verdict = "ok" if outcome.good else f"{len(outcome.wrong)} WRONG"
+    text = (
+        f"seed {schedule.seed}: {verdict}; {schedule.servers} NATS, {len(schedule.steps)} steps, {faults} of them "
+        f"faults, settled after {outcome.settled:.1f} s, {outcome.writes} writes, {outcome.starts} starts, "
+        f"{seconds:.0f} s in all"
+    )
+    text += "".join(f"\n  {one}" for one in outcome.wrong[:12])
+    if not outcome.good:
+        again = f"make chaos SEED={schedule.seed} SECONDS={options.seconds:g}"
+        text += f"\n  logs: {directory}\n  again: {again}"
+    print(text, flush=True)
+
+
+async def run_all(options: argparse.Namespace, seeds: Iterator[int]) -> int:
+    """Run seeds one after another; return how many went wrong.
+
+    After one that did, the control plane is another: what is wrong there is not to be the next one's fault.
+    """
+    wrong, seed = 0, next(seeds, None)
+    with births() as made_by:
+        while seed is not None:
+            async with control_plane(options.cluster) as cluster:
+                await asyncio.to_thread(define, cluster)
+                while seed is not None:
+                    good = await run_seed(options, cluster, made_by, seed)
+                    wrong += not good
+                    seed = next(seeds, None)
+                    if not good and not options.cluster:
+                        break
+    return wrong
+
+
+def births() -> AbstractContextManager[Nursery]:
+    """Return where replicas are born: processes that die when they are told, and whose clocks can be stepped."""
+    return nursery("chaos.mortal", **{stepped_clock.VARIABLE: os.devnull})
+
+
+@contextlib.asynccontextmanager
+async def control_plane(name: str) -> AsyncIterator[ClusterInfo]:
+    """Have a control plane of this run; one that was given a name is there before and afterwards."""
+    if name:
+        stages = INSTALLER_STAGES
+        yield await asyncio.to_thread(up, name, audit=True, kwok_stages=stages, lattices=Lattices(hosts=0))
+        return
+    async with local_cluster(audit=True, kwok_stages=INSTALLER_STAGES, lattices=Lattices(hosts=0)) as cluster:
+        yield cluster
+
+
+async def run_seed(options: argparse.Namespace, cluster: ClusterInfo, made_by: Nursery, seed: int) -> bool:
+    """Carry out the schedule of a seed; return whether all was well."""
+    schedule = make_schedule(seed, options.seconds, parts=options.parts, faults=options.faults)
+    if not small_disk.can_mount() and (full := [step for step in schedule.steps if step.act == Fault.NATS_FULL]):
+        print(f"seed {seed}: left out, as this machine lets nobody mount: {'; '.join(map(str, full))}", flush=True)
+        schedule = dataclasses.replace(schedule, steps=tuple(step for step in schedule.steps if step not in full))
+    directory = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
+    began = time.monotonic()
+    outcome = await one_run(cluster, made_by, schedule, directory)
+    seconds = time.monotonic() - began
+    tell(options, schedule, outcome, directory, seconds)
+    if options.record is not None:
+        append(options.record, Line.of(schedule, outcome, commit(), round(seconds)))
+    if outcome.good and not options.keep:
+        shutil.rmtree(directory, ignore_errors=True)
+    return outcome.good
+
+
+def run_many(options: argparse.Namespace, seeds: list[int]) -> int:
+    """Run seeds, so many at a time; return how many went wrong."""
+    forking = multiprocessing.get_context("fork")
+    todo: SimpleQueue[int | None] = forking.SimpleQueue()
+    done: SimpleQueue[int] = forking.SimpleQueue()
+    for seed in (*seeds, *[None] * options.jobs):
+        todo.put(seed)
+
+    def work() -> None:
+        done.put(asyncio.run(run_all(options, iter(todo.get, None))))
+
+    workers = [forking.Process(target=work) for _ in range(options.jobs)]
+    for one in workers:
+        one.start()
+    for one in workers:
+        one.join()
+    ended = [one.exitcode for one in workers]
+    assert not any(ended), f"workers ended with {ended}"
+    return sum(done.get() for _ in workers)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return what commas separate."""
+    return tuple(part for part in text.split(",") if part)
+
+
+def arguments() -> argparse.Namespace:
+    """Return what is to be done."""
+    parser = argparse.ArgumentParser(description="Break the whole system on purpose, and see that it mends itself.")
+    parser.add_argument("--seed", type=int, default=None, help="the first run's; the next ones count up")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long each run's schedule is")
+    parser.add_argument("--jobs", type=int, default=1, help="so many runs at a time")
+    parser.add_argument("--parts", type=names, default=tuple(WORK), help="of the workload, with commas between")
+    parser.add_argument("--faults", type=names, default=(), help="only these, with commas between")
+    parser.add_argument("--record", type=Path, default=None, help="a file that gets a line for each run")
+    parser.add_argument("--cluster", default="", help="a control plane that stays, made if it is not there")
+    parser.add_argument("--keep", action="store_true", help="keep the logs of runs that went well, too")
+    parser.add_argument("--show", action="store_true", help="print what would be done, and do nothing")
+    options = parser.parse_args()
+    if options.jobs > 1 and options.cluster:
+        parser.error("--jobs: runs at a time have a control plane each, so --cluster is for one job")
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(10**6)
+    return options
+
+
+def main() -> int:
+    """Run, or print the schedules."""
+    options = arguments()
+    seeds = range(options.seed, options.seed + options.runs)
+    if options.show:
+        for seed in seeds:
+            show(make_schedule(seed, options.seconds, parts=options.parts, faults=options.faults))
+        return 0
+    small_disk.have_own_mounts()
+    wrong = run_many(options, list(seeds)) if options.jobs > 1 else asyncio.run(run_all(options, iter(seeds)))
+    return 1 if wrong else 0
+
+
+def show(schedule: Schedule) -> None:
+    """Print a schedule."""
+    print(f"seed {schedule.seed}, {schedule.seconds:g} s, {schedule.servers} servers of NATS")
+    for step in schedule.steps:
+        print(f"  {step}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

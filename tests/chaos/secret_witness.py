@@ -1,0 +1,93 @@
+"""Knows when what was allowed about Secrets, and judges each answer that was given meanwhile.
+
+Pure. In: what people asked for and what the API server had taken, with times; answers. Out: sentences about answers
+that must not have been. Called by ``secret_side``. Invariant: in doubt something may have been allowed: from the moment
+that it was asked for until its end was taken, and until that can have come to whoever decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+from chaos.secret_work import Act
+from chaos.steps import Step
+
+DECIDED_SECONDS: Final = 5.0
+"""The API server decides about a right and a value; it learns of them from its own storage."""
+GRANT_SECONDS: Final = 90.0
+"""The documentation's word for a grant whose end was said over a connection that was cut in silence."""
+
+Fact = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A value that was given. ``asked``, ``answered``: times, in the seconds of the steps."""
+
+    account: str
+    secret: str
+    value: str
+    asked: float
+    answered: float
+
+
+@dataclass
+class Witness:
+    """When each fact held, as far as anybody can know."""
+
+    _times: dict[Fact, list[list[float]]] = field(default_factory=lambda: defaultdict(list))
+
+    def asked_for(self, step: Step, now: float) -> None:
+        """A step begins to be carried out: what it gives may hold from now on."""
+        if (fact := _given(step)) is not None:
+            self._times[fact].append([now, math.inf])
+
+    def taken(self, step: Step, now: float) -> None:
+        """The API server has taken a step: what it ends does not hold from now on."""
+        new = _given(step)
+        for fact, times in self._times.items():
+            if fact != new and _ends(step, fact):
+                for one in times:
+                    one[1] = min(one[1], now)
+
+    def wrong(self, answer: Answer) -> list[str]:
+        """Return what is wrong with an answer: nothing, if all that it needs may have held."""
+        facts: dict[Fact, float] = {
+            ("value", answer.secret, answer.value): DECIDED_SECONDS,
+            ("right", answer.account, answer.secret): DECIDED_SECONDS,
+            ("grant", answer.account, ""): GRANT_SECONDS,
+        }
+        lacking = [fact for fact, late in facts.items() if not self._held(fact, answer.asked - late, answer.answered)]
+        who = f"{answer.account} was given {answer.secret} in version {answer.value}"
+        return [f"{who} at {answer.answered:.1f} s, without {' '.join(fact).strip()}" for fact in lacking]
+
+    def _held(self, fact: Fact, since: float, until: float) -> bool:
+        return any(begin <= until and end >= since for begin, end in self._times.get(fact, ()))
+
+
+def _given(step: Step) -> Fact | None:
+    match Act(step.act):
+        case Act.SET:
+            return "value", step.on, step.value
+        case Act.ALLOW:
+            return "right", step.on, step.value
+        case Act.GRANT:
+            return "grant", step.on, ""
+        case _:
+            return None
+
+
+def _ends(step: Step, fact: Fact) -> bool:
+    kind, on, _ = fact
+    match Act(step.act):
+        case Act.SET | Act.DELETE:
+            return (kind, on) == ("value", step.on)
+        case Act.FORBID:
+            return fact == ("right", step.on, step.value)
+        case Act.REVOKE:
+            return (kind, on) == ("grant", step.on)
+        case _:
+            return False

@@ -1,0 +1,79 @@
+"""Waiting for an end that is known: until nothing is found that is not as it has to be.
+
+In: a look, seconds, whose they are. Out: what is still found. Called by ``check`` and ``crashes``. Invariant: seconds
+in which a process waits for a processor are not its own: how busy a machine is with other things, is no promise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+_LOOK_SECONDS: Final = 0.5
+_REST: Final = 3.0
+"""So many times as long as a look took nobody looks: on a slow machine looking must not be most of what it does."""
+_REST_SECONDS: Final = 5.0
+_LONGEST: Final = 3
+_STILL_SECONDS: Final = 60.0
+"""Nothing has changed for so long: it does not come any more."""
+_MOST_SECONDS: Final = 600.0
+"""By the clock on the wall; whoever gets no processor for so long is not waited for."""
+_NANO: Final = 1e-9
+
+
+@dataclass
+class Patience:
+    """The seconds that some processes have had: those in which one of them waited for a processor do not count.
+
+    ``processes`` returns their numbers; they may be others each time. Where the kernel does not say how long they
+    waited, all seconds count.
+    """
+
+    processes: Callable[[], Iterable[int]]
+    seconds: float = 0.0
+    _at: float = field(default_factory=time.monotonic)
+    _waited: dict[int, float] = field(default_factory=dict)
+
+    def look(self) -> float:
+        """Return the seconds since the first look."""
+        now, former = time.monotonic(), self._waited
+        self._waited = {pid: waited_of(pid) for pid in self.processes()}
+        lost = max((waited - former[pid] for pid, waited in self._waited.items() if pid in former), default=0.0)
+        self.seconds += max(0.0, now - self._at - lost)
+        self._at = now
+        return self.seconds
+
+
+def waited_of(pid: int) -> float:
+    """Return for how many seconds a process has waited for a processor, 0 if it is gone. Source: proc(5), schedstat."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[1]) * _NANO
+    return 0.0
+
+
+async def none_of(
+    look: Callable[[], Awaitable[list[str]]], seconds: float, say: Callable[[str], None], patience: Patience
+) -> list[str]:
+    """Wait until nothing is found; return what still is after so many seconds. What is found, ``say`` is told.
+
+    As long as it comes nearer it is waited for, up to three times as long: how fast a machine is, is no promise.
+    """
+    began, first = time.monotonic(), patience.look()
+    former, changed, looked = list[str](), 0.0, began
+    while found := await look():
+        wall, late = time.monotonic() - began, patience.look() - first
+        if found != former:
+            changed = late
+            say(f"+{wall:6.2f} s  {len(found)} not as they have to be: {'; '.join(one[:160] for one in found[:6])}")
+        former = found
+        over = late > seconds and (late > _LONGEST * seconds or late - changed > _STILL_SECONDS)
+        if over or wall > _MOST_SECONDS:
+            return [f"after {wall:.0f} s, {late:.0f} s of its own: {one}" for one in found]
+        await asyncio.sleep(max(_LOOK_SECONDS, min(_REST * (time.monotonic() - looked), _REST_SECONDS)))
+        looked = time.monotonic()
+    return []

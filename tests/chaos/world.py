@@ -1,0 +1,161 @@
+"""Everything of one run: the bus, two replicas behind proxies, nodes with kubelets, people, and misfortune.
+
+In: a control plane, a schedule, a directory. Out: the run itself, step by step; sentences about what is wrong. Called
+by ``run``. Invariant: when a run ends, however it does, nothing of it is left in the control plane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from chaos import controller_work, lattice_work, misfortune, node_work, secret_work
+from chaos.asking import Asking
+from chaos.bus_servers import BusServers
+from chaos.controller_side import ControllerSide
+from chaos.faults import Faults
+from chaos.kubelets import Kubelets
+from chaos.lattice_side import LatticeSide
+from chaos.misfortune import REPLICAS, Fault
+from chaos.model import Expected
+from chaos.node_side import NodeSide
+from chaos.replicas import Replica
+from chaos.secret_side import SecretSide
+from chaos.sides import Side
+from chaos.steps import Schedule, Step
+from support import planted
+from support.fleet import Fleet
+from support.nursery import Nursery
+from support.tcp_proxy import TcpProxy
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+_LATE_SECONDS: Final = 150.0
+"""How long after its time a step may be: people wait for servers and for what they deleted."""
+_READY_SECONDS: Final = 300.0
+"""Both start at once, and a machine may have other work."""
+_SETTINGS: Final = {"max_unavailable": "3", "sources_seconds": "2", "log_level": "info"}
+
+
+@dataclass
+class World:
+    """``said``: what happened in the run's own words, with times."""
+
+    schedule: Schedule
+    fleet: Fleet
+    asking: Asking
+    bus: BusServers
+    replicas: dict[str, Replica]
+    sides: dict[str, Side]
+    kubelets: Kubelets
+    faults: Faults
+    say: Callable[[str], None]
+    directory: Path
+    mark: int
+    """Where the API server's history of this run begins."""
+    began: float = field(default_factory=time.monotonic)
+
+    async def live(self) -> None:
+        """Carry out the schedule; returns when all is done and nothing goes wrong any more."""
+        self.began = time.monotonic()
+        chains: dict[tuple[str, str], asyncio.Task[None]] = {}
+        tasks = []
+        for step in self.schedule.steps:
+            await asyncio.sleep(max(0.0, self.began + step.at - time.monotonic()))
+            key = (step.part, step.on) if step.part != misfortune.PART else (str(id(step)), "")
+            chains[key] = asyncio.create_task(self._after(chains.get(key), step, self._act(step)))
+            tasks.append(chains[key])
+        async with asyncio.timeout(self.schedule.seconds + _LATE_SECONDS):
+            await asyncio.gather(*tasks)
+
+    async def _after(self, former: asyncio.Task[None] | None, step: Step, act: Awaitable[None]) -> None:
+        if former is not None:
+            await former
+        self.say(f"{time.monotonic() - self.began:6.2f} s  {step}")
+        try:
+            await act
+        except (AssertionError, TimeoutError) as error:
+            error.add_note(f"in {step}")
+            raise
+
+    def _act(self, step: Step) -> Awaitable[None]:
+        return self.faults.befall(step) if step.part == misfortune.PART else self.sides[step.part].act(step)
+
+    async def wrong(self, wanted: Expected) -> list[str]:
+        """Return what is not as it has to be now."""
+        found = [one for side in self.sides.values() async for one in side.wrong(wanted)]
+        for ready, text in [await one.ready() for one in self.replicas.values()]:
+            if not ready:
+                found.append(f"not ready: {text}")
+        return found
+
+    def processes(self) -> list[int]:
+        """Return the numbers of the replicas' processes."""
+        return [one.process.pid for one in self.replicas.values() if one.process is not None]
+
+    async def end(self) -> None:
+        """End the replicas side by side: each has a grace period."""
+        await asyncio.gather(*(one.end() for one in self.replicas.values()))
+
+    def reproaches(self) -> list[str]:
+        """Return what went wrong on the way."""
+        own = [one for replica in self.replicas.values() for one in replica.wrong]
+        own += [f"an installer would have refused: {one}" for one in self.kubelets.refused]
+        for path in planted.outputs(self.directory, 0):
+            own += [f"{path.name} has {one}" for one in planted.found_in(path.read_bytes())]
+        return own
+
+
+@contextlib.asynccontextmanager
+async def world(
+    cluster: ClusterInfo, nursery: Nursery, schedule: Schedule, directory: Path, say: Callable[[str], None]
+) -> AsyncIterator[World]:
+    """Have a world for one run."""
+    api = Api.of_kubeconfig(Path(cluster.kubeconfig))
+    fleet, asking = Fleet(cluster, api), Asking(api)
+    mark = fleet.mark()
+    async with contextlib.AsyncExitStack() as stack:
+        small = {int(step.value) for step in schedule.steps if step.act == Fault.NATS_FULL}
+        bus = stack.enter_context(BusServers(directory / "bus", schedule.servers, small).running())
+        lattice = await stack.enter_async_context(TcpProxy("127.0.0.1", int(cluster.nats_url.rpartition(":")[2])))
+        stack.push_async_callback(asyncio.to_thread, fleet.clean_up)
+        kubelets = Kubelets(asking, fleet.installers)
+        parts: dict[str, Side] = {
+            node_work.PART: NodeSide(asking, kubelets, fleet.id, fleet.installers),
+            lattice_work.PART: LatticeSide(asking, cluster.nats_url, lattice, fleet.id),
+            controller_work.PART: ControllerSide(asking, api, fleet.id),
+            secret_work.PART: SecretSide(asking, cluster.nats_url, lattice, fleet.id),
+        }
+        sides = {part: side for part, side in parts.items() if any(schedule.of(part))}
+        for side in sides.values():
+            stack.push_async_callback(side.clean_up)
+            await side.begin()
+        environment = fleet.environment(stream_replicas=schedule.servers, **_SETTINGS)
+        servers = [one.url for one in bus.all]
+        replicas = {name: Replica(name, directory / name, Path(cluster.kubeconfig), servers) for name in REPLICAS}
+        for one in replicas.values():
+            await stack.enter_async_context(one.running(nursery, environment))
+        faults = Faults(asking, bus, replicas, lattice, cluster.name, fleet.id, fleet.system)
+        stack.push_async_callback(_end, asyncio.create_task(kubelets.run()))
+        made = World(schedule, fleet, asking, bus, replicas, sides, kubelets, faults, say, directory, mark)
+        stack.push_async_callback(made.end)
+        await _both_ready(made)
+        yield made
+
+
+async def _both_ready(world: World) -> None:
+    """Wait until both replicas are ready: a run breaks what works."""
+    async with asyncio.timeout(_READY_SECONDS):
+        while not all([(await one.ready())[0] for one in world.replicas.values()]):  # noqa: ASYNC110 (as processes say)
+            await asyncio.sleep(0.2)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,57 @@
+"""The rule of a soak: what grows is found, what only comes and goes is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from chaos.flat import MIB, Sample, judge
+from chaos.misfortune import REPLICAS, Fault
+from chaos.soak import GENTLE, soak_schedule
+
+Held = Callable[[float], float]
+
+
+def samples(memory: Held = lambda _: 150.0, files: Held = lambda _: 60.0) -> list[Sample]:
+    """Return half an hour of a process; MiB and files by the seconds since its beginning."""
+    return [Sample(at, int(memory(at) * MIB), int(files(at))) for at in range(0, 1800, 5)]
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        pytest.param(lambda _: 150.0, id="that stays as it is"),
+        pytest.param(lambda at: 100.0 + 50.0 * min(1.0, at / 250), id="that fills its caches in the first minutes"),
+        pytest.param(lambda at: 150.0 + 40.0 * (at % 60 < 20), id="that has peaks"),
+        pytest.param(lambda at: 150.0 + at / 1800, id="that grows by a MiB in half an hour"),
+    ],
+)
+def test_a_process_is_flat(memory: Held) -> None:
+    assert judge("it", samples(memory)).growth == ()
+
+
+def test_memory_that_grows_is_found() -> None:
+    [said] = judge("it", samples(lambda at: 150.0 + at / 100)).growth
+    assert said == "it grows: 155.5 MiB, and later 165.5"
+
+
+def test_files_that_nobody_closes_are_found() -> None:
+    [said] = judge("it", samples(files=lambda at: 60 + at / 200)).growth
+    assert "keeps files open" in said
+
+
+def test_a_process_that_was_hardly_seen_is_no_flat_one() -> None:
+    with pytest.raises(ValueError, match="3 samples say nothing"):
+        judge("it", samples()[-3:])
+    with pytest.raises(ValueError, match="0 samples"):
+        judge("it", [])
+
+
+def test_a_soak_ends_no_process_and_has_each_replica_lead_before_it_is_looked_at() -> None:
+    faults = list(soak_schedule(1, 1800).of("faults"))
+    assert {Fault(step.act) for step in faults} <= GENTLE | {Fault.STOP}
+    assert [(step.on, step.until < 300) for step in faults if step.act == Fault.STOP] == [
+        (one, True) for one in REPLICAS
+    ]
+    assert max(step.until for step in faults) <= 1800

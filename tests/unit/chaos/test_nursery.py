@@ -1,0 +1,84 @@
+"""A process of a nursery is one like any other: with variables, a log, an end; and none outlives the nursery."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.nursery import Nursery, nursery
+
+MODULE = "support.nurseling"
+
+
+def says(log: Path) -> str:
+    return log.read_text() if log.exists() else ""
+
+
+async def until_said(log: Path) -> None:
+    async with asyncio.timeout(30):
+        while not says(log).endswith("\n"):  # noqa: ASYNC110 (a process writes it)
+            await asyncio.sleep(0.02)
+
+
+async def test_each_has_variables_arguments_a_log_and_an_end_of_its_own(tmp_path: Path) -> None:
+    with nursery(MODULE, NAME="nobody") as made:
+        first = await made.have({"NAME": "first"}, ["run", "3"], tmp_path / "first")
+        second = await made.have({}, ["0"], tmp_path / "second")
+        assert [await first.wait(), await second.wait()] == [3, 0]
+    assert [says(tmp_path / "first"), says(tmp_path / "second")] == ["first run 3\n", "nobody 0\n"]
+
+
+async def test_one_that_is_killed_is_told_of_by_its_signal(tmp_path: Path) -> None:
+    with nursery(MODULE) as made:
+        child = await made.have({}, ["wait"], tmp_path / "log")
+        await until_said(tmp_path / "log")
+        child.send_signal(signal.SIGKILL)
+        assert await child.wait() == -signal.SIGKILL
+
+
+async def test_one_has_no_files_but_its_own(tmp_path: Path) -> None:
+    with nursery(MODULE) as made:
+        child = await made.have({}, ["wait"], tmp_path / "log")
+        await until_said(tmp_path / "log")
+        assert sorted(os.listdir(f"/proc/{child.pid}/fd")) == ["0", "1", "2"]  # noqa: PTH208 (of a process)
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+async def test_none_outlives_the_nursery(tmp_path: Path, how: str) -> None:
+    with nursery(MODULE) as made:
+        child = await made.have({}, ["wait"], tmp_path / "log")
+        await until_said(tmp_path / "log")
+        if how == "killed":
+            made.kill()
+    await gone(child.pid)
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(30):
+        while psutil.pid_exists(pid):  # noqa: ASYNC110 (a process of somebody else's)
+            await asyncio.sleep(0.02)
+
+
+async def test_one_that_nobody_waits_for_any_more_does_not_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nursery(MODULE) as made:
+        born = []
+        start = Nursery.start
+
+        def slow(self: Nursery, *given: object) -> object:
+            born.append(start(self, *given))  # type: ignore[arg-type]
+            return born[0]
+
+        monkeypatch.setattr(Nursery, "start", slow)
+        asking = asyncio.create_task(made.have({}, ["wait"], tmp_path / "log"))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert await born[0].wait() == -signal.SIGKILL  # type: ignore[attr-defined]

@@ -1,0 +1,67 @@
+"""A boundary is called by what is sent, and not by whose it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.points import of_question, of_reply, of_request, of_subject
+from chaos.stories import STORIES, Story
+from trellis.kube.transport import HttpRequest
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "called"),
+    [
+        ("POST", "/apis/batch/v1/namespaces/trellis-installers/jobs", "create jobs"),
+        ("PATCH", "/api/v1/nodes/worker-1", "patch nodes"),
+        ("PATCH", "/api/v1/nodes/worker-1/status", "patch nodes/status"),
+        ("PATCH", "/apis/runtime.spinkube.dev/v1alpha1/shims/spin/status", "patch shims/status"),
+        ("PUT", "/api/v1/namespaces/trellis-system/configmaps/trellis-rollout-ledger", "update configmaps"),
+        ("POST", "/api/v1/namespaces", "create namespaces"),
+        ("DELETE", "/apis/node.k8s.io/v1/runtimeclasses/spin", "delete runtimeclasses"),
+        ("GET", "/api/v1/nodes", ""),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/trellis-system/leases/trellis-provisioner", ""),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ""),
+    ],
+)
+def test_a_write_is_called_by_what_is_done_to_which_kind(method: str, path: str, called: str) -> None:
+    assert of_request(HttpRequest(method, path)) == called
+
+
+def test_a_fact_a_letter_and_a_copy_are_told_apart() -> None:
+    assert of_subject("trellis.evt.c1.node.opted_in.worker-1") == "say node.opted_in"
+    assert of_subject("trellis.dead.c1.provisioner.node.worker-1") == "say dead"
+    assert of_subject("trellis.lattice.c1.default.component_scaled") == "say lattice"
+
+
+@pytest.mark.parametrize(
+    ("subject", "called"),
+    [
+        ("wadm.api.default.model.put", "wadm put"),
+        ("wadm.api.default.model.deploy.hello", "wadm deploy"),
+        ("wadm.api.default.model.get", ""),
+        ("wadm.api.default.model.get.hello", ""),
+        ("wadm.api.default.model.status.hello", ""),
+        ("wadm.api.default.model.del.get", "wadm del"),
+        ("wasmbus.ctl.v1.default.host.ping", ""),
+    ],
+)
+def test_what_wadm_is_told_is_told_apart_from_what_it_is_asked(subject: str, called: str) -> None:
+    assert of_question(subject) == called
+
+
+@pytest.mark.parametrize(
+    ("consumer", "called"),
+    [
+        ("provisioner-nodes-c1", "acknowledge provisioner-nodes"),
+        ("trellis-host_manager-default_1a2b3c-c1", "acknowledge trellis-host_manager"),
+    ],
+)
+def test_an_acknowledgement_is_called_by_whose_it_is(consumer: str, called: str) -> None:
+    assert of_reply(f"$JS.ACK.TRELLIS_EVENTS.{consumer}.1.20.21.1700000000000000000.0") == called
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.part)
+def test_a_story_is_of_its_own_part_and_each_chapter_changes_something(story: Story) -> None:
+    assert all(step.part == story.part for chapter in story.chapters for step in chapter)
+    assert all(story.chapters)

@@ -1,0 +1,49 @@
+"""The record of runs and the page that is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from chaos.flat import Verdict
+from chaos.outcome import Outcome
+from chaos.record import MARK, Line, SoakLine, append, met, page, read, read_soaks
+from chaos.schedule import make_schedule
+
+
+def test_what_is_added_is_read_again_and_shown(tmp_path: Path) -> None:
+    schedule = make_schedule(17, 30)
+    good = Line.of(schedule, Outcome(settled=1.25), "abc", 60)
+    bad = Line.of(schedule, Outcome(["a | b"]), "abc", 60)
+    for line in (good, bad):
+        append(tmp_path / "record", line)
+    lines = read(tmp_path / "record")
+    assert lines == [good, bad]
+    shown = page(f"# Head\n{MARK}what it was before", lines)
+    assert shown.startswith(f"# Head\n{MARK}\n## Soaks so far")
+    assert "2 runs, 1 as they had to be" in shown
+    assert "what it was before" not in shown
+    assert "| a / b |" in shown
+    assert page(shown, lines) == shown
+
+
+def test_each_fault_is_counted_by_runs_that_had_it_and_by_times() -> None:
+    schedule = make_schedule(17, 30)
+    one = dataclasses.replace(Line.of(schedule, Outcome(), "abc", 60), faults={"kill": 2}, servers=3)
+    other = dataclasses.replace(one, faults={"kill": 1, "wipe-nats": 1}, servers=1)
+    shown = met([one, other])
+    assert "1 runs had three servers of NATS, 1 had one." in shown
+    assert "| `kill` | 2 | 3 |" in shown
+    assert "| `wipe-nats` | 1 | 1 |" in shown
+    assert "| `fill-disk-of-nats` | 0 | 0 |" in shown
+
+
+def test_a_soak_is_shown_with_what_each_process_held(tmp_path: Path) -> None:
+    held = Verdict("replica first", 300, (150.0, 151.5), (60.0, 60.0), ())
+    line = SoakLine(1, 1800.0, "abc", 90, "ok", (held,))
+    (tmp_path / "soak").write_text(json.dumps(dataclasses.asdict(line)) + "\n")
+    shown = page(f"# Head\n{MARK}", [], read_soaks(tmp_path / "soak"))
+    assert "Seed 1, 30 minutes, commit abc, 90 faults: ok." in shown
+    assert "| replica first | 300 | 150 | 151.5 | 60 | 60 |" in shown
+    assert "None is recorded" in page(shown, [], read_soaks(tmp_path / "nothing"))
