@@ -1,73 +1,143 @@
-"""Fuzzes what secrets_backend reads: `python tests/fuzz/run.py [--cases N] [--seed N] [--jobs N]`.
+"""Fuzzes what meets the outside: `python tests/fuzz/run.py [--cases N] [--seed N] [--jobs N] [--only TARGET,…]`.
 
-Each case is a seed: a finding is printed with it and had again by `--seed N --cases 1`. Exit status 1 if there is one.
+Each case is a target and a number: a finding is printed with both, and had again by `--only TARGET --seed N --cases 1`;
+`pytest tests/unit/fuzz -k TARGET` looks for a small one. Exit status 1 if there is one.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.secret_cases import verdict
+from fuzz import record
+from fuzz.catalogue import TARGETS
+from fuzz.limits import TooLong
 
-CHUNK = 2_000
+CHUNK = 500
 SHOWN = 20
+DEFAULT_CASES = 500_000
+HUNG_SECONDS = 300.0
+"""Without any answer: a case hangs where no signal of its own process ends it."""
 
 
-def chunk(seeds: range) -> tuple[Counter[str], list[str]]:
-    """The outcomes of these cases, and a text for each that is wrong."""
-    outcomes: Counter[str] = Counter()
-    findings = []
-    for seed in seeds:
+@dataclass(slots=True)
+class Came:
+    """What came of some cases of one target."""
+
+    target: str
+    outcomes: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def cases(self) -> int:
+        """How many there were."""
+        return self.outcomes.total() + len(self.findings)
+
+    def add(self, other: Came) -> None:
+        """Count others of the same target."""
+        self.outcomes += other.outcomes
+        self.findings += other.findings
+        self.seconds += other.seconds
+
+
+def chunk(part: tuple[str, range]) -> Came:
+    """Try these cases of a target."""
+    name, numbers = part
+    logging.disable()  # libraries warn of what they are given
+    came = Came(name)
+    begun = time.process_time()
+    for number in numbers:
         try:
-            outcomes[verdict(seed)] += 1
-        except Exception:  # noqa: BLE001 (a crash is what is looked for)
-            findings.append(f"seed {seed}\n{traceback.format_exc()}")
-    return outcomes, findings
+            came.outcomes[TARGETS[name].verdict(number)] += 1
+        except (Exception, TooLong) as error:  # noqa: BLE001 (a crash is what is looked for)
+            came.findings.append(_finding(name, number, error))
+    came.seconds = time.process_time() - begun
+    return came
 
 
-def report(outcomes: Counter[str], findings: list[str], seconds: float) -> None:
+def _finding(name: str, number: int, error: BaseException) -> str:
+    lines = traceback.format_exception(error)
+    return f"--only {name} --seed {number} --cases 1\n" + "".join(
+        line if len(line) < 4000 else line[:4000] + "…\n" for line in lines
+    )
+
+
+def parts(names: list[str], first: int, cases: int) -> Iterator[tuple[str, range]]:
+    """Yield parts of all targets in turn, each with its share of the cases."""
+    whole = sum(TARGETS[name].share for name in names)
+    counts = {name: max(1, cases * TARGETS[name].share // whole) for name in names}
+    for start in range(0, max(counts.values()), CHUNK):
+        for name, count in counts.items():
+            if start < count:
+                yield name, range(first + start, first + min(start + CHUNK, count))
+
+
+def results(jobs: int, todo: Iterable[tuple[str, range]]) -> Iterator[Came]:
+    """Yield what comes of each part, in whatever order.
+
+    Raises:
+        multiprocessing.TimeoutError: nothing came for :data:`HUNG_SECONDS`.
+    """
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        coming = pool.imap_unordered(chunk, todo)
+        while True:
+            try:
+                yield coming.next(HUNG_SECONDS)
+            except StopIteration:
+                return
+
+
+def report(came: Iterable[Came], seconds: float) -> None:
     """Print what came out."""
-    for outcome, count in sorted(outcomes.items()):
-        print(f"{count:>9}  {outcome}")
+    for one in came:
+        shown = ", ".join(f"{count} {outcome}" for outcome, count in one.outcomes.most_common(4))
+        print(f"{one.target:28} {one.cases:>8} cases {one.seconds:>6.1f} s  {shown}")
+    findings = [finding for one in came for finding in one.findings]
     for finding in findings[:SHOWN]:
-        print(finding)
-    cases = outcomes.total() + len(findings)
-    print(f"{cases} cases in {seconds:.0f} s, {len(findings)} wrong")
-
-
-def parts(first: int, cases: int) -> Iterable[range]:
-    """Ranges of seeds."""
-    return (range(start, min(start + CHUNK, first + cases)) for start in range(first, first + cases, CHUNK))
+        print(f"\n{finding}")
+    print(f"{sum(one.cases for one in came)} cases in {seconds:.0f} s, {len(findings)} wrong")
 
 
 def main() -> int:
     """Run the cases; 1 if one is wrong."""
-    parser = argparse.ArgumentParser(description="Fuzz what secrets_backend reads.")
-    parser.add_argument("--cases", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0, help="the first case; the next ones count up")
+    parser = argparse.ArgumentParser(description="Fuzz every parser that meets the outside.")
+    parser.add_argument("--cases", type=int, default=DEFAULT_CASES, help="of all targets together")
+    parser.add_argument("--seed", type=int, default=0, help="the first case of each; the next ones count up")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", default="", help=f"one of, or several with commas: {', '.join(TARGETS)}")
+    parser.add_argument("--record", action="store_true", help=f"add what came to {record.RECORD.name}")
     asked = parser.parse_args()
-    outcomes: Counter[str] = Counter()
-    findings: list[str] = []
+    names = asked.only.split(",") if asked.only else list(TARGETS)
+    if unknown := [name for name in names if name not in TARGETS]:
+        parser.error(f"there is no target {', '.join(unknown)}: there are {', '.join(TARGETS)}")
+    came = {name: Came(name) for name in names}
     begun = time.monotonic()
-    with multiprocessing.get_context("spawn").Pool(asked.jobs) as pool:
-        for some, wrong in pool.imap_unordered(chunk, parts(asked.seed, asked.cases)):
-            outcomes += some
-            findings += wrong
-            if len(findings) > SHOWN:
+    try:
+        for one in results(asked.jobs, parts(names, asked.seed, asked.cases)):
+            came[one.target].add(one)
+            if sum(len(each.findings) for each in came.values()) > SHOWN:
                 break
-    report(outcomes, findings, time.monotonic() - begun)
-    return 1 if findings else 0
+    except multiprocessing.TimeoutError:
+        print(
+            f"no answer for {HUNG_SECONDS:.0f} s: a case hangs in a library; try each target by --only", file=sys.stderr
+        )
+        return 1
+    report(came.values(), time.monotonic() - begun)
+    if asked.record:
+        record.append(record.RECORD, record.lines(came.values(), asked.seed))
+    return 1 if any(one.findings for one in came.values()) else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,155 @@
+"""Keys, tokens and sealed messages: the secrets protocol, nkeys, credentials of the bus."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+
+import nkeys
+
+from fuzz.target import Target, tried
+from secrets_backend.key_secret import KeySecretError, data_of, read_ring
+from secrets_backend.nkey import KeyFormatError, Prefix, decode_public, decode_seed, encode_public, encode_seed
+from support.mutations import spoilt_text, text
+from support.secret_cases import judged
+from support.secret_mutations import KINDS, drawn
+from trellis import names
+from trellis.credentials import CredentialsError, Kind, identity_of
+
+SECRETS = Target(
+    "secret-requests",
+    "sealed requests for secrets: the box, JWTs of entity and host, policies",
+    "what a second reading of the protocol makes of it, by another library of cryptography",
+    drawn,
+    judged,
+    frozenset({f"{kind}: accepted" for kind in [*KINDS, "header"]}),
+    share=40,
+)
+
+_SEED = bytes(range(32))
+_KINDS = (Prefix.ACCOUNT, Prefix.USER, Prefix.CURVE, Prefix.HOST, Prefix.COMPONENT, Prefix.CLUSTER)
+
+
+def _key(rng: random.Random) -> tuple[str, Prefix, bytes | None]:
+    prefix, raw = rng.choice(_KINDS), rng.randbytes(32)
+    good = encode_seed(prefix, raw) if rng.random() < 0.5 else encode_public(prefix, raw)
+    if rng.random() < 0.3:
+        return good, prefix, raw
+    wrong = rng.choice([spoilt_text(rng, good), good.lower(), good + "=", " " + good, good[:-1], good[:-1] + "2"])
+    return wrong, rng.choice(_KINDS), None
+
+
+def _judge_key(case: tuple[str, Prefix, bytes | None]) -> str:
+    key, prefix, raw = case
+    outcomes = []
+    for decode, encode in ((decode_public, encode_public), (decode_seed, encode_seed)):
+        outcome, found = tried(lambda decode=decode: decode(key, prefix), KeyFormatError)
+        if outcome == "accepted":
+            assert encode(prefix, found) == key
+            assert raw is None or found == raw
+            assert _by_library(key, decode is decode_seed) in (None, found)
+        else:
+            assert key not in str(found) or len(key) < 6
+        outcomes.append(outcome)
+    assert raw is None or "accepted" in outcomes
+    return "accepted" if "accepted" in outcomes else outcomes[0]
+
+
+def _by_library(key: str, seed: bool) -> bytes | None:
+    """What NATS' own library makes of it; None for curve keys and hosts, which it does not know."""
+    if not seed:
+        return base64.b32decode(key + "=" * (-len(key) % 8))[1:-2]
+    try:
+        return bytes(nkeys.decode_seed(bytearray(key.encode()))[1])[:32]
+    except nkeys.NkeysError:
+        return None
+
+
+NKEY = Target(
+    "nkeys",
+    "public keys and seeds of NATS",
+    "one key has one text; the bytes are those that NATS' own library finds; no text is in an error",
+    _key,
+    _judge_key,
+    frozenset({"accepted", "KeyFormatError"}),
+)
+
+_USER = encode_seed(Prefix.USER, _SEED)
+_JWT = "eyJ0eXAiOiJKV1QifQ.eyJzdWIiOiJVQSJ9.c2ln"
+_FILE = f"""-----BEGIN NATS USER JWT-----
+{_JWT}
+------END NATS USER JWT------
+
+************************* IMPORTANT *************************
+-----BEGIN USER NKEY SEED-----
+{_USER}
+------END USER NKEY SEED------
+"""
+
+
+def _credentials(rng: random.Random) -> tuple[Kind, str, bool]:
+    kind = rng.choice([Kind.NKEY, Kind.CREDENTIALS])
+    good = f"\n{_USER}\n" if kind is Kind.NKEY else _FILE
+    if rng.random() < 0.2:
+        return kind, good, True
+    other = encode_seed(Prefix.ACCOUNT, _SEED)
+    return kind, rng.choice([spoilt_text(rng, good), good.replace(_USER, other), good.replace("-", "")]), False
+
+
+def _judge_credentials(case: tuple[Kind, str, bool]) -> str:
+    kind, content, good = case
+    outcome, found = tried(lambda: identity_of(content, kind), CredentialsError)
+    if outcome != "accepted":
+        assert not good
+        assert _USER[4:30] not in str(found)
+        return outcome
+    assert found.public_key.startswith("U")
+    assert len(found.sign("nonce")) == 88
+    if good:
+        pair = nkeys.from_seed(bytearray(_USER.encode()))
+        assert found.public_key == pair.public_key.decode()
+        assert base64.b64decode(found.sign("nonce")) == pair.sign(b"nonce")
+        assert found.jwt == (None if kind is Kind.NKEY else _JWT)
+    return outcome
+
+
+CREDENTIALS = Target(
+    "bus-credentials",
+    "NATS' credentials files, and files with a seed",
+    "the user that NATS' own library finds; a seed with a typing mistake is none; nothing of it is in an error",
+    _credentials,
+    _judge_credentials,
+    frozenset({"accepted", "CredentialsError"}),
+    share=3,
+)
+
+
+def _ring(rng: random.Random) -> dict[str, Any]:
+    seeds = [encode_seed(Prefix.CURVE, bytes([number]) * 32) for number in range(3)]
+    data = {names.SECRETS_SEED: text(rng, seeds), names.SECRETS_PREVIOUS: "\n".join(text(rng, seeds) for _ in range(2))}
+    packed = {key: base64.b64encode(one.encode(errors="replace")).decode() for key, one in data.items()}
+    kept = {
+        key: spoilt_text(rng, one) if rng.random() < 0.15 else one for key, one in packed.items() if rng.random() < 0.9
+    }
+    return {"data": kept}
+
+
+def _judge_ring(manifest: dict[str, Any]) -> str:
+    outcome, found = tried(lambda: read_ring(manifest), KeySecretError)
+    if outcome == "accepted":
+        assert read_ring({"data": data_of(found)}) == found
+    return outcome
+
+
+RING = Target(
+    "curve-keys",
+    "the Secret with the keys of secrets_backend",
+    "comes back as it was written; else one error",
+    _ring,
+    _judge_ring,
+    frozenset({"accepted", "KeySecretError"}),
+    share=3,
+)
+
+TARGETS = (SECRETS, NKEY, CREDENTIALS, RING)
