@@ -24,6 +24,7 @@ from trellis.lattice.store import StoredModel
 
 ROOT = Path(__file__).parents[2]
 OURS, THEIRS = "ours", "wasmcloud-operator's"
+OF_HOSTS = "ours, of hosts"
 Manifest = dict[str, Any]
 
 VIEW = view_application(stored())
@@ -44,7 +45,8 @@ def script(whose: str) -> str:
         customizations = yaml.safe_load(yaml.safe_load(text)["data"]["resource.customizations"])
         return str(customizations["core.oam.dev/Application"]["health.lua"])
     data = yaml.safe_load((ROOT / "deploy/argocd/application-health.yaml").read_text())["data"]
-    return str(data["resource.customizations.health.core.oam.dev_Application"])
+    kind = "k8s.wasmcloud.dev_WasmCloudHostConfig" if whose == OF_HOSTS else "core.oam.dev_Application"
+    return str(data[f"resource.customizations.health.{kind}"])
 
 
 def health(whose: str, item: Manifest) -> tuple[str, str]:
@@ -143,3 +145,23 @@ def test_the_words_of_wadm_are_shown() -> None:
     assert health(OURS, item(STATES["failed"][0]))[1] == "no host fits"
     assert health(OURS, item(STATES["rejected"][0]))[1] == "wadm: no such link target"
     assert "wadm does not answer" in health(OURS, item(STATES["wadm away"][0]))[1]
+
+
+def group(generation: int = 1, **conditions: str) -> Manifest:
+    """Return a group of hosts in generation 1 or later, that was looked at in 1, with these conditions."""
+    said = [{"type": kind, "status": verdict, "message": kind} for kind, verdict in conditions.items()]
+    return {"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": said}}
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        pytest.param({"metadata": {"generation": 1}}, "Progressing", id="nobody looked at it"),
+        pytest.param(group(Ready="False", Progressing="True", Degraded="False"), "Progressing", id="its hosts start"),
+        pytest.param(group(Ready="True", Progressing="False", Degraded="False"), "Healthy", id="all are ready"),
+        pytest.param(group(2, Ready="True", Progressing="False", Degraded="False"), "Progressing", id="changed since"),
+        pytest.param(group(Ready="False", Progressing="True", Degraded="True"), "Degraded", id="a host does not start"),
+    ],
+)
+def test_a_group_of_hosts_is_judged_by_its_conditions(found: Manifest, verdict: str) -> None:
+    assert health(OF_HOSTS, found)[0] == verdict

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from support.chart import ChartRefusedError, Manifest, hooks, notes, only, rendered
 from support.grants import given
 from trellis import names
-from trellis_bundle.__main__ import app
+from trellis_bundle.command_line import app
 from trellis_bundle.commands import register
 from trellis_bundle.let_go_model import GUARDS
 

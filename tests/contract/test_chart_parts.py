@@ -84,6 +84,19 @@ def test_no_part_has_a_privilege_a_token_or_more_than_its_network_policy_lets_in
         assert not any(rule.get("from") == [] for rule in policy["ingress"]), "an empty list lets everybody in"
 
 
+@pytest.mark.parametrize("name", ["nats", "lattice-nats"])
+def test_a_nats_server_is_given_time_to_begin_and_is_not_restarted_for_answering_late(name: str) -> None:
+    runs = container(part(rendered(**ALL), name))
+    begins, ready, lives = (runs[f"{probe}Probe"] for probe in ("startup", "readiness", "liveness"))
+    # As upstream's chart asks: for everything, for the server's own part, for JetStream that was switched off.
+    paths = [probe["httpGet"]["path"] for probe in (begins, ready, lives)]
+    assert paths == ["/healthz", "/healthz?js-server-only=true", "/healthz?js-enabled-only=true"]
+    assert begins["periodSeconds"] * begins["failureThreshold"] >= 600
+    assert lives["periodSeconds"] * (lives["failureThreshold"] - 1) >= 90
+    assert 10 <= lives["timeoutSeconds"] <= lives["periodSeconds"]
+    assert ready["periodSeconds"] * ready["failureThreshold"] < lives["periodSeconds"] * (lives["failureThreshold"] - 1)
+
+
 @pytest.mark.parametrize(
     ("values", "endpoint"),
     [

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from secrets_backend.decide import LinkGrant, view_grant
 from secrets_backend.resources import Reader, make_impersonation, make_reading
+from secrets_backend.tokens import Token
 from support.commands import expect_command
-from support.examples import EXAMPLES, Manifest, folders, kustomization, manifest, manifests
+from support.examples import EXAMPLES, Manifest, files, folders, kustomization, manifest, manifests
 from trellis.crds.application import Application
 from trellis.crds.host_config import WasmCloudHostConfig
 from trellis.crds.secret_grants import SecretGrant
@@ -19,6 +21,7 @@ from trellis.crds.shim import Shim
 from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import HOST_CONFIGS
 from trellis_bundle.controllers_roles import actors_of, manifests_of
+from trellis_bundle.secrets_check_model import Around, judge, uses_of
 
 README = (EXAMPLES / "README.md").read_text()
 MODELS = {
@@ -34,50 +37,6 @@ OURS = [
     for one in manifests(folder)
     if (one["apiVersion"], one["kind"]) in MODELS
 ]
-# What the definitions of others call their fields: Argo CD's v1alpha1, Flux' v1, KEDA's v1alpha1.
-_SOURCE = {"repoURL": None, "targetRevision": None, "path": None}
-FIELDS: dict[tuple[str, str], Manifest] = {
-    ("argoproj.io/v1alpha1", "Application"): {
-        "project": None,
-        "sources": [_SOURCE],
-        "destination": {"server": None, "namespace": None},
-        "syncPolicy": {"automated": {"prune": None, "selfHeal": None}, "syncOptions": [None]},
-    },
-    ("source.toolkit.fluxcd.io/v1", "GitRepository"): {"interval": None, "url": None, "ref": {"branch": None}},
-    ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"): {
-        "dependsOn": [{"name": None}],
-        "interval": None,
-        "timeout": None,
-        "sourceRef": {"kind": None, "name": None},
-        "path": None,
-        "prune": None,
-        "wait": None,
-    },
-    ("keda.sh/v1alpha1", "ScaledObject"): {
-        "scaleTargetRef": {"apiVersion": None, "kind": None, "name": None},
-        "minReplicaCount": None,
-        "maxReplicaCount": None,
-        "cooldownPeriod": None,
-        "triggers": [
-            {"type": None, "metadata": {"timezone": None, "start": None, "end": None, "desiredReplicas": None}}
-        ],
-    },
-}
-
-
-def unknown(given: Any, known: Any, at: str = "spec") -> Iterator[str]:
-    """Yield the paths of fields that nobody has recorded."""
-    if isinstance(given, dict) and isinstance(known, dict):
-        for name, value in given.items():
-            if name not in known:
-                yield f"{at}.{name}"
-            else:
-                yield from unknown(value, known[name], f"{at}.{name}")
-    elif isinstance(given, list) and isinstance(known, list):
-        for value in given:
-            yield from unknown(value, known[0], f"{at}[]")
-    elif known is not None:
-        yield f"{at}: of another type"
 
 
 def images(value: Any) -> Iterator[str]:
@@ -100,20 +59,14 @@ def test_every_folder_is_told_of_and_every_folder_told_of_is_there() -> None:
 
 @pytest.mark.parametrize("folder", folders())
 def test_every_file_of_a_folder_belongs_to_its_example(folder: str) -> None:
-    files = {path.name for path in (EXAMPLES / folder).glob("*.yaml")} - {"kustomization.yaml"}
-    assert set(kustomization(folder)["resources"]) == files
+    found = {path.name for path in (EXAMPLES / folder).glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(files(folder)) == found
 
 
 @pytest.mark.parametrize("found", OURS)
 def test_an_object_of_ours_says_nothing_that_is_not_a_field(found: Manifest) -> None:
     read = MODELS[found["apiVersion"], found["kind"]].model_validate({"spec": found["spec"]})
     assert read.model_dump(by_alias=True, exclude_unset=True, mode="json") == {"spec": found["spec"]}
-
-
-@pytest.mark.parametrize("folder", ["argocd", "flux", "keda"])
-def test_an_object_of_others_says_nothing_that_their_definitions_do_not_have(folder: str) -> None:
-    for found in manifests(folder):
-        assert list(unknown(found["spec"], FIELDS[found["apiVersion"], found["kind"]])) == []
 
 
 def test_what_argo_cd_and_flux_are_told_to_keep_is_in_the_repository() -> None:
@@ -134,6 +87,17 @@ def test_an_autoscaler_is_for_the_group_of_the_other_example(folder: str, kind: 
     assert found["spec"]["scaleTargetRef"] == target
     assert found["metadata"]["namespace"] == group["metadata"]["namespace"]
     assert "hostReplicas" not in group["spec"], "whoever applies the group again would undo the autoscaler"
+
+
+def test_the_name_of_an_application_is_free_for_its_service() -> None:
+    """A group of hosts has a Service of its name, too."""
+    groups = {named(one) for one in manifests("host-group") if one["kind"] in {"WasmCloudHostConfig", "Service"}}
+    applications = {named(manifest(folder, "Application")) for folder in ("hello", "secret")}
+    assert groups & applications == set()
+
+
+def named(found: Manifest) -> tuple[str, str]:
+    return found["metadata"]["namespace"], found["metadata"]["name"]
 
 
 def test_the_group_and_wadm_meet_at_the_nats_of_the_example() -> None:
@@ -161,6 +125,24 @@ def test_the_secret_is_there_and_its_reader_may_read_it() -> None:
     reader = Reader("hello", "wasmcloud-secrets")
     wanted = [*make_impersonation(reader, "trellis-system"), *make_reading(reader, [secret["metadata"]["name"]])]
     assert [one for one in manifests("secret") if one["kind"].startswith("Role")] == wanted
+
+
+def test_the_lattice_of_the_secret_is_let_read_it_as_its_reader_and_as_nobody_else() -> None:
+    grant, group = manifest("secret", "SecretGrant"), manifest("host-group", "WasmCloudHostConfig")["metadata"]
+    home = LinkGrant(frozenset({group["namespace"]}), frozenset({(group["namespace"], "hello")}), (view_grant(grant),))
+    [use] = uses_of(manifest("secret", "Application"))
+    around = Around(home, Token("A", "M", "greeter"), frozenset(), "kube")
+    row = judge(manifest("secret", "Application"), use, around)
+    assert row.identity is not None
+    assert row.identity.user == "system:serviceaccount:hello:wasmcloud-secrets"
+    assert grant["spec"]["serviceAccounts"] == ["wasmcloud-secrets"]
+
+
+def test_the_secret_of_the_vault_is_that_of_the_other_example() -> None:
+    external, secret = manifest("external-secret", "ExternalSecret"), manifest("secret", "Secret")
+    assert external["metadata"]["namespace"] == secret["metadata"]["namespace"]
+    assert external["spec"]["target"]["name"] == secret["metadata"]["name"]
+    assert [one["secretKey"] for one in external["spec"]["data"]] == list(secret["stringData"])
 
 
 def test_the_controllers_have_their_modules_and_trellis_may_be_their_accounts() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,28 @@ def test_what_is_copied_is_what_the_scripts_take(image: OwnImage) -> None:
     assert {re.sub(r"(/\*\*)?/\*(\.py)?$", "", one) for one in image.sources} == taken
     [root] = {word for word in re.findall(r"COPY --from=build (\S+)", stages(image)[1]) if word.startswith("/opt/")}
     assert Path(root) == contents.root
+
+
+@IMAGES
+def test_what_of_ours_is_imported_is_there(image: OwnImage) -> None:
+    found = {path for pattern in image.sources for path in ROOT.glob(pattern) if path.suffix == ".py"}
+    for path in sorted(found):
+        for name in imported(path):
+            module = ROOT / "shared" / name.replace(".", "/")
+            places = [
+                where for one in (module, module.parent) for where in (one.with_suffix(".py"), one / "__init__.py")
+            ]
+            place = next(one for one in places if one.exists())
+            assert place in found, f"{path} imports {name}, which the image has not"
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the modules of trellis that a file imports, with what it takes of them where that may be a module."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "trellis":
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.partition(".")[0] == "trellis")
 
 
 @IMAGES

@@ -12,7 +12,6 @@ import yaml
 from secrets_backend.decide import LinkGrant, identify, view_grant
 from secrets_backend.policy import Policy
 from secrets_backend.refusals import Refusal
-from secrets_backend.resources import Reader, make_impersonation, make_reading
 from secrets_backend.settings import Settings
 from secrets_backend.tokens import Token
 from support.commands import expect_command
@@ -24,7 +23,6 @@ from trellis_bundle.secrets_check_model import Around, judge, uses_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/secrets.md").read_text()
-EXAMPLE = list(yaml.safe_load_all((ROOT / "deploy/examples/secrets/external-secret.yaml").read_text()))
 APPLICATIONS = {
     name: yaml.safe_load(text) for name, text in re.findall(r"```yaml application (\w+)\n(.*?)```", PAGE, re.DOTALL)
 }
@@ -36,9 +34,7 @@ SIGNER = GRANTS["signed"]["spec"]["entityIssuers"][0]
 TOKEN = Token(SIGNER, "M", "cart")
 
 
-@pytest.mark.parametrize(
-    "grant", [*GRANTS.values(), *(one for one in EXAMPLE if one["kind"] == "SecretGrant")], ids=str
-)
+@pytest.mark.parametrize("grant", GRANTS.values(), ids=str)
 def test_a_grant_says_nothing_that_is_not_a_field(grant: dict[str, Any]) -> None:
     read = SecretGrant.model_validate(grant)
     assert read.spec.model_dump(by_alias=True, exclude_unset=True) == grant["spec"]
@@ -80,30 +76,6 @@ def test_only_the_signer_of_the_page_may_ask_there() -> None:
     assert identify(Policy("ledger", None), TOKEN, LINK, frozenset()).namespace == "ledger"
     with pytest.raises(Refusal, match="entityIssuers"):
         identify(Policy("ledger", None), Token("A" + SIGNER[:0:-1], "M", None), LINK, frozenset())
-
-
-def test_the_example_gives_what_the_command_prints_and_its_secret_is_the_page_s() -> None:
-    reader = Reader("payments", "reader")
-    wanted = [*make_impersonation(reader, "trellis-system"), *make_reading(reader, ["card-processor"])]
-    assert EXAMPLE[2:] == wanted
-    external, grant = EXAMPLE[:2]
-    [use] = uses_of(APPLICATIONS["other"])
-    assert (external["metadata"]["namespace"], external["spec"]["target"]["name"]) == ("payments", use.secret)
-    assert [one["secretKey"] for one in external["spec"]["data"]] == [use.entry]
-    link = LinkGrant(LINK.home, LINK.groups, (view_grant(grant),))
-    assert judge(APPLICATIONS["other"], use, Around(link, TOKEN, frozenset(), "kube")).well
-
-
-def test_the_example_says_of_an_external_secret_what_that_has() -> None:
-    """As the operator's reference of v1 has it: a field that is misspelt would be pruned."""
-    external = EXAMPLE[0]
-    assert (external["apiVersion"], external["kind"]) == ("external-secrets.io/v1", "ExternalSecret")
-    spec = external["spec"]
-    assert set(spec) == {"refreshInterval", "secretStoreRef", "target", "data"}
-    assert set(spec["secretStoreRef"]) == {"name", "kind"}
-    assert set(spec["target"]) == {"name", "creationPolicy"}
-    assert all(set(one) == {"secretKey", "remoteRef"} for one in spec["data"])
-    assert all(set(one["remoteRef"]) == {"key", "property"} for one in spec["data"])
 
 
 LINES = sorted(

@@ -5,6 +5,7 @@ Exit status: 0 all parts passed, 1 a part failed, 3 nothing failed but a part wa
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,13 +34,27 @@ def _no_wasm_nodes() -> str | None:
     return requirements.missing() or wasmshim.missing()
 
 
+def _no_installation() -> str | None:
+    return _no_wasm_nodes() or _no_secrets()
+
+
 def _no_secrets() -> str | None:
     return lattice_servers.missing() or secrets_client.missing()
+
+
+def _no_git() -> str | None:
+    return None if shutil.which("git") else "git is missing, which serves the repository"
+
+
+def _no_redis() -> str | None:
+    missing = [name for name in ("apt-get", "dpkg") if not shutil.which(name)]
+    return _no_git() or (f"{missing[0]} is missing: redis is one of Debian's packages" if missing else None)
 
 
 HERE = Path(__file__).parent
 REAL = HERE / "real_node"
 LATTICE = HERE / "lattice"
+OPERATORS = HERE / "operators"
 PARTS = (
     Part("a Shim on a real node, and off again", REAL / "test_rollout.py", _no_wasm_nodes, quick=True),
     Part("Shims on three real nodes", REAL / "test_rollout_three.py", _no_wasm_nodes),
@@ -60,6 +75,7 @@ PARTS = (
     Part("real nodes leave nothing behind", REAL / "test_leaves_nothing.py", requirements.missing),
     Part("a real node with containerd 1.6", REAL / "test_containerd_16.py", _no_wasm_nodes),
     Part("the chart on three real nodes", REAL / "test_chart.py", requirements.missing),
+    Part("the life of an installation of the chart", REAL / "test_chart_life.py", _no_installation),
     Part("three real nodes", REAL / "test_three_nodes.py", requirements.missing),
     Part("the real wasmCloud host", LATTICE / "test_real_host.py", lattice_servers.missing, quick=True),
     Part("applications in a real lattice with wadm", LATTICE / "test_applications.py", lattice_servers.missing),
@@ -75,7 +91,12 @@ PARTS = (
     Part("groups of hosts in a real lattice", LATTICE / "test_host_groups.py", lattice_servers.missing),
     Part("the chart's wadm, on the chart's NATS", LATTICE / "test_chart.py", lattice_servers.missing),
     Part("secrets that a real host gives a component", LATTICE / "test_secrets.py", _no_secrets),
+    Part("services die at each boundary", LATTICE / "test_crash_points.py", lattice_servers.missing),
     Part("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),
+    Part("metrics-server and hosts that work", OPERATORS / "test_hpa.py", lambda: None),
+    Part("KEDA and hosts by the hour", OPERATORS / "test_keda.py", lambda: None),
+    Part("Flux and the examples in git", OPERATORS / "test_flux.py", _no_git),
+    Part("Argo CD and the examples in git", OPERATORS / "test_argocd.py", _no_redis),
 )
 
 

@@ -26,7 +26,8 @@ Manifest = dict[str, Any]
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "trellis"
 SYSTEM = "trellis-system"
 HOOK = "helm.sh/hook"
-SECONDS = 120
+SECONDS = 400
+"""More than Helm waits for its hooks, 5 min: then it is Helm that says what did not end."""
 
 
 class ChartRefusedError(Exception):

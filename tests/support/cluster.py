@@ -6,7 +6,6 @@ killed. A test that stops a server must start it again before it ends; a test wo
 
 from __future__ import annotations
 
-import contextlib
 import http
 import os
 import secrets
@@ -34,17 +33,14 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterInfo]:
     """A control plane with kwok and no nodes. It has a NATS of its own, and an audit log of all writes.
 
-    With ``make test-rights`` services that this process runs come as accounts with the rights of ``deploy/rbac``.
+    Services that tests run in it come as accounts with the rights of ``deploy/rbac``.
     """
-    with contextlib.ExitStack() as stack:
-        info = stack.enter_context(owned_cluster(audit=True, kwok_stages=INSTALLER_STAGES))
-        seen = os.environ.get(FOLDER_VARIABLE)
-        if seen is not None:
-            stack.enter_context(suite_accounts(info, tmp_path_factory.mktemp("accounts")))
-        yield info
-        if seen is not None:
+    with owned_cluster(audit=True, kwok_stages=INSTALLER_STAGES) as info:
+        with suite_accounts(Path(info.kubeconfig), tmp_path_factory.mktemp("accounts")):
+            yield info
+        if (folder := os.environ.get(FOLDER_VARIABLE)) is not None:
             assert info.audit_log is not None
-            write_seen(Path(info.audit_log), Path(seen))
+            write_seen(Path(info.audit_log), Path(folder))
 
 
 @pytest.fixture(scope="session")

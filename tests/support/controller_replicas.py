@@ -22,6 +22,7 @@ from support import guests
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 from support.exclusion import Lease, accepted, late_writes, place, writer
 from support.service_process import free_port, get
+from support.suite_rights import is_read_by_suite
 from support.wat_guests import beats
 from trellis.localcluster import ClusterInfo
 
@@ -168,8 +169,8 @@ class Replicas:
         with self.audit.open("rb") as log:
             log.seek(self.mark)
             for line in log:
-                if line.endswith(b"\n"):
-                    yield json.loads(line)
+                if line.endswith(b"\n") and not is_read_by_suite(record := json.loads(line)):
+                    yield record
 
     def violations(self) -> list[str]:
         """Return each write of a former leader to what its successor had written already."""

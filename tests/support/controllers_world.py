@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -229,6 +229,23 @@ def tenant_of(api: Api) -> Tenant:
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": tenant.name}}
     assert api.call("POST", "/api/v1/namespaces", manifest)[0] == http.HTTPStatus.CREATED
     return tenant
+
+
+@contextlib.contextmanager
+def tenancy(api: Api) -> Iterator[Callable[[], Tenant]]:
+    """Make namespaces for controllers, the kind defined; at the end of the block they and their controllers go."""
+    define(api)
+    made: list[Tenant] = []
+
+    def make() -> Tenant:
+        made.append(tenant_of(api))
+        return made[-1]
+
+    yield make
+    for tenant in made:
+        for item in api.call("GET", WASM_CONTROLLERS.path(tenant.name))[1].get("items") or ():
+            tenant.remove(item["metadata"]["name"])
+        api.call("DELETE", f"/api/v1/namespaces/{tenant.name}")
 
 
 CONFIG_MAPS: Manifest = {

@@ -17,21 +17,19 @@ def folders() -> list[str]:
 
 
 def kustomization(name: str) -> Manifest:
-    """Return what an example is made of; one without a kustomization is all of its files."""
-    path = EXAMPLES / name / "kustomization.yaml"
-    if path.exists():
-        found: Manifest = yaml.safe_load(path.read_text())
-        return found
-    return {"resources": sorted(file.name for file in path.parent.glob("*.yaml"))}
+    """Return what an example is made of."""
+    found: Manifest = yaml.safe_load((EXAMPLES / name / "kustomization.yaml").read_text())
+    return found
+
+
+def files(name: str) -> list[str]:
+    """Return the files of an example; it may stand on another example, whose files they are not."""
+    return [one for one in kustomization(name)["resources"] if one.endswith(".yaml")]
 
 
 def manifests(name: str) -> list[Manifest]:
     """Return the objects of an example that stand in its files."""
-    return [
-        document
-        for file in kustomization(name)["resources"]
-        for document in yaml.safe_load_all((EXAMPLES / name / file).read_text())
-    ]
+    return [document for file in files(name) for document in yaml.safe_load_all((EXAMPLES / name / file).read_text())]
 
 
 def manifest(name: str, kind: str) -> Manifest:

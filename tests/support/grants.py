@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ Manifest = dict[str, Any]
 Right = tuple[str, str, str]
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
 SYSTEM = "trellis-system"
+PATIENCE_SECONDS = 30.0
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _KINDS: Mapping[str, Resource] = {
     one.kind: one for one in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 }
@@ -93,6 +96,27 @@ def refused(records: Iterable[Manifest], user: str) -> list[str]:
 def _named(resource: str, group: str) -> str:
     plural, _, subresource = resource.partition("/")
     return (f"{plural}.{group}" if group else plural) + (f"/{subresource}" if subresource else "")
+
+
+def until_given(api: Api, user: str, role: Manifest) -> None:
+    """Wait until the API server has heard of a Role: its authorizer has its own copy, by a watch."""
+    if not role.get("rules"):
+        return
+    rule = role["rules"][0]
+    resource, _, subresource = rule["resources"][0].partition("/")
+    asked = {
+        "group": rule["apiGroups"][0],
+        "resource": resource,
+        "subresource": subresource,
+        "verb": rule["verbs"][0],
+        "name": (rule.get("resourceNames") or [""])[0],
+        "namespace": role["metadata"].get("namespace", ""),
+    }
+    body = {"spec": {"user": user, "resourceAttributes": asked}}
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not api.call("POST", _REVIEWS, body)[1].get("status", {}).get("allowed"):
+        assert time.monotonic() < deadline, f"{user} does not get {asked}"
+        time.sleep(0.02)
 
 
 class Granted:

@@ -101,6 +101,7 @@ class FakeApi:
             for (version, kind, namespace, _), obj in sorted(self.objects.items())
             if (version, kind) == (request["apiVersion"], request["kind"])
             and request.get("namespace") in {None, namespace}
+            and _is_selected(obj, request)
         ]
         start, limit = int(request.get("continue") or 0), request.get("limit", 100)
         rest = {"continue": str(start + limit)} if len(wanted) > start + limit else {}
@@ -152,3 +153,15 @@ def _merge(old: Any, patch: Any) -> Any:
         else:
             merged[name] = _merge(merged.get(name), value)
     return merged
+
+
+def _is_selected(obj: Json, request: Json) -> bool:
+    """Say whether selectors take an object: of fields the name alone, of labels `a=b,c=d`."""
+    metadata = obj["metadata"]
+    fields, labels = {"metadata.name": metadata["name"]}, metadata.get("labels", {})
+    asked = [(fields, request.get("fieldSelector")), (labels, request.get("labelSelector"))]
+    return all(known.get(name) == value for known, text in asked for name, value in _pairs(text))
+
+
+def _pairs(text: str | None) -> list[list[str]]:
+    return [one.split("=") for one in (text or "").split(",") if one]

@@ -62,7 +62,7 @@ class InstallerJobs:
                     return dict(status["state"].get("terminated") or {})
             return {}
 
-        eventually(terminated, f"the installer of Job {name} ends", 120)
+        eventually(terminated, f"the installer of Job {name} ends")
         state, log = terminated(), self.kubectl("logs", f"job/{name}")
         result = parse_result(state.get("message", ""))
         assert result is not None, f"no result in {state}, log: {log}"

@@ -1,8 +1,9 @@
 """Simulated installers: kwok stages by which the first part of a node's name says how its installer Jobs end.
 
 ``bad-…`` fails with a last log line; ``flaky-…`` fails on the first attempt only; ``hangs-…`` never ends;
-``nopull-…`` cannot pull its image; on ``sick-…`` installers succeed and canary pods fail, on ``sick-stuck-…`` so do
-Jobs that take something back. Every other node's Jobs and canaries succeed (kwok's own stages).
+``nopull-…`` cannot pull its image, nor can ``nosecret-…``, for want of the Secret ``absent``; ``acted-…`` runs until a
+test writes the end into its pod's status; on ``sick-…`` installers succeed and canary pods fail, on ``sick-stuck-…`` so
+do Jobs that take something back. Every other node's Jobs and canaries succeed (kwok's own stages).
 So say a Shim's sources: an installation (no removal) from a location with ``hang-here`` never ends, with ``fail-here``
 it fails, with ``take-5s`` it takes so long, with ``blame-here`` it names that Shim as what it failed because of, with
 ``other-file-here`` it finds another file than the one whose checksum it was given.
@@ -45,6 +46,7 @@ spec:
     statusTemplate: |
       {{{{ $now := Now }}}}
       {status}
+  {event}
 """
 
 _FAILED = """phase: Failed
@@ -75,6 +77,12 @@ _NOT_PULLED = """phase: Pending
             reason: ErrImagePull
             message: "no such image"
 """
+_NO_SECRET = """  event:
+      type: Warning
+      reason: FailedToRetrieveImagePullSecret
+      message: Unable to retrieve some image pull secrets (absent); attempting to pull the image may not succeed.
+"""
+"""As a kubelet of Kubernetes 1.36 says it."""
 _FOR_EVER = "delay: {durationMilliseconds: 3600000}"
 
 
@@ -90,9 +98,12 @@ def _stage(
     value: str = "true",
     delay: str = "",
     status: str,
+    event: str = "",
     label: str = "kwasm.sh/job",
 ) -> str:
-    return _STAGE.format(name=name, phase=phase, key=key, value=value, delay=delay, status=status, label=label)
+    return _STAGE.format(
+        name=name, phase=phase, key=key, value=value, delay=delay, status=status, event=event, label=label
+    )
 
 
 _STUCK = '(.spec.nodeName | startswith("sick-stuck-") | tostring) + .metadata.labels["trellis.dev/operation"]'
@@ -155,7 +166,9 @@ INSTALLER_STAGES = (
     _stage("bad", phase="Pending", key=_on("bad"), status=_FAILED),
     _stage("flaky", phase="Pending", key=_FLAKY, value="true1", status=_FAILED),
     _stage("hangs", phase="Running", key=_on("hangs"), delay=_FOR_EVER, status="phase: Running"),
+    _stage("acted", phase="Running", key=_on("acted"), delay=_FOR_EVER, status="phase: Running"),
     _stage("sick", phase="Pending", key=_on("sick"), status=_FAILED, label="trellis.dev/canary"),
     _stage("stuck", phase="Pending", key=_STUCK, value="trueundo", status=_FAILED),
-    _stage("nopull", phase="Pending", key=_on("nopull"), delay="", status=_NOT_PULLED),
+    _stage("nopull", phase="Pending", key=_on("nopull"), status=_NOT_PULLED),
+    _stage("nosecret", phase="Pending", key=_on("nosecret"), status=_NOT_PULLED, event=_NO_SECRET),
 )

@@ -19,15 +19,26 @@ from trellis.localcluster import tools
 from trellis.localcluster.commands import PORTS, command
 from trellis.localcluster.errors import PortInUseError, StartError
 from trellis.localcluster.guard import guard
+from trellis.localcluster.node_images import architecture
+from trellis.localcluster.ociarchive import Image, write_image
 from trellis.localcluster.paths import Layout
 from trellis.localcluster.ports import LOOPBACK, free_ports
 from trellis.localcluster.processes import end, spawn
 from trellis.localcluster.readiness import wait_ready
 from trellis_bundle.trace_model import ReadSpan, read_spans
 
+JAEGER = "trellis.local/jaeger:1"
+"""The same program as an image, for what the chart has."""
 _START_SECONDS = 30.0
 _TRIES = 5
 _PATIENCE = 30.0
+
+
+def jaeger_image(target: Path) -> Path:
+    """Write the archive of :data:`JAEGER`, and return it."""
+    image = Image(JAEGER, ["/jaeger"], architecture(), open_directories=("tmp",))
+    write_image(target, image, {"jaeger": tools.ensure("jaeger")})
+    return target
 
 
 class Jaeger:
@@ -107,4 +118,4 @@ def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger]:
         yield started
 
 
-__all__ = ["Jaeger", "jaeger"]
+__all__ = ["JAEGER", "Jaeger", "jaeger", "jaeger_image"]

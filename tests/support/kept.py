@@ -18,10 +18,13 @@ from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE, HostWorld
 from support.in_process import serving
 from support.real_lattice import RealLattice, Wadm, wasm_component
+from support.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.crds import kinds
 from trellis.crds.kinds import make_definition
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS, EVENTS
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
 from trellis.runtime import LedService
 
 Manifest = dict[str, Any]
@@ -146,12 +149,12 @@ class KeptWorld:
             self.hosts.api.call("PATCH", path, {"metadata": {"finalizers": None}})
 
 
-def define_applications(hosts: HostWorld) -> None:
+def define_applications(api: Api) -> None:
     """Have the kind defined and served."""
-    status, answer = hosts.api.call("POST", DEFINITIONS.path(), make_definition(kinds.APPLICATIONS))
+    status, answer = api.call("POST", DEFINITIONS.path(), make_definition(kinds.APPLICATIONS))
     assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
     deadline = time.monotonic() + PATIENCE
-    while not hosts.api.ok(APPLICATIONS.path()):
+    while not api.ok(APPLICATIONS.path()):
         assert time.monotonic() < deadline, "the kind is not served"
         time.sleep(0.1)
 
@@ -159,7 +162,7 @@ def define_applications(hosts: HostWorld) -> None:
 @contextlib.contextmanager
 def kept_world(hosts: HostWorld, port: int, lattice: str, place: Manifest | None = None) -> Iterator[KeptWorld]:
     """Have a world of one test for the time of a block."""
-    define_applications(hosts)
+    define_applications(hosts.api)
     made = KeptWorld(hosts, port, lattice, place)
     try:
         yield made
@@ -176,6 +179,20 @@ def spec(image: str = "file:///none-1.wasm") -> Manifest:
 def kept(hosts: HostWorld, real_lattice: RealLattice) -> Iterator[KeptWorld]:
     """Applications of a lattice of its own, with a real wadm."""
     with kept_world(hosts, real_lattice.nats.port, own_lattice()) as made:
+        yield made
+
+
+@pytest.fixture
+async def stand_in(nats_server: NatsServer) -> AsyncIterator[WadmStandIn]:
+    """Give a lattice of its own a stand-in for wadm, on the NATS of the test process."""
+    async with WadmStandIn(nats_server.url, own_lattice()) as started:
+        yield started
+
+
+@pytest.fixture
+def kept_by_stand_in(hosts: HostWorld, nats_server: NatsServer, stand_in: WadmStandIn) -> Iterator[KeptWorld]:
+    """Applications of a lattice that has a stand-in for wadm."""
+    with kept_world(hosts, nats_server.port, stand_in.lattice) as made:
         yield made
 
 

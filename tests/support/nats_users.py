@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import nkeys
@@ -33,6 +33,15 @@ class NatsUsers:
         """Give a user another key, in its file and on the server, as a person would."""
         self._seeds[name] = new_seed()
         self.write()
+        self.reload(server, {})
+
+    def reload(self, server: NatsServer, others: Mapping[str, str]) -> None:
+        """Have the server read its configuration again, in which permissions are others, as a person would."""
+        text = accounts(self._clusters)
+        for former, now in others.items():
+            assert former in text
+            text = text.replace(former, now)
+        self.config.write_text(text)
         assert server.pid is not None
         os.kill(server.pid, signal.SIGHUP)
 

@@ -7,12 +7,13 @@ import json
 import os
 import secrets
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import psutil
 
@@ -46,8 +47,8 @@ nsenter -t 1 -m -u -i -n -p -- systemctl restart containerd
 """
 
 
-def eventually(check: Callable[[], object], what: str, seconds: float = 180) -> None:
-    """Wait until ``check`` holds, or fail with ``what``."""
+def eventually(check: Callable[[], object], what: str, seconds: float = 300) -> None:
+    """Wait until ``check`` holds, or fail with ``what``; whoever waits shares this machine with others."""
     deadline = time.monotonic() + seconds
     while not check():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
@@ -69,16 +70,36 @@ class Kubectl:
 
     @contextmanager
     def watching(self, file: Path, *words: str) -> Iterator[None]:
-        """Write each change of some objects into a file while the block runs, those that exist at its begin first."""
+        """Write each change of some objects into a file while the block runs, those that exist at its begin first.
+
+        The API server ends the watches of a kind whose definition changes, as it does in an upgrade: it is begun anew.
+        """
         command = [*self._command, "get", *words, "--watch", "--output-watch-events", "-o", "json"]
+        running: list[subprocess.Popen[bytes]] = []
+        over, failed = threading.Event(), list[int]()
+
+        def watch(output: BinaryIO) -> None:
+            while not over.is_set():
+                process = subprocess.Popen(command, stdout=output)
+                running.append(process)
+                if over.is_set():
+                    process.terminate()
+                status = process.wait()
+                if status != 0 and not over.is_set():
+                    failed.append(status)
+                    return
+
         with file.open("wb") as output:
-            process = subprocess.Popen(command, stdout=output)
-        try:
-            yield
-            assert process.poll() is None, f"kubectl get {' '.join(words)} --watch ended by itself"
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
+            thread = threading.Thread(target=watch, args=[output])
+            thread.start()
+            try:
+                yield
+                assert not failed, f"kubectl get {' '.join(words)} --watch ended by itself, with {failed}"
+            finally:
+                over.set()
+                for process in running:
+                    process.terminate()
+                thread.join(timeout=20)
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         """Create an object."""
@@ -103,7 +124,7 @@ class Kubectl:
 
     def ended(self, pod: str) -> str:
         """Wait until a pod has succeeded; return what it said."""
-        eventually(lambda: self.phase(pod).startswith(("Succeeded", "Failed")), f"pod {pod} ends", 120)
+        eventually(lambda: self.phase(pod).startswith(("Succeeded", "Failed")), f"pod {pod} ends")
         said = self("logs", pod)
         assert self.phase(pod) == "Succeeded", f"pod {pod}: {said}"
         return said
@@ -115,7 +136,7 @@ class Kubectl:
             conditions = self.get("pod", pod)["status"].get("conditions", [])
             return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
-        eventually(ready, f"pod {pod} is ready", 120)
+        eventually(ready, f"pod {pod} is ready")
         address: str = self.get("pod", pod)["status"]["podIP"]
         return address
 

@@ -14,13 +14,17 @@ from support.secret_requests import HOST_HEADER, NOW, SENDER_PUBLIC, opened
 
 def verdict(seed: int) -> str:
     """The outcome of a case, ``<kind> <error or accepted>``; raises AssertionError if it is a wrong one."""
-    one = case(seed)
+    return judged(case(seed))
+
+
+def judged(one: Case) -> str:
+    """The outcome of a case that was drawn, as of ``verdict``."""
     wanted = _expected(one)
     try:
         found: str | Asked = _asked(open_request(one.headers, one.payload, KEYS, NOW).request())
     except Refusal as refusal:
         found = _said(refusal)
-    assert found == wanted, f"case {seed} ({one.kind}): {found}, not {wanted}: {one.text!r}"
+    assert found == wanted, f"case {one.kind}: {found}, not {wanted}: {one.text!r}"
     return f"{one.kind}: {found if isinstance(found, str) else 'accepted'}"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from support import mutations
 from support.secret_requests import (
     ACCOUNT,
     GOOD,
@@ -18,6 +19,7 @@ from support.secret_requests import (
     HOST,
     HOST_HEADER,
     HOST_ISSUER,
+    NONCE_BYTES,
     NOW,
     PROVIDER,
     SENDER,
@@ -46,10 +48,7 @@ SCALARS: list[Any] = [
     ACCOUNT.public, PROVIDER.public, HOST.public, SENDER_PUBLIC, ACCOUNT.seed,
 ]  # fmt: skip
 FRAGMENTS = [
-    b"null", b"true", b"NaN", b"-Infinity", b"1e999", b"-0", b"01", b"1.", b"\\ud800", b"\\udc00\\ud800", b"\\u0000",
-    b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"\n",
-    b" ", b"\0", b"[" * 400 + b"]" * 400, b"[" * 3000 + b"]" * 3000, b'"key":"other",', b'"context":null,',
-    b'"field":5,', b'"policy":"{}",', b"9" * 400, b"/**/",
+    *mutations.FRAGMENTS, b'"key":"other",', b'"context":null,', b'"field":5,', b'"policy":"{}",',
 ]  # fmt: skip
 NAMES = ["..", "/", "%2f", "a", "-", ".", "0", "A", "_", "\\", "\0", "\r\n", "é", " ", "?", "#", "secret", "x" * 80]
 
@@ -66,7 +65,11 @@ class Case:
 
 def case(seed: int) -> Case:
     """The case of a seed."""
-    rng = random.Random(seed)
+    return drawn(random.Random(seed))
+
+
+def drawn(rng: random.Random) -> Case:
+    """The next case of a generator."""
     kind = rng.choice([*KINDS, "box", "header"])
     if kind == "box":
         return _box(rng)
@@ -80,7 +83,7 @@ def case(seed: int) -> Case:
 
 def _box(rng: random.Random) -> Case:
     text = asking(field="f" * rng.randrange(40))
-    good = sealed(text)
+    good = sealed(text, nonce=rng.randbytes(NONCE_BYTES))  # whether the box is another must not be chance's
     wrong = rng.choice([_bytes, _cut, _noise])(rng, good)
     return Case("box", headers(), wrong, text if wrong == good else None)
 
@@ -121,7 +124,7 @@ def _token(rng: random.Random) -> bytes:
 def _claims(rng: random.Random, claims: dict[str, Any], issuer: Signer) -> str:
     if rng.random() < 0.5:
         name = rng.choice(["exp", "nbf", "iat", "jti", "iss", "sub", "wascap", "wascap_revision", "aud"])
-        return jwt(claims | {name: _value(rng)}, issuer)
+        return jwt(claims | {name: mutations.value(rng, SCALARS)}, issuer)
     return jwt(_mutated(rng, claims), issuer)
 
 
@@ -180,49 +183,12 @@ KINDS: dict[str, Callable[[random.Random], bytes]] = {
 }
 
 
-def _value(rng: random.Random, depth: int = 0) -> Any:
-    if depth < 2 and rng.random() < 0.2:
-        return [_value(rng, depth + 1) for _ in range(rng.randrange(3))]
-    if depth < 2 and rng.random() < 0.2:
-        return {str(rng.choice(SCALARS)): _value(rng, depth + 1) for _ in range(rng.randrange(3))}
-    return rng.choice(SCALARS)
-
-
 def _mutated(rng: random.Random, document: Any) -> Any:
-    """A copy with one place, picked evenly on the way down, changed, left out, or with something added."""
-    if not isinstance(document, dict) or not document or rng.random() < 0.05:
-        return _value(rng)
-    name = rng.choice(list(document))
-    rest = {key: value for key, value in document.items() if key != name}
-    action = rng.random()
-    if action < 0.15:
-        return rest
-    if action < 0.3:
-        return document | {str(rng.choice(SCALARS)): _value(rng)}
-    if action < 0.4:
-        return rest | {rng.choice([name.upper(), name + " ", name[:-1]]): document[name]}
-    return document | {name: _mutated(rng, document[name])}
+    return mutations.mutated(rng, document, SCALARS)
 
 
 def _bytes(rng: random.Random, raw: bytes) -> bytes:
-    changed = bytearray(raw)
-    for _ in range(rng.choice([1, 1, 1, 2, 5])):
-        place = rng.randrange(len(changed) + 1)
-        match rng.randrange(6):
-            case 0 if place < len(changed):
-                changed[place] ^= 1 << rng.randrange(8)
-            case 1 if place < len(changed):
-                changed[place] = rng.randrange(256)
-            case 2:
-                changed[place:place] = rng.choice(FRAGMENTS)
-            case 3:
-                del changed[place : place + rng.choice([1, 1, 2, 10, 200])]
-            case 4:
-                end = place + rng.randrange(60)
-                changed[place:place] = changed[place:end]
-            case _:
-                changed[place : place + rng.randrange(5)] = rng.choice(FRAGMENTS)
-    return bytes(changed)
+    return mutations.spoilt(rng, raw, FRAGMENTS)
 
 
 def _noise(rng: random.Random, _: bytes) -> bytes:

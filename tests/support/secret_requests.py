@@ -164,6 +164,9 @@ def asking_with(changes: dict[str, Any]) -> bytes:
     return json.dumps(changed(GOOD, changes)).encode()
 
 
+NONCE_BYTES: Final = 24
+
+
 def sealed(
     text: bytes, *, sender: PrivateKey = SENDER, server: PrivateKey = SERVER, nonce: bytes | None = None
 ) -> bytes:

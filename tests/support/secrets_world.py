@@ -32,6 +32,7 @@ from trellis.kube.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import Service
 
@@ -116,13 +117,13 @@ async def served(host: Host) -> None:
         assert time.monotonic() < deadline, "no backend answers"
 
 
-def define_grants(hosts: HostWorld) -> None:
+def define_grants(api: Api) -> None:
     """Have the kind defined and served."""
     kind = next(kind for kind in KINDS if kind.model is SecretGrant)
-    status, answer = hosts.api.call("POST", DEFINITIONS.path(), make_definition(kind))
+    status, answer = api.call("POST", DEFINITIONS.path(), make_definition(kind))
     assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
     deadline = time.monotonic() + PATIENCE
-    while not hosts.api.ok(SECRET_GRANTS.path()):
+    while not api.ok(SECRET_GRANTS.path()):
         assert time.monotonic() < deadline, "the kind is not served"
         time.sleep(0.1)
 
@@ -130,7 +131,7 @@ def define_grants(hosts: HostWorld) -> None:
 @pytest.fixture
 def secret_world(hosts: HostWorld, tmp_path: Path) -> Iterator[SecretsWorld]:
     """A world of one test."""
-    define_grants(hosts)
+    define_grants(hosts.api)
     with NatsServer(tmp_path / "nats") as server:
         made = SecretsWorld(hosts, server)
         made.api.call("POST", NAMESPACES.path(), {"metadata": {"name": made.system}})

@@ -1,9 +1,10 @@
 """The services of the integration tests have the rights of ``deploy/rbac`` and no others, whatever the test is about.
 
-In: a service that a test runs in its own process as the cluster's administrator. Out: the same service as an account of
-its own; at the end, what these accounts used and were refused. Called by the fixture ``cluster``. A test that gives a
-service another account, or another client, keeps it. Whom a service is given to act as, what controllers may watch, and
-which Secrets of lattices are read is for people to say; here it is given to all tests alike.
+In: a service that a test runs, in its own process or in another one, as the cluster's administrator. Out: the same
+service as an account of its own. Called by the fixture ``cluster``, and in processes that tests start by
+``suite_site/sitecustomize.py``. A test that gives a service another account, or another client, keeps it. Whom a
+service is given to act as, what controllers may watch, and which Secrets of lattices are read is for people to say;
+here it is given to all tests alike.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import hashlib
 import http
+import os
+import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
 import yaml
 
-from support.grants import Manifest, manifests
+from support.grants import Manifest, manifests, until_given
+from support.suite_rights import FILES
 from trellis.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -30,7 +33,6 @@ from trellis.kube.resources import (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.service import Service
 
@@ -38,10 +40,12 @@ HOME: Final = "trellis-system"
 INSTALLERS: Final = "trellis-installers"
 SUFFIX: Final = "-suite"
 PLACES: Final = (HOME, INSTALLERS)
+SITE: Final = Path(__file__).parent / "suite_site"
+KUBECONFIG_VARIABLE: Final = "SUITE_KUBECONFIG"
+DIRECTORY_VARIABLE: Final = "SUITE_ACCOUNTS"
+"""How processes that tests start know the administrator, and where the accounts' tokens are."""
 CONFINED: Final = ("host-manager-confined.yaml", "host-manager-watched.yaml")
-PATIENCE_SECONDS: Final = 30.0
 _DAY: Final = 24 * 3600
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _KINDS: Final = {
     one.kind: one for one in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 }
@@ -55,20 +59,23 @@ _FOR_PEOPLE_TO_SAY: Final[dict[str, list[Manifest]]] = {
 
 
 class SuiteAccounts:
-    """The accounts of a cluster's services, each made when it is first needed."""
+    """The accounts of a cluster's services, each made when it is first needed; ``directory`` is for all processes."""
 
-    def __init__(self, cluster: ClusterInfo, directory: Path) -> None:
-        self._cluster = cluster
+    def __init__(self, kubeconfig: Path, directory: Path) -> None:
+        self._kubeconfig = kubeconfig
         self._directory = directory
-        self._administrator = _token(Path(cluster.kubeconfig))
-        self._tokens: dict[str, str] = {}
-        self._done: set[tuple[str, ...]] = set()
+        self._administrator = _token(kubeconfig)
         self._lock = threading.Lock()
 
     def concerns(self, service: Service) -> bool:
-        """Say whether a service is about to come as this cluster's administrator."""
+        """Say whether a service with rights of its own is about to come as this cluster's administrator."""
         kubeconfig = service.settings.kubeconfig
-        return service.kube is None and kubeconfig is not None and _token(kubeconfig) == self._administrator
+        if service.kube is not None or kubeconfig is None or f"{_stem(service)}.yaml" not in FILES:
+            return False
+        try:
+            return _token(kubeconfig) == self._administrator
+        except (OSError, yaml.YAMLError):
+            return False  # what the service says of it is for its test
 
     def kubeconfig(self, service: Service) -> Path:
         """Return the file with which a service comes as its account, the way to the server being as it was."""
@@ -76,45 +83,49 @@ class SuiteAccounts:
         home, installers = settings.namespace, getattr(settings, "installer_namespace", INSTALLERS)
         watched = tuple(getattr(settings, "watch_namespaces", ()))
         resources = tuple(getattr(settings, "controller_resources", ()))
-        with self._lock, contextlib.closing(Api.of_kubeconfig(Path(self._cluster.kubeconfig))) as api:
-            token = self._account(api, service.name, home, installers, watched, resources)
+        with self._lock, contextlib.closing(Api.of_kubeconfig(self._kubeconfig)) as api:
+            token = self._account(api, service, home, installers, watched, resources)
         config = yaml.safe_load(settings.kubeconfig.read_text(encoding="utf-8"))
         config["users"][0]["user"] = {"token": token}
-        path = self._directory / f"{service.name}-{len(list(self._directory.iterdir()))}"
-        path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        return path
+        return self._written(config, f"{service.name}-")
 
     def _account(
         self,
         api: Api,
-        service: str,
+        service: Service,
         home: str,
         installers: str,
         watched: tuple[str, ...],
         resources: tuple[str, ...],
     ) -> str:
-        stem = service.replace("_", "-")
-        key = (service, home, installers, ",".join(watched), ",".join(resources))
+        stem = _stem(service)
         account = f"trellis-{stem}{'-confined' if watched else ''}{SUFFIX}"
-        if key in self._done:
-            return self._tokens[account]
+        key = "\n".join((account, home, installers, *watched, *resources))
+        kept = self._directory / hashlib.sha256(key.encode()).hexdigest()
+        if kept.exists():
+            return kept.read_text(encoding="utf-8")
         found = manifests(f"{stem}{'-confined' if watched else ''}.yaml")
         wanted = [_placed(one, account, {HOME: home, INSTALLERS: installers}) for one in found]
         for namespace in watched:
             wanted += [_placed(one, account, {HOME: home}, namespace) for one in manifests(CONFINED[1], namespace)]
-        wanted += _given_by_people(service, account, resources)
+        wanted += _given_by_people(service.name, account, resources)
         for one in wanted:
             self._ensure(api, one)
-        if account not in self._tokens:
-            path = f"{SERVICE_ACCOUNTS.path(HOME, account)}/token"
-            body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-            status, answer = api.call("POST", path, body | {"spec": {"expirationSeconds": _DAY}})
-            assert status == http.HTTPStatus.CREATED, answer
-            self._tokens[account] = answer["status"]["token"]
+        path = f"{SERVICE_ACCOUNTS.path(HOME, account)}/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+        status, answer = api.call("POST", path, body | {"spec": {"expirationSeconds": _DAY}})
+        assert status == http.HTTPStatus.CREATED, answer
         for one in wanted:
-            _until_given(api, f"system:serviceaccount:{HOME}:{account}", one)
-        self._done.add(key)
-        return self._tokens[account]
+            until_given(api, f"system:serviceaccount:{HOME}:{account}", one)
+        token = str(answer["status"]["token"])
+        self._written(token, "token-").replace(kept)
+        return token
+
+    def _written(self, content: object, prefix: str) -> Path:
+        """Return a new file, that no other process has."""
+        with tempfile.NamedTemporaryFile("w", prefix=prefix, dir=self._directory, delete=False) as file:
+            file.write(content if isinstance(content, str) else yaml.safe_dump(content))
+        return Path(file.name)
 
     def _ensure(self, api: Api, one: Manifest) -> None:
         resource, metadata = _KINDS[one["kind"]], one["metadata"]
@@ -165,7 +176,9 @@ def _placed(found: Manifest, account: str, places: dict[str, str], namespace: st
     """
     one = copy.deepcopy(found)
     metadata = one["metadata"]
-    metadata["name"] = account if one["kind"] == "ServiceAccount" else f"{metadata['name']}{SUFFIX}"
+    # Two places may be one here, and each has a Role of its own.
+    suffix = SUFFIX if metadata.get("namespace") in {None, HOME} else f"{SUFFIX}-{metadata['namespace']}"
+    metadata["name"] = account if one["kind"] == "ServiceAccount" else f"{metadata['name']}{suffix}"
     if one["kind"] != "ServiceAccount" and "namespace" in metadata:
         metadata["namespace"] = namespace or places.get(metadata["namespace"], metadata["namespace"])
     for rule in one.get("rules", ()):
@@ -176,30 +189,9 @@ def _placed(found: Manifest, account: str, places: dict[str, str], namespace: st
             else:
                 rule["resourceNames"] = [places.get(name, name) for name in names]
     if "roleRef" in one:
-        one["roleRef"]["name"] += SUFFIX
+        one["roleRef"]["name"] += suffix if one["roleRef"]["kind"] == "Role" else SUFFIX
         one["subjects"] = [{"kind": "ServiceAccount", "name": account, "namespace": HOME}]
     return one
-
-
-def _until_given(api: Api, user: str, role: Manifest) -> None:
-    """Wait until the API server has heard of a Role: its authorizer has its own copy, by a watch."""
-    if not role.get("rules"):
-        return
-    rule = role["rules"][0]
-    resource, _, subresource = rule["resources"][0].partition("/")
-    asked = {
-        "group": rule["apiGroups"][0],
-        "resource": resource,
-        "subresource": subresource,
-        "verb": rule["verbs"][0],
-        "name": (rule.get("resourceNames") or [""])[0],
-        "namespace": role["metadata"].get("namespace", ""),
-    }
-    body = {"spec": {"user": user, "resourceAttributes": asked}}
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not api.call("POST", _REVIEWS, body)[1].get("status", {}).get("allowed"):
-        assert time.monotonic() < deadline, f"{user} does not get {asked}"
-        time.sleep(0.02)
 
 
 def _token(kubeconfig: Path) -> str | None:
@@ -219,9 +211,28 @@ async def _when_it_answers(accounts: SuiteAccounts, service: Service, stop: asyn
 
 
 @contextlib.contextmanager
-def suite_accounts(cluster: ClusterInfo, directory: Path) -> Iterator[None]:
+def suite_accounts(kubeconfig: Path, directory: Path) -> Iterator[None]:
+    """Have every service that would come as the administrator come as its account, in processes of tests, too."""
+    run = Service.run
+    environment = {
+        KUBECONFIG_VARIABLE: str(kubeconfig),
+        DIRECTORY_VARIABLE: str(directory),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(SITE), os.environ.get("PYTHONPATH")))),
+    }
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    come_as_accounts(kubeconfig, directory)
+    try:
+        yield
+    finally:
+        Service.run = run  # type: ignore[method-assign]
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def come_as_accounts(kubeconfig: Path, directory: Path) -> None:
     """Have every service of this process that would come as the administrator come as its account."""
-    accounts = SuiteAccounts(cluster, directory)
+    accounts = SuiteAccounts(kubeconfig, directory)
     run = Service.run
 
     async def run_as_account(self: Service, stop: asyncio.Event) -> None:
@@ -230,6 +241,8 @@ def suite_accounts(cluster: ClusterInfo, directory: Path) -> Iterator[None]:
             self.settings = self.settings.model_copy(update={"kubeconfig": kubeconfig})
         await run(self, stop)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Service, "run", run_as_account)
-        yield
+    Service.run = run_as_account  # type: ignore[method-assign]
+
+
+def _stem(service: Service) -> str:
+    return service.name.replace("_", "-")

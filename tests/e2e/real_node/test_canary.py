@@ -52,7 +52,7 @@ def test_a_broken_shim_leaves_the_node_as_it_was_and_is_said_on_shim_and_node(wo
     # Installed and taken back, or never touched.
     assert node.restarts() == restarts + (2 if how in FOUND_BY_A_POD else 0)
     eventually(lambda: "broken" not in _programs(world), "no process of the shim is left", 60)
-    kubectl("delete", "shim", "broken", "--timeout=120s")
+    kubectl("delete", "shim", "broken", "--timeout=300s")
     eventually(lambda: not world.jobs(), "no Job is left", 60)
     assert node.tree() == before
     kubectl("delete", "events", "--all", "-A")
@@ -63,7 +63,7 @@ def test_a_later_version_that_is_broken_gives_way_to_the_one_before(world: World
     before = node.tree()
     world.label("wasmi", NODE)
     world.apply(world.shim("wasmi", "v1"))
-    eventually(lambda: world.condition("wasmi", "Available").startswith("True"), "the node has the first version", 120)
+    eventually(lambda: world.condition("wasmi", "Available").startswith("True"), "the node has the first version")
     assert world.annotations()[names.ANNOTATION_VERIFIED] == "canary"
     restarts = node.restarts()
     world.apply(world.shim("wasmi", "exits-in-use"))
@@ -82,7 +82,7 @@ def test_on_containerd_16_a_pod_proves_what_no_list_shows(old_world: World, mach
     before, restarts = node.tree(), node.restarts()
     old_world.label("wasmi", NODE)
     old_world.apply(old_world.shim("wasmi", "v1"))
-    eventually(lambda: old_world.has("wasmi", NODE), "the node has the shim", 180)
+    eventually(lambda: old_world.has("wasmi", NODE), "the node has the shim")
     assert kubectl.handlers(NODE) == set()
     assert old_world.annotations()[names.ANNOTATION_VERIFIED] == "canary"
     assert node.restarts() == restarts + 1
@@ -93,7 +93,7 @@ def test_on_containerd_16_a_pod_proves_what_no_list_shows(old_world: World, mach
     kubectl("delete", "pod", "hello", "--now")
     old_world.apply(old_world.shim("wasmi", "v2"))
     v2 = old_world.files.sha256("v2")
-    eventually(lambda: old_world.installed("wasmi", NODE) == v2, "the second version is there", 120)
+    eventually(lambda: old_world.installed("wasmi", NODE) == v2, "the second version is there")
     eventually(lambda: old_world.condition("wasmi", "Progressing").startswith("False Updated"), "and said to be", 60)
     kubectl("delete", "shim", "wasmi", "--timeout=180s")
     assert not {"wasmi", names.LABEL_WASM_READY} & set(old_world.labels())
@@ -107,9 +107,9 @@ def test_on_containerd_16_a_shim_that_nothing_can_try_says_what_to_do(old_world:
     before = node.tree()
     old_world.label("untried", NODE)
     old_world.apply(old_world.shim("untried", "v1", verify={"canary": False, "timeout": "5s"}))
-    eventually(lambda: "canaryImage" in old_world.condition("untried", "Degraded"), "the Shim says what to do", 120)
+    eventually(lambda: "canaryImage" in old_world.condition("untried", "Degraded"), "the Shim says what to do")
     assert node.tree() == before
-    old_world.kubectl("delete", "shim", "untried", "--timeout=120s")
+    old_world.kubectl("delete", "shim", "untried", "--timeout=300s")
 
 
 def _refusal(how: str) -> str:

@@ -150,7 +150,7 @@ async def test_hosts_are_shown_scale_stop_in_good_order_and_go(world: World, tmp
         after = await world.heard("group", 2)
         assert first not in after.values()
 
-        kubectl("delete", "whc", "group", "--timeout=120s")
+        kubectl("delete", "whc", "group", "--timeout=300s")
         for host_id in after.values():
             await watched.event("host_stopped", host_id)
         await eventually(lambda: world.children("group") == [], "nothing is left of it", seconds=PATIENCE)
@@ -179,7 +179,7 @@ async def test_another_image_rolls_the_hosts_and_each_stops_in_good_order(world:
             "rolled", "it says why", lambda status: "no-such-host" in _message(status, "Degraded")
         )
         assert status["readyReplicas"] >= 1, "an image that is none ends no more hosts than a drain would"
-        kubectl("delete", "whc", "rolled", "--timeout=120s")
+        kubectl("delete", "whc", "rolled", "--timeout=300s")
         await eventually(lambda: world.children("rolled") == [], "nothing is left of it", seconds=PATIENCE)
 
 
@@ -211,7 +211,7 @@ async def test_silent_hosts_are_shown_and_restarted_one_at_a_time_if_that_is_ask
         assert [host["reported"] for host in kept] == ["No"], "the next one waits until this is known to help"
         told = kubectl("get", "events", "--field-selector=reason=HostRecycled", "-o", "jsonpath={.items[*].message}")
         assert told.count("its host was silent for 70 s") == 1
-        kubectl("delete", "whc", "silent", "--timeout=120s")
+        kubectl("delete", "whc", "silent", "--timeout=300s")
         await eventually(lambda: world.children("silent") == [], "nothing is left of it", seconds=PATIENCE)
 
 

@@ -77,9 +77,9 @@ def steps(trace: dict[str, Any], first: Named) -> set[str]:
 def test_what_the_installer_does_is_in_the_trace_of_what_asked_for_it(world: World) -> None:
     world.label("traced", NODE)
     world.apply(world.shim("traced", "v1"))
-    eventually(lambda: world.has("traced", NODE), "the node has the shim", 120)
+    eventually(lambda: world.has("traced", NODE), "the node has the shim")
     eventually(lambda: "installer install" in installer_traces(world), "the installation's trace is whole", 60)
-    world.kubectl("delete", "shim", "traced", "--timeout=120s")
+    world.kubectl("delete", "shim", "traced", "--timeout=300s")
     eventually(lambda: "installer uninstall" in installer_traces(world), "so is the removal's", 60)
     traces = installer_traces(world)
     install, uninstall = (INSTALLER, "installer install"), (INSTALLER, "installer uninstall")

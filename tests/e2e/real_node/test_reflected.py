@@ -120,4 +120,4 @@ async def test_a_request_reaches_the_pod_that_the_slice_names(host_cluster: Clus
             "the Service is gone",
             seconds=PATIENCE,
         )
-        kubectl("delete", "whc", "reached", "--timeout=120s")
+        kubectl("delete", "whc", "reached", "--timeout=300s")

@@ -41,7 +41,7 @@ def in_use(world: World, shim: str, policy: str | None) -> int:
     """Install a Shim, run a pod with it, ask for its deletion; return how often containerd had come up before that."""
     world.label(shim, NODE)
     world.apply(world.shim(shim, "v1", **({"removalPolicy": policy} if policy else {})))
-    eventually(lambda: world.has(shim, NODE), "the node has the shim", 120)
+    eventually(lambda: world.has(shim, NODE), "the node has the shim")
     world.kubectl.create(busy_pod(POD, NODE, shim))
     eventually(lambda: running(world), "the pod runs", 60)
     restarts = world.node().restarts()
@@ -78,7 +78,7 @@ def test_drained_as_its_disruption_budget_allows(world: World) -> None:
     assert running(world)
     assert world.node().restarts() == restarts
     world.kubectl("delete", "pdb", POD)
-    eventually(lambda: world.gone("shim", "drains"), "the Shim is gone", 120)
+    eventually(lambda: world.gone("shim", "drains"), "the Shim is gone")
     assert world.gone("pod", POD)
     assert world.node().restarts() == restarts + 1
 
@@ -88,7 +88,7 @@ def test_forced_although_the_pod_runs_whose_processes_end(world: World, tmp_path
     with world.kubectl.watching(pods, "pods", "-n", INSTALLERS):
         restarts = in_use(world, "forces", "Force")
         assert executing(world, "forces")
-        eventually(lambda: world.gone("shim", "forces"), "the Shim is gone", 120)
+        eventually(lambda: world.gone("shim", "forces"), "the Shim is gone")
         assert executing(world, "forces") == set()
         assert world.node().restarts() == restarts + 1
         eventually(lambda: removals(pods), "the installer's last word is told", 20)
@@ -104,7 +104,7 @@ def test_forced_although_the_pod_runs_whose_processes_end(world: World, tmp_path
 def test_a_shim_that_died_does_not_keep_the_runtime_from_coming_up_again(world: World) -> None:
     world.label("dies", NODE)
     world.apply(world.shim("dies", "v1", removalPolicy="Force"))
-    eventually(lambda: world.has("dies", NODE), "the node has the shim", 120)
+    eventually(lambda: world.has("dies", NODE), "the node has the shim")
     world.kubectl.create(busy_pod(POD, NODE, "dies"))
     eventually(lambda: running(world), "the pod runs", 60)
     # Right before a restart: containerd then runs the shim's own cleanup as it starts, and waits for it.
@@ -138,7 +138,7 @@ def removals(pods: Path) -> list[InstallResult]:
 def test_a_shim_whose_finalizer_was_taken_goes_from_its_node_all_the_same(world: World) -> None:
     world.label("orphan", NODE)
     world.apply(world.shim("orphan", "v1", runtimeClass={"name": "orphan", "handler": "forgotten"}))
-    eventually(lambda: world.has("orphan", NODE), "the node has the shim", 120)
+    eventually(lambda: world.has("orphan", NODE), "the node has the shim")
     restarts = world.node().restarts()
     world.kubectl("delete", "shim", "orphan", "--wait=false")
     world.kubectl("patch", "shim", "orphan", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')

@@ -26,7 +26,7 @@ def test_a_shim_is_applied_runs_wasm_rolls_and_leaves_no_trace(world: World, mac
     world.label("wasmi", NODE)
 
     world.apply(world.shim("wasmi", "v1"))
-    eventually(lambda: world.has("wasmi", NODE), "the node has the shim", 120)
+    eventually(lambda: world.has("wasmi", NODE), "the node has the shim")
     assert "wasmi" in kubectl.handlers(NODE)
     assert node.restarts() == restarts + 1
     eventually(lambda: world.condition("wasmi", "Available").startswith("True"), "the Shim says so", 30)
@@ -39,7 +39,7 @@ def test_a_shim_is_applied_runs_wasm_rolls_and_leaves_no_trace(world: World, mac
 
     world.apply(world.shim("wasmi", "v2"))
     v2 = world.files.sha256("v2")
-    eventually(lambda: world.installed("wasmi", NODE) == v2, "the second version is there", 120)
+    eventually(lambda: world.installed("wasmi", NODE) == v2, "the second version is there")
     eventually(lambda: world.condition("wasmi", "Progressing").startswith("False Updated"), "and said to be", 60)
     assert node.restarts() == restarts + 1, "another program behind the same entry needs no restart"
 
@@ -57,13 +57,13 @@ def test_a_program_that_is_no_shim_is_said_on_shim_and_node_and_changes_nothing(
     before, restarts = node.tree(), node.restarts()
     world.label("broken", NODE)
     world.apply(world.shim("broken", "no-shim"))
-    eventually(lambda: world.condition("broken", "Degraded").startswith("True"), "the Shim says that it fails", 120)
+    eventually(lambda: world.condition("broken", "Degraded").startswith("True"), "the Shim says that it fails")
     assert NODE in world.condition("broken", "Degraded")
     eventually(
         lambda: any("ShimDoesNotRun" in event for event in world.events("Node", NODE)), "an Event of the Node", 30
     )
     assert not {"broken", names.LABEL_WASM_READY} & set(world.labels())
-    kubectl("delete", "shim", "broken", "--timeout=120s")
+    kubectl("delete", "shim", "broken", "--timeout=300s")
     assert node.tree() == before
     assert node.restarts() == restarts
     eventually(lambda: not world.jobs(), "no Job is left", 60)
@@ -74,10 +74,10 @@ def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(world: Worl
     before = node.tree()
     world.label("orphan", NODE)
     world.apply(world.shim("orphan", "v1"))
-    eventually(lambda: world.has("orphan", NODE), "the node has the shim", 120)
+    eventually(lambda: world.has("orphan", NODE), "the node has the shim")
     kubectl("delete", "shim", "orphan", "--wait=false")
     kubectl("patch", "shim", "orphan", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-    eventually(lambda: not world.jobs() and "orphan" not in world.labels(), "nothing is left to do", 120)
+    eventually(lambda: not world.jobs() and "orphan" not in world.labels(), "nothing is left to do")
     eventually(lambda: "orphan" not in kubectl.handlers(NODE), "the node has forgotten the handler", 60)
     assert names.ANNOTATION_SHIMS not in kubectl.get("node", NODE)["metadata"]["annotations"]
     assert node.tree() == before

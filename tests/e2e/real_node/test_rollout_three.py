@@ -69,12 +69,12 @@ def test_nodes_are_worked_on_one_after_another_and_a_new_version_restarts_nothin
     counts = restarts(world)
     with world.recorded() as record:
         world.apply(world.shim("rolling", "v1"))
-        eventually(updated(world, "rolling"), "every node has the first version", 180)
+        eventually(updated(world, "rolling"), "every node has the first version")
         assert world.has("rolling", *NODES)
         assert restarts(world) == more(counts, 1)
         world.apply(world.shim("rolling", "v2"))
         v2 = world.files.sha256("v2")
-        eventually(lambda: all(world.installed("rolling", node) == v2 for node in NODES), "the second is there", 180)
+        eventually(lambda: all(world.installed("rolling", node) == v2 for node in NODES), "the second is there")
         eventually(updated(world, "rolling"), "and said to be")
         assert restarts(world) == more(counts, 1)
         assert record.most_in_work() == (1, 1)
@@ -89,7 +89,7 @@ def test_shims_that_are_applied_together_cost_each_node_one_restart(world: World
     with world.recorded() as record:
         world.apply(*(world.shim(name, "v1", max_update=3, nodeSelector={"wasm": "together"}) for name in shims))
         for name in shims:
-            eventually(updated(world, name), f"every node has {name}", 180)
+            eventually(updated(world, name), f"every node has {name}")
         assert restarts(world) == more(counts, 1)
         assert sorted(record.created()) == sorted(NODES)
     for node in NODES:
@@ -134,11 +134,11 @@ def test_a_node_that_is_cut_off_is_named_and_passed_by_and_gets_it_when_it_is_ba
     try:
         eventually(lambda: world.kubectl.ready(FIRST) == "Unknown", "the cut node is Unknown", 150)
         world.apply(world.shim("past", "v1"))
-        eventually(lambda: world.has("past", *OTHERS), "the others have it", 120)
+        eventually(lambda: world.has("past", *OTHERS), "the others have it")
         eventually(lambda: FIRST in str(world.conditions("past")), "the Shim names the node that is away", 30)
     finally:
         heal(world.info.name, FIRST)
-    eventually(updated(world, "past"), "the node that was away has it, too", 180)
+    eventually(updated(world, "past"), "the node that was away has it, too")
 
 
 def test_a_node_that_is_cut_off_in_mid_install_keeps_no_other_from_it(world: World) -> None:

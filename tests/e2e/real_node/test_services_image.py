@@ -143,7 +143,7 @@ def pods(kubectl: Kubectl, component: str) -> list[Mapping[str, Any]]:
 @pytest.mark.usefixtures("_installed")
 def test_services_from_the_image_become_ready_and_a_controller_acts(kubectl: Kubectl) -> None:
     for component in ("node-watcher", "controller-host"):
-        kubectl("rollout", "status", f"deployment/trellis-{component}", "-n", SYSTEM, "--timeout=170s")
+        kubectl("rollout", "status", f"deployment/trellis-{component}", "-n", SYSTEM, "--timeout=300s")
         for one in pods(kubectl, component):
             [status] = one["status"]["containerStatuses"]
             assert (status["restartCount"], status["ready"]) == (0, True)
@@ -151,7 +151,7 @@ def test_services_from_the_image_become_ready_and_a_controller_acts(kubectl: Kub
     kubectl("create", "configmap", "ttl-module", "-n", TEAM, f"--from-file=ttl.wasm={module}")
     for one in yaml.safe_load_all((EXAMPLES / "ttl.yaml").read_text()):
         kubectl.create(one)
-    kubectl("wait", "wasmcontroller/ttl", "-n", TEAM, "--for=condition=Ready", "--timeout=120s")
+    kubectl("wait", "wasmcontroller/ttl", "-n", TEAM, "--for=condition=Ready", "--timeout=300s")
     done = pod("done", "true", NODE)["spec"]
     template = {"metadata": {"labels": {"app": "done"}}, "spec": done}
     annotations = {"examples.trellis.dev/ttl-seconds": "1"}
@@ -160,5 +160,4 @@ def test_services_from_the_image_become_ready_and_a_controller_acts(kubectl: Kub
     eventually(
         lambda: not kubectl("get", "job", "done", "-n", TEAM, "--ignore-not-found"),
         "the controller deletes the Job that is done",
-        120,
     )

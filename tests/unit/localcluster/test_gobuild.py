@@ -12,7 +12,7 @@ import pytest
 
 from trellis.localcluster import gobuild
 from trellis.localcluster.errors import AbortedError, ToolError
-from trellis.localcluster.gobuild import _go_mod, build
+from trellis.localcluster.gobuild import _go_mod, _program, build
 from trellis.localcluster.progress import Quiet
 from trellis.localcluster.versions import products
 
@@ -35,6 +35,7 @@ echo "$@" >> "{root}/calls"
 case "$1" in
 version) echo "go version go{version} linux/amd64" ;;
 mod) cat "{root}/download.json" ;;
+list) printf 'fmt\\nos\\nk8s.io/kubernetes/cmd/kubectl\\n' ;;
 get) env | grep -E '^(GOFLAGS|CGO_ENABLED|GOTOOLCHAIN|GOWORK)=' | sort > "{root}/environment" ;;
 build)
   {before}
@@ -85,9 +86,34 @@ def test_staging_folders_become_the_modules_published_from_them() -> None:
     assert "example.com/a" not in text
 
 
+def test_another_folder_becomes_the_module_of_the_products_version() -> None:
+    text = _go_mod("module m\n\ngo 1.26.0\n\nreplace example.com/m/api => ./api\n", "1.9.0")
+    assert "\texample.com/m/api => example.com/m/api v1.9.0\n" in text
+
+
+def test_what_is_downloaded_is_compared_with_the_products_own_sums(root: Path) -> None:
+    (root / "go.sum").write_text("example.com/a v1.0.0 h1:sum\n")
+    pretend(root, before=f"cp go.sum {root}/used")
+    build("kubernetes", targets(root, "kubectl"), Quiet(), threading.Event())
+    assert (root / "used").read_text() == "example.com/a v1.0.0 h1:sum\n"
+
+
 def test_a_single_replace_line_is_kept() -> None:
     text = _go_mod("module m\n\ngo 1.22.0\n\nreplace a.com/x => a.com/x v1.33.0\n", "1.62.0")
     assert "\ta.com/x => a.com/x v1.33.0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("package", "program"),
+    [
+        ("k8s.io/kubernetes/cmd/kubectl", "kubectl"),
+        ("github.com/coredns/coredns", "coredns"),
+        ("github.com/containerd/containerd/v2/cmd/ctr", "ctr"),
+        ("sigs.k8s.io/kustomize/kustomize/v5", "kustomize"),
+    ],
+)
+def test_a_program_has_the_name_of_its_package_and_not_of_a_major_version(package: str, program: str) -> None:
+    assert _program(package) == program
 
 
 def test_all_tools_of_a_product_are_built_by_one_command_with_our_settings(root: Path) -> None:
@@ -140,6 +166,22 @@ def test_a_build_can_be_ended(root: Path) -> None:
 
     with pytest.raises(AbortedError):
         build("kubernetes", targets(root, "kubectl"), Stop(), abort)
+
+
+def test_whoever_waits_for_a_build_sees_how_far_it_is(root: Path) -> None:
+    pretend(root, before=f"echo fmt >&2; echo os >&2; while [ ! -e {root}/seen ]; do sleep 0.05; done")
+    notes: list[str] = []
+
+    class Noting(Quiet):
+        def note(self, step: str, text: str) -> None:
+            assert step
+            notes.append(text)
+            if "2 of" in text:
+                (root / "seen").touch()
+
+    build("kubernetes", targets(root, "kubectl"), Noting(), threading.Event())
+    assert "2 of at most 3 packages: os" in notes
+    assert "0 of at most 3 packages" in notes
 
 
 def test_an_old_go_is_passed_over_for_the_wheel(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,30 @@
+"""What tests of others' operators need besides: the operators, and time, because the first one builds them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.example_worlds import hello, kubectl
+from support.operator_processes import Operators
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+__all__ = ["hello", "kubectl"]
+
+
+@pytest.fixture
+def operators(cluster: ClusterInfo, cluster_api: Api, tmp_path: Path) -> Iterator[Operators]:
+    """Whom the examples are for; what they said is shown with a test that fails."""
+    with Operators(cluster, cluster_api, tmp_path / "operators") as made:
+        yield made
+        sys.stderr.write(made.said())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(3600))  # the first one builds

@@ -1,0 +1,149 @@
+"""deploy/examples/flux with Flux itself: the host group and the application are as they stand in git.
+
+Nodes are simulated, and a stand-in answers for wadm. The examples are applied as they stand; substituted are the
+address of the repository, and in it the address of the lattice's NATS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.applied_examples import Kubectl
+from support.example_overlays import overlay, replaced
+from support.example_repository import ExampleRepository, example_repository
+from support.example_worlds import HELLO
+from support.fleet import eventually
+from support.flux import NAMESPACE, flux
+from support.host_world import HostWorld
+from support.kept import KeptWorld, kept_world
+from support.operator_processes import Operators
+from support.wadm_stand_in import WadmStandIn
+from trellis.kube.resources import NAMESPACES, Resource
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+from trellis.localcluster.ports import LOOPBACK
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+HOSTS = "hosts"
+APPLICATION = "hello/application.yaml"
+OF_HOSTS, OF_APPLICATION = "hello-hosts", "hello"
+"""The two Kustomizations of the example."""
+KUSTOMIZATIONS = Resource("kustomize.toolkit.fluxcd.io", "v1", "kustomizations", "Kustomization", namespaced=True)
+REPOSITORIES = Resource("source.toolkit.fluxcd.io", "v1", "gitrepositories", "GitRepository", namespaced=True)
+SECONDS = 120.0
+"""Flux looks at what a Kustomization depends on every 30 s."""
+GONE_SECONDS = 110
+
+
+class Flux:
+    """What is asked of Flux, and what it says."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def reconcile(self, res: Resource, name: str) -> None:
+        """Ask as ``flux reconcile`` does, so that an interval need not pass."""
+        asked = {"reconcile.fluxcd.io/requestedAt": dt.datetime.now(dt.UTC).isoformat()}
+        self._api.call("PATCH", res.path(NAMESPACE, name), {"metadata": {"annotations": asked}})
+
+    def fetch(self) -> None:
+        """Have it see a commit."""
+        self.reconcile(REPOSITORIES, "trellis")
+
+    def said(self, name: str) -> tuple[str, str, str]:
+        """Return a Kustomization's verdict, its reason, and the commit that it has applied."""
+        status = self._api.call("GET", KUSTOMIZATIONS.path(NAMESPACE, name))[1].get("status") or {}
+        ready: dict[str, str] = next((one for one in status.get("conditions") or () if one["type"] == "Ready"), {})
+        commit = str(status.get("lastAppliedRevision", "")).rpartition(":")[2]
+        return ready.get("status", ""), ready.get("reason", ""), commit
+
+    async def is_ready(self, name: str, commit: str = "") -> None:
+        """Wait until a Kustomization is ready, at a commit."""
+
+        def there() -> bool:
+            verdict, _, applied = self.said(name)
+            return verdict == "True" and commit in {"", applied}
+
+        try:
+            await eventually(there, f"{name} is ready", seconds=SECONDS)
+        except AssertionError:
+            pytest.fail(f"{name} is not ready: {self._api.call('GET', KUSTOMIZATIONS.path(NAMESPACE, name))[1]}")
+
+
+@pytest.fixture
+def kept(hello: HostWorld, nats_server: NatsServer) -> Iterator[KeptWorld]:
+    with kept_world(hello, nats_server.port, HELLO) as made:
+        yield made
+
+
+@pytest.fixture
+def asked(operators: Operators, cluster_api: Api) -> Iterator[Flux]:
+    with flux(operators):
+        yield Flux(cluster_api)
+
+
+@pytest.fixture
+def repository(nats_server: NatsServer, tmp_path: Path) -> Iterator[ExampleRepository]:
+    with example_repository(tmp_path / "git", nats_server.port) as served:
+        yield served
+
+
+async def test_what_is_in_git_is_in_the_cluster_and_flux_knows_how_it_is(
+    asked: Flux,
+    repository: ExampleRepository,
+    kept: KeptWorld,
+    kubectl: Kubectl,
+    tmp_path: Path,
+) -> None:
+    hosts = kept.hosts
+    example = overlay(tmp_path / "over", "flux", replaced("GitRepository", _spec_url=repository.url))
+    async with WadmStandIn(f"nats://{LOOPBACK}:{kept.port}", HELLO) as wadm, hosts.service(), kept.manager():
+        kubectl("apply", "-k", str(example))
+        await asked.is_ready(OF_HOSTS)
+        assert hosts.status(HOSTS)["readyReplicas"] == 1
+
+        await kept.synced("hello")
+        await eventually(lambda: asked.said(OF_APPLICATION)[:2] == ("Unknown", "Progressing"), "it is waited for")
+        await wadm.say("hello", "deployed")
+        await asked.is_ready(OF_APPLICATION)
+
+        commit = repository.change("host-group/hosts.yaml", lambda found: found["spec"].update(hostReplicas=2))
+        asked.fetch()
+        await asked.is_ready(OF_HOSTS, commit)
+        assert hosts.status(HOSTS)["readyReplicas"] == 2
+
+        await wadm.say("hello", "failed", "no host fits")
+        await kept.condition("hello", "Stalled", "True")
+        asked.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
+        await eventually(
+            lambda: asked.said(OF_APPLICATION)[:2] == ("False", "HealthCheckFailed"), "it is told of", seconds=SECONDS
+        )
+        await wadm.say("hello", "deployed")
+        await kept.condition("hello", "Ready", "True")
+        asked.reconcile(KUSTOMIZATIONS, OF_APPLICATION)
+        await asked.is_ready(OF_APPLICATION)
+
+        without = repository.take_away(APPLICATION)
+        asked.fetch()
+        await kept.gone("hello")
+        assert "del" in wadm.asked
+        await asked.is_ready(OF_APPLICATION, without)
+        again = repository.bring_back(APPLICATION)
+        asked.fetch()
+        await kept.synced("hello")
+        await wadm.say("hello", "deployed")
+        await asked.is_ready(OF_APPLICATION, again)
+
+        # Not in this thread, where our services run.
+        await asyncio.to_thread(kubectl, "delete", "-k", str(example), f"--timeout={GONE_SECONDS}s")
+        await eventually(lambda: is_gone(hosts.api), "the namespace goes, and what is in it", seconds=SECONDS)
+
+
+def is_gone(api: Api) -> bool:
+    return not api.ok(NAMESPACES.path(None, HELLO))

@@ -1,0 +1,228 @@
+"""The life of an installation on three real nodes: one object of every kind at work, upgrades beneath them, the end.
+
+The tests are steps of one story, in their order. The chart that is upgraded is the package of the version before, in
+``tests/data/chart``: no checkout has to know its own history. The objects are the examples as they stand, but for what
+would be fetched: a shim, a component, wadm and hosts come from here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+import yaml
+
+from support import lived_in
+from support.chart import CHART, ChartRefusedError
+from support.chart_cluster import chart_cluster
+from support.host_images import NATS
+from support.https_files import http_files
+from support.jaeger import JAEGER, jaeger_image
+from support.lived_in import HELLO, HOSTS, PAYMENTS, Life
+from support.real_nodes import eventually, pod, wasm_pod
+from support.shim_archives import archive
+from support.wasmcloud_image import wasmcloud_image
+from trellis import names
+from trellis.bus.naming import CLAIM_STREAM
+from trellis.bus.permissions import PEOPLE_INBOX
+from trellis.events.subjects import STREAM_SUBJECTS
+from trellis.localcluster.building import How
+from trellis.localcluster.node_images import hello_wasm_image
+from trellis.localcluster.wasmshim import hello_module, shim
+
+BEFORE = Path(__file__).parents[2] / "data" / "chart" / "trellis-0.1.0.tgz"
+APPLICATIONS = "applications.core.oam.dev"
+TEAM = "team-a"
+TOKEN = "that of the card processor"
+ONE_SERVER: dict[str, Any] = {"nats": {"image": NATS, "replicas": 1}}
+"""What the version before had; what one server has stored does not move to three."""
+
+
+@pytest.fixture(scope="module")
+def life(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
+    assert machine
+    folder = tmp_path_factory.mktemp("life")
+    (folder / "files").mkdir()
+
+    def wasm(how: How) -> Path:
+        (folder / "files" / "v1.tar.gz").write_bytes(archive(shim(how).read_bytes()))
+        return hello_wasm_image(hello_module(how), how)
+
+    with ExitStack() as stack:
+        images = (wasmcloud_image, wasm, lambda _: jaeger_image(folder / "jaeger.tar"))
+        cluster = stack.enter_context(chart_cluster(folder, images))
+        files = stack.enter_context(http_files(cluster.info, folder / "files"))
+        before = cluster.inventory()
+        cluster.prepare()
+        yield Life(cluster, folder, files, before)
+
+
+def test_the_version_before_is_installed(life: Life) -> None:
+    life.cluster.install(BEFORE)
+    assert {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in life.cluster.workloads()} == {"trellis"}
+
+
+def provisioned(life: Life, node: str) -> bool:
+    labels = life.cluster.kubectl.get("node", node)["metadata"]["labels"]
+    return bool(labels.get(names.LABEL_WASM_READY) == names.WASM_READY)
+
+
+def test_a_labelled_node_runs_wasm(life: Life) -> None:
+    kubectl = life.cluster.kubectl
+    kubectl("label", "node", "real-1", "wasm=true")
+    life.apply("shim", lived_in.shim_from(life.files, "v1.tar.gz"))
+    eventually(lambda: provisioned(life, "real-1"), "the node is ready")
+    life.until_well("shims", "spin")
+    assert not provisioned(life, "real-0")
+    hello = wasm_pod("hello", "real-1", "spin")
+    del hello["spec"]["nodeName"]  # the RuntimeClass leads it there
+    kubectl.create(hello)
+    assert kubectl.ended("hello") == "hello from wasm\n"
+    kubectl("delete", "pod", "hello", "--now")
+
+
+def test_a_group_of_hosts_joins_its_lattice(life: Life) -> None:
+    life.apply("host-group", lived_in.HOST_IMAGES, images=lived_in.IMAGES)
+    life.until_well("whc", HOSTS, "-n", HELLO)
+
+
+def test_an_application_answers_by_its_service(life: Life) -> None:
+    life.apply("hello", lived_in.APPLICATION)
+    life.until_well(APPLICATIONS, HELLO, "-n", HELLO)
+    with life.answering("real-2"):
+        pass
+
+
+def test_a_component_is_given_its_secret(life: Life) -> None:
+    life.apply("secret", lived_in.APPLICATION)
+    life.until_well(APPLICATIONS, "greeter", "-n", HELLO)
+
+
+def test_a_component_is_granted_a_secret_of_another_namespace(life: Life) -> None:
+    life.cluster.kubectl("create", "namespace", PAYMENTS)
+    rights = life.outside.trellis("secrets", "roles", "-n", PAYMENTS, "-a", "reader", "-s", "card-processor")
+    for one in (*yaml.safe_load_all(rights), *lived_in.payments(TOKEN)):
+        life.cluster.kubectl.create(one)
+    life.until_well(APPLICATIONS, "checkout", "-n", HELLO)
+
+
+def test_controllers_do_their_work(life: Life) -> None:
+    kubectl = life.cluster.kubectl
+    life.apply("controllers")
+    for name in ("ttl", "mirror"):
+        life.until_well("wasmcontrollers", name, "-n", TEAM)
+    kubectl("create", "configmap", "original", "-n", TEAM, "--from-literal=a=b")
+    kubectl("label", "configmap", "original", "-n", TEAM, "examples.trellis.dev/mirror=yes")
+    finished_job(life, "ends")
+    kept = ("get", "configmaps", "-n", "copies", "-o", "jsonpath={.items[*].data.a}")
+    eventually(lambda: kubectl(*kept) == "b", "there is a copy")
+
+
+def finished_job(life: Life, name: str) -> None:
+    """Make a Job that is to go as soon as it is finished, and wait until it has been deleted."""
+    kubectl = life.cluster.kubectl
+    metadata = {"name": name, "namespace": TEAM, "annotations": {"examples.trellis.dev/ttl-seconds": "1"}}
+    spec = {"template": {"spec": pod(name, "true", "real-2")["spec"]}}
+    kubectl.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
+    eventually(lambda: not kubectl("get", "jobs", "-n", TEAM, "-o", "name"), "the finished Job is deleted")
+
+
+SAID = {
+    "node.ready", "provision.succeeded", "hosts.ready", "application.synced", "service.reflected", "secret.granted",
+}  # fmt: skip
+
+
+def test_what_happened_is_told_by_the_bus(life: Life) -> None:
+    def missing() -> set[str]:
+        return SAID - {".".join(one["type"].split(".")[2:4]) for one in life.outside.facts().values()}
+
+    try:
+        eventually(lambda: not missing(), "all is said", 60)
+    except AssertionError:
+        pytest.fail(f"nobody said {missing()}")
+    with life.outside.bus() as address:
+        told = life.outside.trellis("events", "tail", "--last", "10", "--until", "1s", NATS_URL=address)
+    assert len(told.splitlines()) >= 10
+    assert TOKEN not in told
+
+
+def streams(life: Life) -> dict[str, datetime | None]:
+    """Return when each stream of the bus was made."""
+
+    async def read(address: str) -> dict[str, datetime | None]:
+        client = await nats.connect(address, inbox_prefix=PEOPLE_INBOX)
+        try:
+            js = client.jetstream()
+            return {name: (await js.stream_info(name)).created for name in (*STREAM_SUBJECTS, CLAIM_STREAM)}
+        finally:
+            await client.close()
+
+    with life.outside.bus() as address:
+        return asyncio.run(read(address))
+
+
+def test_an_upgrade_to_more_servers_is_refused(life: Life) -> None:
+    with pytest.raises(ChartRefusedError, match=r"Keep nats\.replicas=1"):
+        life.cluster.helm("upgrade", "trellis", str(CHART), "--reset-then-reuse-values")
+
+
+def test_an_upgrade_disturbs_nothing_that_runs(life: Life, tmp_path: Path) -> None:
+    cluster, kubectl = life.cluster, life.cluster.kubectl
+    labels, pods, facts, made = cluster.inventory().nodes, life.running(), life.outside.facts(), streams(life)
+    with kubectl.watching(tmp_path / "jobs", "jobs", "-n", "trellis-installers"), life.all_well():
+        with life.answering("real-2"):
+            cluster.install(CHART, **ONE_SERVER)
+        works = wasm_pod("works", "real-1", "spin")
+        kubectl.create(works)
+        assert kubectl.ended("works") == "hello from wasm\n"
+        kubectl("delete", "pod", "works", "--now")
+    assert life.running() == pods
+    assert cluster.inventory().nodes == labels
+    assert streams(life) == made
+    assert facts.keys() <= life.outside.facts().keys()
+
+
+def test_what_is_changed_after_it_is_done_by_the_new_version(life: Life) -> None:
+    kubectl = life.cluster.kubectl
+    kubectl("scale", f"whc/{HOSTS}", "-n", HELLO, "--replicas=2")
+    two = "jsonpath={.status.readyReplicas}"
+    eventually(lambda: kubectl("get", "whc", HOSTS, "-n", HELLO, "-o", two) == "2", "there is a second host")
+    finished_job(life, "ends-too")
+
+
+def test_it_is_tested_as_its_notes_say(life: Life) -> None:
+    said = life.cluster.helm("test", "trellis")
+    assert "Phase:          Succeeded" in said
+
+
+def test_a_changed_value_disturbs_nothing_either(life: Life) -> None:
+    """All services are replaced, as they are told of a Jaeger, and prepare the next node."""
+    running = life.running()
+    life.cluster.install(CHART, **ONE_SERVER, jaeger={"enabled": True, "image": JAEGER})
+    assert life.running() == running
+    life.cluster.kubectl("label", "node", "real-2", "wasm=true")
+    eventually(lambda: provisioned(life, "real-2"), "the second node is ready")
+
+    def said() -> str:
+        of_node = (one for one in life.outside.facts().values() if one["subject"] == "real-2")
+        return next((one["traceparent"] for one in of_node if "node.ready" in one["type"]), "")
+
+    eventually(said, "it is said that the node is ready", 60)
+
+
+def test_it_is_uninstalled_and_nothing_is_left(life: Life) -> None:
+    cluster, kubectl = life.cluster, life.cluster.kubectl
+    kubectl("delete", "shim", "spin", "--timeout=180s")
+    kubectl("label", "node", "real-1", "real-2", "wasm-")
+    cluster.uninstall()
+    kubectl("delete", "namespace", TEAM, HELLO, "copies", PAYMENTS, "--timeout=120s")
+    cluster.clean()
+    after = cluster.inventory()
+    assert life.before.new_in(after) == []
+    assert after.nodes == life.before.nodes

@@ -1,0 +1,47 @@
+"""deploy/examples/hello and secret: what they are reaches wadm and has a Service; to apply it again changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.applied_examples import Kubectl
+from support.examples import manifest
+from support.kept import KeptWorld
+from support.reflected import ReflectedWorld
+from support.wadm_stand_in import WadmStandIn
+from trellis.kube.resources import APPLICATIONS
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+@pytest.mark.parametrize(("folder", "port"), [("hello", 8080), ("secret", 8081)])
+async def test_the_application_is_in_wadm_and_has_its_service(
+    folder: str, port: int, kept: KeptWorld, kubectl: Kubectl, nats_server: NatsServer
+) -> None:
+    name = str(manifest(folder, "Application")["metadata"]["name"])
+    world = ReflectedWorld(kept.hosts, nats_server)
+    async with WadmStandIn(nats_server.url, kept.lattice):
+        async with kept.manager():
+            kubectl.apply(folder)
+            await kept.synced(name)
+        async with world.reflector():
+            await world.has_service(name, port)
+        world.clean_up()
+        async with kept.manager():
+            await asyncio.to_thread(kubectl.delete, folder)
+            await kept.gone(name)
+
+
+async def test_argo_cd_applies_the_application_again_and_changes_nothing(
+    kept: KeptWorld, kubectl: Kubectl, nats_server: NatsServer
+) -> None:
+    argo = ("--server-side", "--field-manager=argocd-controller")
+    async with WadmStandIn(nats_server.url, kept.lattice), kept.manager():
+        kubectl.apply("hello", *argo)
+        first = await kept.synced("hello")
+        kubectl.apply("hello", *argo)
+        found = kept.hosts.call("GET", APPLICATIONS, "hello")
+        assert found["metadata"]["generation"] == first["metadata"]["generation"]

@@ -1,0 +1,77 @@
+"""deploy/examples/host-group, and hpa and keda over it: hosts beside their NATS and wadm, more and fewer of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.applied_examples import Kubectl
+from support.examples import manifest
+from support.fleet import eventually
+from support.host_world import PATIENCE, HostWorld
+from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, Resource
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", namespaced=True)
+HELLO = "hello"
+"""The namespace, and the lattice."""
+HOSTS = "hosts"
+"""The group of hosts."""
+ARGO_CD = ("--server-side", "--field-manager=argocd-controller")
+SCALING_SECONDS = 120.0
+"""The autoscaler of Kubernetes looks every 15 s, and learns of new kinds every 30 s."""
+
+
+async def test_the_host_group_has_its_host_beside_nats_and_wadm(hello: HostWorld, kubectl: Kubectl) -> None:
+    async with hello.service():
+        kubectl.apply("host-group")
+        await hello.settled(HOSTS)
+        assert hello.status(HOSTS)["readyReplicas"] == 1
+
+        def available() -> set[str]:
+            found = hello.call("GET", DEPLOYMENTS)["items"]
+            return {one["metadata"]["name"] for one in found if one["status"].get("availableReplicas") == 1}
+
+        await eventually(lambda: available() == {"nats", "wadm", HOSTS}, "all are available", seconds=PATIENCE)
+
+
+async def test_the_autoscaler_of_kubernetes_changes_the_number_of_hosts_and_argo_cd_leaves_it(
+    hello: HostWorld, kubectl: Kubectl
+) -> None:
+    """Without metrics it still holds the group between its two numbers."""
+    least, most = (manifest("hpa", "HorizontalPodAutoscaler")["spec"][f"{one}Replicas"] for one in ("min", "max"))
+
+    def ready(count: int) -> Callable[[], bool]:
+        return lambda: bool(hello.status(HOSTS).get("readyReplicas", 0) == count)
+
+    async with hello.service():
+        kubectl.apply("host-group", *ARGO_CD)
+        await hello.settled(HOSTS)
+        kubectl.apply("hpa")
+        await eventually(ready(least), "as many as the least", seconds=SCALING_SECONDS)
+        kubectl.apply("host-group", *ARGO_CD)
+        assert hello.call("GET", HOST_CONFIGS, HOSTS)["spec"]["hostReplicas"] == least
+        kubectl("scale", "whc", HOSTS, "-n", HELLO, f"--replicas={most + 2}")
+        await eventually(ready(most), "as many as the most", seconds=SCALING_SECONDS)
+        said = {one["type"]: one["status"] for one in hello.call("GET", AUTOSCALERS, HOSTS)["status"]["conditions"]}
+        assert said["AbleToScale"] == "True", said
+
+
+async def test_a_target_of_keda_is_scaled_to_none_and_back(hello: HostWorld, kubectl: Kubectl) -> None:
+    """KEDA itself writes /scale between none and one; from there on an autoscaler of Kubernetes does."""
+    target = manifest("keda", "ScaledObject")["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == (HOST_CONFIGS.kind, HOSTS)
+
+    async def scaled(count: int) -> None:
+        scale = hello.call("GET", HOST_CONFIGS, HOSTS, sub="scale")
+        hello.call("PUT", HOST_CONFIGS, HOSTS, scale | {"spec": {"replicas": count}}, sub="scale")
+        await hello.settled(HOSTS)
+        await eventually(lambda: hello.status(HOSTS).get("readyReplicas", 0) == count, f"{count}", seconds=PATIENCE)
+
+    async with hello.service():
+        kubectl.apply("host-group")
+        await hello.settled(HOSTS)
+        await scaled(0)
+        await scaled(1)
