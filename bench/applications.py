@@ -38,6 +38,7 @@ from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS
 from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.bucket import Bucket
 from trellis.lattice.lattice_store import LatticeStore
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.localcluster import ClusterInfo, lattice_servers, owned_cluster
@@ -231,10 +232,11 @@ async def looking(info: ClusterInfo, api: Api) -> AsyncIterator[World]:
     seen = Seen()
     address = LatticeAddress(LinkAddress(info.nats_url), LATTICE)
     link = Link(address.link, "bench", lambda: store.link_changed())  # noqa: PLW0108 (it is made below)
-    store = LatticeStore(address, link, "bench", lambda _: None)
+    bucket = Bucket(link, "bench")
+    store = LatticeStore(address, link, bucket, lambda _: None)
     kube = await Kube.connect(Access(Path(info.kubeconfig)), telemetry=setup("bench"), health=Health("bench"))
     informer: Informer[Any] = Informer(kube, APPLICATIONS, base_of, seen.take, NAMESPACE)
-    tasks = [asyncio.create_task(one) for one in (link.run(), store.run(), informer.run())]
+    tasks = [asyncio.create_task(one) for one in (link.run(), bucket.run(), store.run(), informer.run())]
     try:
         await informer.synced.wait()
         await until(lambda: store.synced_at is not None, "wadm's storage is read")
