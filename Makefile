@@ -11,8 +11,10 @@ UV := $(BIN)/uv
 STAMP := $(VENV)/.installed
 # Installs the locks; the same version stands in the dev group, so that the sync keeps it.
 UV_VERSION := 0.13.8
+# Run from a directory of its own, so that its packages are in no lock of ours.
+PIP_AUDIT_VERSION := 2.10.1
 
-.PHONY: help install demo images test check test-rights test-e2e fuzz bench docs generate verify lock format clean
+.PHONY: help install demo images test check audit test-e2e fuzz chaos soak bench docs generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -21,6 +23,7 @@ install: $(STAMP) ## Make .venv with everything in it
 
 $(STAMP): requirements.lock requirements-dev.lock pyproject.toml Makefile
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Trellis needs Python >= 3.11; {sys.executable} is {v.major}.{v.minor}: set PYTHON=/path/to/python3.11")'
+	@echo "installing what requirements-dev.lock names into $(VENV) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test "$$($(UV) --version 2>/dev/null | cut -d' ' -f2)" = "$(UV_VERSION)" || $(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
@@ -41,18 +44,27 @@ check: install ## Lint, types, boundaries, unit and contract tests (fast: all da
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pytest -q tests/unit tests/contract -n 2
 
+audit: install ## Known vulnerabilities of what the locks name; needs PyPI itself, not a mirror without its data
+	@for lock in requirements-services.lock requirements-installer.lock requirements-images.lock requirements-dev.lock; do \
+		echo "$$lock" >&2; \
+		$(UV) tool run --quiet --python $(BIN)/python pip-audit@$(PIP_AUDIT_VERSION) --strict --disable-pip --require-hashes -r $$lock || exit 1; \
+	done
+
 test: check ## Everything CI runs: check, the built wheel, real nats-server, real kube-apiserver
 	@$(BIN)/trellis dev tools --jaeger
 	@$(BIN)/python tests/integration/run.py
 
-test-rights: install ## The integration tests again, each service under its own account with the rights of deploy/rbac
-	@$(BIN)/python tests/integration/run.py --rights
-
-test-e2e: install ## What needs more than `make test`: real nodes (root, Linux); ARGS=--quick for a minute of it
+test-e2e: install ## What needs more than `make test`: real nodes (root, Linux), wadm, others' operators; ARGS=--quick for a minute of it
 	@$(BIN)/python tests/e2e/run.py $(ARGS)
 
-fuzz: install ## Wrong requests for secrets, 100,000 of them; ARGS="--cases 1000000 --seed N --jobs N"
+fuzz: install ## Wrong input for every parser, by seed; ARGS="--cases 1000000 --seed N --jobs N --only TARGET"
 	@$(BIN)/python tests/fuzz/run.py $(ARGS)
+
+chaos: install ## Break the whole system on purpose, by seed: SEED= RUNS= SECONDS=; ARGS="--show" prints a schedule
+	@$(BIN)/python tests/chaos/run.py $(if $(SEED),--seed $(SEED)) $(if $(RUNS),--runs $(RUNS)) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+
+soak: install ## The whole system at work for half an hour, and whether it grows: SECONDS= SEED=; ARGS="--record"
+	@$(BIN)/python tests/chaos/soak.py $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
 bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/provision.py $(ARGS)
@@ -70,6 +82,9 @@ bench: install ## Every benchmark, printed with the machine it ran on
 	@$(BIN)/python bench/controllers/policies.py
 	@$(BIN)/python bench/controllers/neighbours.py
 	@$(BIN)/python bench/real_node.py
+	@$(BIN)/python bench/storage.py
+	@$(BIN)/python bench/plan.py
+	@$(BIN)/python bench/load/run.py --share 1/8
 
 docs: install ## Build docs/ as a site in build/site; a link that leads nowhere fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict # not quietly: then warnings would not count
@@ -85,6 +100,9 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(BIN)/python -m trellis.monitoring.generate .
 	@$(BIN)/python -m trellis_bundle.base_generate deploy/base
 	@$(BIN)/python -m trellis_bundle.reference docs/reference deploy/rbac
+	@$(BIN)/python tests/chaos/record.py docs/reliability.md
+	@$(BIN)/python tests/fuzz/record.py docs/reliability.md
+	@$(BIN)/python bench/load/page.py docs/operations/scale.md
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
 	@$(BIN)/python -m trellis.events.generate --check deploy/events
@@ -97,6 +115,9 @@ verify: install ## Fail if a generated file differs from what `make generate` wr
 	@$(BIN)/python -m trellis.monitoring.generate --check .
 	@$(BIN)/python -m trellis_bundle.base_generate --check deploy/base
 	@$(BIN)/python -m trellis_bundle.reference --check docs/reference deploy/rbac
+	@$(BIN)/python tests/chaos/record.py --check docs/reliability.md
+	@$(BIN)/python tests/fuzz/record.py --check docs/reliability.md
+	@$(BIN)/python bench/load/page.py --check docs/operations/scale.md
 
 format: install ## Format and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -20,8 +20,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.ma
 EXAMPLES = SCHEMAS.parent / "examples"
 OURS = {path.parent.name for path in SCHEMAS.glob("*/*.json")}
 FILES = sorted(path for path in EXAMPLES.rglob("*.yaml") if path.name != "kustomization.yaml")
-THEIRS = {"argocd/application.yaml", "flux/sync.yaml", "keda/scaled-object.yaml"}
-"""All in them is of kinds of Argo CD, Flux and KEDA, which have schemas of their own."""
+THEIRS = {
+    "argocd/application.yaml",
+    "external-secret/external-secret.yaml",
+    "flux/sync.yaml",
+    "keda/scaled-object.yaml",
+}
+"""All in them is of others' kinds, to whose definitions they are held in ``tests/integration/examples``."""
 Manifest = dict[str, Any]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.controllers_world import Host, Tenant, define, tenant_of
+from support.controllers_world import Host, Tenant, define, tenancy
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
@@ -21,19 +21,8 @@ def host(cluster: ClusterInfo, cluster_api: Api, nats_server: NatsServer, tmp_pa
 
 @pytest.fixture
 def tenants(cluster_api: Api) -> Iterator[Callable[[], Tenant]]:
-    define(cluster_api)
-    made: list[Tenant] = []
-
-    def make() -> Tenant:
-        tenant = tenant_of(cluster_api)
-        made.append(tenant)
-        return tenant
-
-    yield make
-    for tenant in made:
-        for item in cluster_api.call("GET", tenant._of_controllers())[1].get("items") or ():
-            tenant.remove(item["metadata"]["name"])
-        cluster_api.call("DELETE", f"/api/v1/namespaces/{tenant.name}")
+    with tenancy(cluster_api) as make:
+        yield make
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
@@ -73,3 +75,32 @@ async def test_a_kill_costs_nothing_but_repeats(host: Host, tenant: Tenant, targ
         await until(lambda: target.data("c3") is None, "taken away")
         for number in range(5, 20):
             await until(lambda number=number: target.data(f"c{number}") == {"x": "1"}, "mirrored")
+
+
+async def test_what_went_while_the_disk_was_lost_is_taken_away_and_what_was_spoilt_is_made_right(
+    host: Host, tenant: Tenant, target: Tenant
+) -> None:
+    tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
+    tenant.module("mirror", prebuilt("mirror"))
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    mirrors = {"examples.trellis.dev/mirrored-from": tenant.name}
+    tenant.controller(
+        "mirror",
+        watches=[
+            kind | {"labelSelector": {"matchLabels": {"watched": "true"}}},
+            kind | {"namespaces": [target.name], "labelSelector": {"matchLabels": mirrors}},
+        ],
+        config={"targetNamespace": target.name, "selector": "watched=true"},
+    )
+    for name in ("stays", "goes"):
+        tenant.config_map(name, x="1")
+    async with host.serving():
+        await until(lambda: target.data("stays") == target.data("goes") == {"x": "1"}, "mirrored")
+        await until(host.asleep, "put to disk")
+    tenant.delete("goes")
+    target.config_map("stays", x="spoilt")
+    shutil.rmtree(host.directory / "data")
+    async with host.serving():
+        await until(lambda: target.data("goes") is None, "what was deleted meanwhile is taken away")
+        await until(lambda: target.data("stays") == {"x": "1"}, "made right")
+        await until(host.asleep, "it does not call itself for ever")

@@ -52,6 +52,42 @@ async def test_of_a_lattice_of_many_loud_hosts_what_fits_is_shown_and_other_grou
             assert len(orjson.dumps(status)) < 1_000_000
 
 
+async def test_a_lattice_that_says_more_than_is_heard_is_not_followed_for_a_while_and_nobody_is_taken_for_silent(
+    hosts: HostWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.flood.AWAY_SECONDS", 5.0)
+    with NatsServer(tmp_path / "nats") as server:
+        async with LatticeSpeaker(server.url, "flood", models=[]) as speaker, hosts.service():
+            speaker.add("N-one")
+            hosts.create("group", lattice="flood", natsAddress="nats://127.0.0.1", natsClientPort=server.port)
+            await eventually(lambda: shown(hosts) == ["N-one"], "its host is heard", seconds=PATIENCE)
+            for _ in range(100):
+                for _ in range(1_000):
+                    await speaker.client.publish("wasmbus.evt.flood.host_heartbeat", b"x")
+                await speaker.client.flush()
+                if hosts.condition("group", "HostsReported")[1] == "LatticeAway":
+                    break
+            await eventually(
+                lambda: "more is said on" in hosts.condition("group", "HostsReported")[2],
+                "it says so",
+                seconds=PATIENCE,
+            )
+            assert hosts.condition("group", "HostsReported")[:2] == ("Unknown", "LatticeAway")
+            assert shown(hosts) == ["N-one"], "what was known stays"
+            hosts.create("other")
+            await hosts.settled("other")
+            await eventually(
+                lambda: hosts.condition("group", "HostsReported")[1] != "LatticeAway",
+                "it is heard again",
+                seconds=PATIENCE,
+            )
+            assert shown(hosts) == ["N-one"]
+
+
+def shown(hosts: HostWorld) -> list[str]:
+    return [one["id"] for one in hosts.status("group").get("latticeHosts") or ()]
+
+
 def told(hosts: HostWorld, caplog: pytest.LogCaptureFixture) -> str:
     """Return all that is told of the groups: logs, Events, statuses, what runs the pods."""
     logs = [f"{record.getMessage()} {record.exc_text or ''} {record.msg}" for record in caplog.records]

@@ -272,3 +272,22 @@ async def test_events_that_wait_for_long_are_warned_of(origin: Origin, monkeypat
         assert forwarders[0].lags[STREAM_WADM].count() == 1
         never.set()
         await eventually(lambda: not forwarders[0].late)
+
+
+async def test_a_lattice_that_says_ever_more_is_copied_no_faster_than_the_bound_and_holds_up_no_other(
+    buses: Buses, origin: Origin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.forwarder.EVENTS_AT_ONCE", 10.0)
+    monkeypatch.setattr("trellis.lattice.forwarder.EVENTS_PER_SECOND", 0.001)
+    bus = await connected(buses)
+    other = Origin(origin.server, f"l-{secrets.token_hex(4)}", origin.jetstream)
+    for number in range(300):
+        await origin.say("manifest_published", {"n": number})
+    async with copying(buses, bus, origin, other):
+
+        async def some_there() -> bool:
+            return bool(await copies(buses, origin.lattice))
+
+        await eventually_async(some_there)
+        await copied(buses, other, [await other.say("manifest_published", {"n": 0})])
+        assert len(await copies(buses, origin.lattice)) <= 200, "two batches: the bound is looked at between them"

@@ -53,6 +53,7 @@ class TestStandIn(StoreBehaviour):
 
 
 async def consumers(wadm: WadmStandIn) -> list[ConsumerInfo]:
+    """Return those of a cluster that is called as the lattice is."""
     found: list[ConsumerInfo] = await wadm.client.jetstream().consumers_info(STREAM_MODELS)
     return [one for one in found if wadm.lattice in (one.name or "")]
 
@@ -104,7 +105,7 @@ async def test_a_consumer_that_somebody_deleted_is_made_again(
     wadm: WadmStandIn, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trellis.lattice.bucket._FETCH_SECONDS", 0.5)
-    async with followed(world.address) as seen:
+    async with followed(world.address, wadm.lattice) as seen:
         await seen.synced()
         for consumer in await consumers(wadm):
             with contextlib.suppress(NotFoundError):
@@ -117,7 +118,7 @@ async def test_a_reader_that_ended_leaves_nothing_behind(
     wadm: WadmStandIn, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trellis.lattice.bucket._INACTIVE_SECONDS", 10.0)
-    async with followed(world.address) as seen:
+    async with followed(world.address, wadm.lattice) as seen:
         await seen.synced()
         assert {one.config.inactive_threshold for one in await consumers(wadm)} == {10.0}
         assert all(one.config.mem_storage for one in await consumers(wadm))
@@ -173,9 +174,13 @@ async def test_a_status_is_heard_and_asked_for(world: World, wadm: WadmStandIn) 
         await until(lambda: seen.store.status("web") == expected)
         assert ("web",) in seen.told
         await wadm.client.publish(f"wadm.status.{wadm.lattice}.web", b'{"status": 5}')
+        await wadm.say("made-up", "deployed")
+        await seen.wadm.put(manifest("api", "v1"))
+        await until(lambda: seen.store.find("api") is not None)
         await wadm.say("api", "failed", "no host")
         await until(lambda: seen.store.status("api") == Status("failed", "no host"))
         assert seen.store.status("web") == expected
+        assert seen.store.status("made-up") is None, "there is no such application"
     async with followed(world.address) as seen:
         await until(lambda: seen.following.store(seen.mark) is not None and seen.store.status("web") == expected)
 
@@ -281,3 +286,72 @@ async def test_what_wadm_does_not_answer_takes_nothing_away(
         await until(lambda: seen.store.synced_at is None)
         assert "nobody answers" in seen.store.why
         await seen.shows("web", "v1")
+
+
+async def test_of_a_lattice_with_more_than_is_kept_nothing_is_known_until_it_has_less(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.stored.MODELS_MOST", 20)
+    monkeypatch.setattr("trellis.lattice.bucket._TOO_MANY_SECONDS", 0.5)
+    async with followed(world.address) as seen:
+        await seen.synced()
+        for number in range(20):
+            await seen.wadm.put(manifest(f"app-{number}", "v1"))
+        await until(lambda: len(seen.store.names()) == 20)
+        await seen.wadm.put(manifest("one-more", "v1"))
+        await until(lambda: seen.store.synced_at is None)
+        assert "more of this lattice than 20 applications" in seen.store.why
+        await seen.wadm.delete("one-more")
+        await until(lambda: seen.store.synced_at is not None)
+        assert len(seen.store.names()) == 20
+        assert seen.store.find("app-0") is not None
+
+
+async def joined(seen: Followed, address: LatticeAddress) -> Followed:
+    """Follow another lattice of the same NATS by the same service."""
+    beside = Followed(seen.following, mark=address.lattice)
+    await seen.following.follow(address.lattice, address)
+    await beside.synced()
+    return beside
+
+
+async def test_all_lattices_of_a_nats_are_read_by_one_consumer(wadm: WadmStandIn, world: World) -> None:
+    async with WadmStandIn(world.url, f"{world.lattice}-b") as other, followed(world.address, wadm.lattice) as seen:
+        await seen.synced()
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.shows("web", "v1")
+        beside = await joined(seen, LatticeAddress(LinkAddress(world.url), other.lattice))
+        await beside.wadm.put(manifest("api", "v1"))
+        await beside.shows("api", "v1")
+        await beside.wadm.put(manifest("late", "v1"))
+        await beside.shows("late", "v1")
+        await seen.shows("web", "v1")
+        assert sorted(seen.store.names()) == ["web"]
+        assert sorted(beside.store.names()) == ["api", "late"]
+        assert len(await consumers(wadm)) == 1
+
+
+async def test_a_lattice_that_is_not_needed_any_more_takes_nothing_from_the_others(wadm: WadmStandIn) -> None:
+    ours = LatticeAddress(LinkAddress(wadm.url), wadm.lattice)
+    async with WadmStandIn(wadm.url, f"l-{secrets.token_hex(4)}") as other, followed(ours) as seen:
+        beside = await joined(seen, LatticeAddress(LinkAddress(wadm.url), other.lattice))
+        await seen.following.follow(seen.mark, None)
+        await beside.wadm.put(manifest("web", "v1"))
+        await beside.shows("web", "v1")
+        await beside.wadm.delete("web")
+        await beside.lacks("web", Proof.GONE)
+
+
+async def test_a_lattice_with_more_than_is_kept_takes_nothing_from_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trellis.lattice.stored.MODELS_MOST", 3)
+    async with WadmStandIn(world.url, f"l-{secrets.token_hex(4)}") as other, followed(world.address) as seen:
+        beside = await joined(seen, LatticeAddress(LinkAddress(world.url), other.lattice))
+        await seen.synced()
+        for number in range(4):
+            await beside.wadm.put(manifest(f"app-{number}", "v1"))
+        await until(lambda: beside.store.synced_at is None)
+        await seen.wadm.put(manifest("web", "v1"))
+        await seen.shows("web", "v1")
+        assert seen.store.synced_at is not None

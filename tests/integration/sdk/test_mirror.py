@@ -12,6 +12,7 @@ from support.sdk_worlds import UNUSUAL, Boot, Start
 pytestmark = pytest.mark.timeout(900)
 
 MIRROR_OF = "examples.trellis.dev/mirror-of"
+MIRRORED_FROM = "examples.trellis.dev/mirrored-from"
 
 
 def test_makes_changes_and_removes_a_mirror(start: Start) -> None:
@@ -21,6 +22,7 @@ def test_makes_changes_and_removes_a_mirror(start: Start) -> None:
     mirror = world.api.find("ConfigMap", "copies", "settings")
     assert mirror["data"] == source["data"]
     assert mirror["metadata"]["annotations"] == {MIRROR_OF: "team-a/settings"}
+    assert mirror["metadata"]["labels"] == {MIRRORED_FROM: "team-a"}
     assert world.changed(config_map("settings", data={"a": "2"})) == {}
     assert world.api.find("ConfigMap", "copies", "settings")["data"] == {"a": "2"}
     assert world.gone(source) == {}
@@ -53,10 +55,39 @@ def test_never_touches_what_it_did_not_make(start: Start, annotations: Json) -> 
     assert world.api.find("ConfigMap", "copies", "settings")["data"] == {"not": "ours"}
 
 
-def test_leaves_the_mirrors_namespace_alone(start: Start) -> None:
+@pytest.mark.parametrize("annotations", [{}, {MIRROR_OF: "team-a/other"}, {MIRROR_OF: "settings"}])
+def test_leaves_what_is_no_mirror_in_the_mirrors_namespace_alone(start: Start, annotations: Json) -> None:
     world = start("mirror", targetNamespace="copies")
-    assert world.changed(config_map("settings", "copies")) == {}
+    assert world.changed(config_map("settings", "copies", annotations=annotations)) == {}
+    assert world.gone(config_map("settings", "copies")) == {}
     assert not world.api.requests
+
+
+SELECTED = {"mirror": "yes"}
+
+
+@pytest.mark.parametrize("labels", [SELECTED, {}], ids=["gone", "not selected any more"])
+def test_removes_a_mirror_whose_source_went_while_it_was_away(start: Start, labels: Json) -> None:
+    world = start("mirror", targetNamespace="copies", selector="mirror=yes")
+    assert world.changed(config_map("settings", data={"a": "1"}, labels=SELECTED)) == {}
+    world.api.objects = {place: kept for place, kept in world.api.objects.items() if place[2] == "copies"}
+    if not labels:
+        world.api.put(config_map("settings", data={"a": "1"}))
+    world.restart()
+    assert world.changed(world.api.find("ConfigMap", "copies", "settings")) == {}
+    assert world.api.find("ConfigMap", "copies", "settings") is None
+
+
+def test_makes_a_mirror_right_that_somebody_changed(start: Start) -> None:
+    world = start("mirror", targetNamespace="copies", selector="mirror=yes")
+    world.changed(config_map("settings", data={"a": "1"}, labels=SELECTED))
+    world.api.put(config_map("other", data={"a": "9"}, labels=SELECTED))
+    spoilt = world.api.find("ConfigMap", "copies", "settings") | {"data": {"a": "2"}}
+    assert world.changed(spoilt) == {}
+    assert world.api.find("ConfigMap", "copies", "settings")["data"] == {"a": "1"}
+    before = len(world.api.asked("update"))
+    assert world.changed(world.api.find("ConfigMap", "copies", "settings")) == {}
+    assert len(world.api.asked("update")) == before, "what is right is not written"
 
 
 def test_deletes_and_changes_only_what_it_has_looked_at(start: Start) -> None:

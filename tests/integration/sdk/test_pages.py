@@ -150,7 +150,12 @@ def test_an_example_is_a_controller_that_may_do_what_it_does_and_nothing_else(mo
         for place in [asked.get("object") or asked.get("regarding") or asked]
         for resource in ["events" if asked["op"] == "event" else resources[place["kind"]]]
     }
-    watched = {("team-a", resources[spec.watches[0].kind], verb) for verb in ("get", "list", "watch")}
+    watched = {
+        (namespace, resources[watch.kind], verb)
+        for watch in spec.watches
+        for namespace in watch.namespaces or ["team-a"]
+        for verb in ("get", "list", "watch")
+    }
     module = {("team-a", "configmaps", "get")}
     assert done | watched | module == granted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from support.host_world import PATIENCE
 from support.manifests import ANY_HOST, capability, link, manifest
 from support.reflected import ReflectedWorld
 from trellis import names
-from trellis.kube.resources import LEASES, SERVICES
+from trellis.kube.resources import ENDPOINTS, LEASES, SERVICES
 from trellis.localcluster import ClusterInfo
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
@@ -32,6 +33,8 @@ async def test_no_right_is_missing(world: ReflectedWorld, cluster: ClusterInfo, 
     }
     world.hosts.call("POST", SERVICES, body=theirs)
     await eventually(lambda: world.slices("adopted"), "endpoints of Kubernetes' own controller", seconds=PATIENCE)
+    left = world.hosts.api.call("POST", ENDPOINTS.path(world.namespace), {"metadata": {"name": "adopted"}})
+    assert left[0] in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}
     with granted(cluster, world.hosts.api, "trellis-service-reflector", tmp_path) as account:
         account.apply(applied)
         world.hosts.api.call("DELETE", LEASES.path(SYSTEM, "trellis-service-reflector"))
@@ -50,6 +53,9 @@ async def test_no_right_is_missing(world: ReflectedWorld, cluster: ClusterInfo, 
                 }
 
             await eventually(ours, "it is adopted", seconds=PATIENCE)
+            assert (
+                world.hosts.api.call("GET", ENDPOINTS.path(world.namespace, "adopted"))[0] == http.HTTPStatus.NOT_FOUND
+            )
             await eventually(lambda: "LoopbackAddress" in world.warnings(), "an Event", seconds=PATIENCE)
             world.hosts.call("DELETE", SERVICES, "made")
 
