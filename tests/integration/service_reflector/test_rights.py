@@ -53,8 +53,12 @@ async def test_no_right_is_missing(world: ReflectedWorld, cluster: ClusterInfo, 
                 }
 
             await eventually(ours, "it is adopted", seconds=PATIENCE)
-            assert (
-                world.hosts.api.call("GET", ENDPOINTS.path(world.namespace, "adopted"))[0] == http.HTTPStatus.NOT_FOUND
+            there = ENDPOINTS.path(world.namespace, "adopted")
+            # They go after the slices of Kubernetes' own controller.
+            await eventually(
+                lambda: world.hosts.api.call("GET", there)[0] == http.HTTPStatus.NOT_FOUND,
+                "its Endpoints are gone",
+                seconds=PATIENCE,
             )
             await eventually(lambda: "LoopbackAddress" in world.warnings(), "an Event", seconds=PATIENCE)
             world.hosts.call("DELETE", SERVICES, "made")
