@@ -23,6 +23,8 @@ LED: Final = (
 """Services that one replica at a time does the work of."""
 _AFTER_NODE: Final = 3
 """Parts of a Job's name behind the node's: what is wanted there, and ``provision-kwasm``."""
+_CLUSTERS: Final = ("kube-", "kwok")
+"""What the programs of a control plane are called, which write to nodes by themselves."""
 _PASSING: Final = {"jobs", "pods", "leases", "events"}
 """What services delete of their own accord: their tools."""
 
@@ -51,6 +53,12 @@ def ours(record: Record) -> bool:
     return str(record.get("userAgent", "")).startswith("trellis-")
 
 
+def _by_people(record: Record) -> bool:
+    """Say whether a write is neither a service's nor the cluster's own, and of more than a status."""
+    agent = str(record.get("userAgent", ""))
+    return not (ours(record) or agent.startswith(_CLUSTERS) or record["objectRef"].get("subresource"))
+
+
 def work(records: Iterable[Record]) -> Counter[str]:
     """Count the accepted writes of services by kind; leases are not work, and reviews are questions."""
     mine = (record for record in records if ours(record) and accepted(record))
@@ -61,12 +69,16 @@ def work(records: Iterable[Record]) -> Counter[str]:
 def _repeated(records: Iterable[Record], case: Case) -> list[str]:
     """Return Jobs that were made again though nobody had deleted them.
 
-    A Job of a node that had another one since is none: people changed what they wanted, and changed it back.
+    A Job of a node that had another one since is none: people changed what they wanted, and changed it back. Nor is one
+    of a node that somebody wrote to since: who opts out and in again wants the same Job a second time, and no other one
+    comes between where nothing has to be taken off the node.
     """
     last: dict[str, str] = {}
     again: Counter[str] = Counter()
     for record in records:
         kind, namespace, name = place(record)
+        if kind == "nodes" and accepted(record) and _by_people(record):
+            last.pop(name, None)
         if (kind, namespace) != ("jobs", case.installers) or not accepted(record):
             continue
         node = name.rsplit("-", _AFTER_NODE)[0]

@@ -66,6 +66,7 @@ GENTLE: Final = frozenset(
 _SLOWER: Final = 4.0
 """A step of chaos every so many times later: half an hour of it would be longer than anybody's day."""
 _SAMPLE_SECONDS: Final = 5.0
+_REPLICA: Final = "replica "
 _STILL_SECONDS: Final = 14.0
 """Longer than a lease: the other replica leads meanwhile."""
 
@@ -85,12 +86,13 @@ async def sample(made: World, samples: dict[str, list[Sample]]) -> None:
     """Look at all processes now and again, until cancelled."""
     began = time.monotonic()
     while True:
-        pids = {f"replica {name}": one.process.pid for name, one in made.replicas.items() if one.process is not None}
+        pids = {f"{_REPLICA}{name}": one.process.pid for name, one in made.replicas.items() if one.process is not None}
         pids |= {f"nats-server {number}": one.pid for number, one in enumerate(made.bus.all) if one.pid is not None}
+        at = time.monotonic() - began
         for name, pid in pids.items():
             with contextlib.suppress(psutil.Error):
                 process = psutil.Process(pid)
-                held = Sample(time.monotonic() - began, process.memory_info().rss, process.num_fds())
+                held = Sample(at, process.memory_info().rss, process.num_fds())
                 samples[name].append(held)
         await asyncio.sleep(_SAMPLE_SECONDS)
 
@@ -111,10 +113,11 @@ async def soak(schedule: Schedule, directory: Path, samples: dict[str, list[Samp
 
 
 def verdicts_of(samples: dict[str, list[Sample]], outcome: Outcome) -> list[Verdict]:
-    """Return the verdict on each process of ours, and add what grows to the outcome; servers are shown, not judged."""
-    verdicts = [flat.judge(name, found) for name, found in samples.items()]
-    outcome.wrong += [one for verdict in verdicts if verdict.name.startswith("replica") for one in verdict.growth]
-    return verdicts
+    """Return the verdict on each process and on the replicas together; what these grow by is added to the outcome."""
+    replicas = [found for name, found in samples.items() if name.startswith(_REPLICA)]
+    both = flat.judge("both replicas", flat.together(replicas), len(replicas))
+    outcome.wrong += both.growth
+    return [*(flat.judge(name, found) for name, found in samples.items()), both]
 
 
 def main() -> int:
@@ -128,6 +131,8 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix=f"soak-{options.seed}-"))
     samples: dict[str, list[Sample]] = defaultdict(list)
     outcome = asyncio.run(soak(schedule, directory, samples))
+    held = {name: [dataclasses.astuple(one) for one in found] for name, found in samples.items()}
+    (directory / "samples.json").write_text(json.dumps(held))
     verdicts = verdicts_of(samples, outcome)
     faults = sum(1 for _ in schedule.of(FAULTS))
     print(f"seed {options.seed}, {options.seconds:g} s, {len(schedule.steps)} steps, {faults} of them faults")

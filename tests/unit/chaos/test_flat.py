@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chaos.flat import MIB, Sample, judge
+from chaos.flat import MIB, Sample, judge, together
 from chaos.misfortune import REPLICAS, Fault
 from chaos.soak import GENTLE, soak_schedule
 
@@ -39,6 +39,29 @@ def test_memory_that_grows_is_found() -> None:
 def test_files_that_nobody_closes_are_found() -> None:
     [said] = judge("it", samples(files=lambda at: 60 + at / 200)).growth
     assert "keeps files open" in said
+
+
+def leading(first: bool) -> list[Sample]:
+    """Return a replica that leads in one half of the time only, with 25 connections and 5 MiB more."""
+    return samples(
+        lambda at: 120.0 + 5.0 * ((at < 900) == first),
+        lambda at: 40.0 + 25.0 * ((at < 900) == first),
+    )
+
+
+def test_replicas_that_change_who_leads_are_flat_together() -> None:
+    first, second = leading(first=True), leading(first=False)
+    assert len(judge("one", second).growth) == 2
+    assert judge("both", together([first, second]), 2).growth == ()
+
+
+def test_one_of_two_replicas_that_grows_is_found() -> None:
+    growing = samples(lambda at: 120.0 + at / 60, lambda at: 40.0 + at / 60)
+    assert len(judge("both", together([samples(), growing]), 2).growth) == 2
+
+
+def test_a_look_that_saw_one_replica_only_is_none_of_both() -> None:
+    assert [one.at for one in together([samples()[:3], samples()[1:4]])] == [5, 10]
 
 
 def test_a_process_that_was_hardly_seen_is_no_flat_one() -> None:

@@ -13,8 +13,8 @@ Record = dict[str, Any]
 
 
 def record(verb: str, kind: str, name: str, *, namespace: str = "", by: str = "first-1", code: int = 200) -> Record:
-    """Return a write as the API server logs it; ``by``: a replica of the provisioner, or "kubectl"."""
-    agent = "kubectl/v1" if by == "kubectl" else f"trellis-provisioner/0.1 ({by})"
+    """Return a write as the API server logs it; ``by``: a replica of the provisioner, or a program."""
+    agent = f"{by}/v1" if by in {"kubectl", "kwok"} else f"trellis-provisioner/0.1 ({by})"
     return {
         "verb": verb,
         "userAgent": agent,
@@ -39,6 +39,13 @@ GOOD = {
         leads("first-1"),
         *(one for wish in "aba" for one in (job(wish=wish), job("delete", wish=wish, code=200))),
     ],
+    "a Job is made again for who opted out and in again": [
+        leads("first-1"),
+        job(),
+        job("delete", code=200),
+        record("patch", "nodes", "n1", by="kubectl"),
+        job(),
+    ],
     "a Job that was refused is made later": [leads("first-1"), job(code=500), job()],
     "what is made of a Shim goes with it": [leads("first-1"), record("delete", "runtimeclasses", "spin-1")],
     "a successor writes on": [
@@ -52,6 +59,17 @@ BAD = {
     "a Job is made twice": ([leads("first-1"), job(), job()], "made 2 times"),
     "a Job is made again after the service deleted it": (
         [leads("first-1"), job(), job("delete", code=200), job()],
+        "made 2 times",
+    ),
+    "a Job is made again after a service and the cluster wrote to its node": (
+        [
+            leads("first-1"),
+            job(),
+            job("delete", code=200),
+            record("patch", "nodes", "n1"),
+            record("patch", "nodes", "n1", by="kwok"),
+            job(),
+        ],
         "made 2 times",
     ),
     "what nobody asked to go is deleted": (
