@@ -96,6 +96,14 @@ RECIPES: Final[dict[str, Recipe]] = {
     "kustomize": Recipe(
         packages={"kustomize": ""}, variables={"sigs.k8s.io/kustomize/api/provenance.version": "v{version}"}
     ),
+    "cert-manager": Recipe(
+        packages={
+            "cert-manager": "cmd/controller",
+            "cert-manager-webhook": "cmd/webhook",
+            "cert-manager-cainjector": "cmd/cainjector",
+        },
+        variables={"github.com/cert-manager/cert-manager/pkg/util.AppVersion": "v{version}"},
+    ),
 }
 
 

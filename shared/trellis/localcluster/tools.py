@@ -63,6 +63,9 @@ TOOLS: Final[dict[str, Tool]] = {
     "kustomize-controller": Tool("kustomize-controller"),
     "argocd": Tool("argo-cd", ("version", "--client")),
     "kustomize": Tool("kustomize", ("version",), exact_minor=False),
+    "cert-manager": Tool("cert-manager"),
+    "cert-manager-webhook": Tool("cert-manager"),
+    "cert-manager-cainjector": Tool("cert-manager"),
     "kubelet": Tool("kubernetes", inside_node=True),
     "kube-proxy": Tool("kubernetes", inside_node=True),
     "containerd": Tool("containerd", inside_node=True),
@@ -82,8 +85,11 @@ OPERATORS: Final = (
     "kustomize-controller",
     "argocd",
     "kustomize",
+    "cert-manager",
+    "cert-manager-webhook",
+    "cert-manager-cainjector",
 )
-"""What examples are for, which are run with it."""
+"""What examples and options of the chart are for, which are run with it."""
 
 DEFAULT: Final = tuple(
     tool for tool in TOOLS if tool not in {"jaeger", "nats", "kubeconform", "promtool", *REAL_NODE, *OPERATORS}
