@@ -210,6 +210,9 @@ def test_notes_name_what_runs_and_what_to_do_in_every_mode(tmp_path: Path) -> No
     assert "trellis migrate kwasm" in kwasm
     assert "helm uninstall" not in notes(tmp_path, uninstall={"letGo": False})
     assert "No service of Trellis runs" in notes(tmp_path, services=only())
+    assert "cert-manager" not in apart
+    issued = notes(tmp_path, nats={"tls": {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}})
+    assert "kubectl -n trellis-system get certificate,certificaterequest --output wide" in issued
 
 
 def test_notes_name_no_object_that_the_chart_does_not_make(tmp_path: Path) -> None:

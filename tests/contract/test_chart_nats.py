@@ -11,7 +11,7 @@ import yaml
 from support.chart import CHART, SYSTEM, ChartRefusedError, Manifest, helm, hooks, of, rendered
 from trellis.bus.accounts import chart_accounts
 
-ISSUED = {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}
+ISSUED: dict[str, Any] = {"enabled": True, "certManager": {"issuerRef": {"name": "lab"}}}
 OWN = {"enabled": True, "secretName": "bus-certificates"}
 MADE = {"enabled": True}
 CA_FILE = "/etc/trellis/nats-ca/ca.crt"
@@ -168,6 +168,16 @@ def test_servers_are_told_of_certificates_that_somebody_else_renews(tls: dict[st
         assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert one["securityContext"]["readOnlyRootFilesystem"]
         assert {"limits", "requests"} <= set(one["resources"])
+
+
+def test_servers_are_restarted_for_other_certificates_and_not_for_when_they_are_renewed() -> None:
+    def pod(tls: dict[str, Any]) -> tuple[str, Manifest]:
+        template = servers(nats(tls=tls))["template"]
+        return template["metadata"]["annotations"]["checksum/server"], template["spec"]
+
+    sooner = {"enabled": True, "certManager": ISSUED["certManager"] | {"duration": "24h", "renewBefore": "8h"}}
+    assert pod(sooner) == pod(ISSUED)
+    assert pod(OWN) != pod(ISSUED) != pod({"enabled": False})
 
 
 def test_an_issued_certificate_is_for_every_name_that_a_server_is_called_by() -> None:
