@@ -97,6 +97,7 @@ PARTS = (
     Part("KEDA and hosts by the hour", OPERATORS / "test_keda.py", lambda: None),
     Part("Flux and the examples in git", OPERATORS / "test_flux.py", _no_git),
     Part("Argo CD and the examples in git", OPERATORS / "test_argocd.py", _no_redis),
+    Part("cert-manager and the bus's certificates", OPERATORS / "test_cert_manager.py", lambda: None),
 )
 
 

@@ -12,7 +12,10 @@ import base64
 import json
 import os
 import re
+import secrets
+import shutil
 import signal
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -21,6 +24,7 @@ from pathlib import Path
 
 from support.buses import eventually
 from support.chart import SYSTEM, Manifest, of
+from trellis.credentials import Credentials, Kind
 from trellis.localcluster import tools
 from trellis.localcluster.nats import NatsServer
 from trellis.localcluster.ports import LOOPBACK, free_ports
@@ -62,8 +66,20 @@ class PodServer:
 
     def renew(self, certificates: Files) -> None:
         """Put other certificates where the server reads them."""
-        for name, content in certificates.items():
-            (self.certificates / name).write_text(content, encoding="utf-8")
+        mount(self.certificates, certificates)
+
+    async def shown(self, context: ssl.SSLContext | None = None, name: str | None = None) -> bytes:
+        """Return the certificate that it shows to whoever connects now; raises if a context and a name refuse it."""
+        if context is None:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection(LOOPBACK, self.server.port)
+        try:
+            await reader.readline()
+            await writer.start_tls(context, server_hostname=name)
+            return bytes(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+        finally:
+            writer.transport.abort()
 
     def probe(self, name: str) -> bool:
         """Return what a probe of the pod says."""
@@ -112,6 +128,19 @@ class ChartServers:
         secret = self._objects.get(("Secret", SYSTEM, "trellis-nats-tls"), {"data": {}})
         return {name: base64.b64decode(content).decode() for name, content in secret["data"].items()}
 
+    @property
+    def reloaders(self) -> list[list[str]]:
+        """Return the commands of the containers beside the servers that tell them of other certificates."""
+        nats = self._objects["StatefulSet", SYSTEM, "trellis-nats"]["spec"]["template"]["spec"]
+        [command] = [one["command"] for one in nats["containers"] if one["name"] == "reloader"]
+        return [
+            [
+                word.replace("/etc/nats-tls", str(one.certificates)).replace("/run/nats", str(one.directory))
+                for word in command
+            ]
+            for one in self.pods
+        ]
+
     @contextmanager
     def running(self) -> Iterator[ChartServers]:
         """Have them run; those of a cluster become ready together."""
@@ -132,6 +161,28 @@ class ChartServers:
         return ",".join(
             replaced(f"trellis-nats.{SYSTEM}:4222", f"{LOOPBACK}:{one.server.port}", said) for one in chosen
         )
+
+
+def mount(directory: Path, files: Files) -> None:
+    """Put a Secret's files into a directory, or others in their place: all at once, as the kubelet does."""
+    current, link = directory / "..data", directory / "..data_tmp"
+    before = current.resolve() if current.exists() else None
+    version = directory / f"..{secrets.token_hex(8)}"
+    version.mkdir()
+    for name, content in files.items():
+        (version / name).write_text(content, encoding="utf-8")
+    link.symlink_to(version.name)
+    link.replace(current)
+    for name in files:
+        if not (directory / name).is_symlink():
+            (directory / name).symlink_to(Path(current.name, name))
+    if before is not None:
+        shutil.rmtree(before)
+
+
+def by_the_word_of(authority: Path) -> Credentials:
+    """Return how a service knows the servers that is told of a file with an authority, and who it is by its address."""
+    return Credentials(None, Kind.ADDRESS, authority)
 
 
 def replaced(old: str, new: str, text: str) -> str:

@@ -11,12 +11,11 @@ import pytest
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
 from support.chart import rendered
-from support.chart_nats import ChartServers, PodServer
+from support.chart_nats import ChartServers, by_the_word_of
 from trellis.bus.dial import dial
 from trellis.bus.errors import BusUnavailable
 from trellis.bus.reloader import Reloader
 from trellis.bus.streams import limits_with
-from trellis.credentials import Credentials, Kind
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.localcluster.nats import NatsServer
@@ -26,10 +25,6 @@ pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-cluster"), pytest.
 
 CLUSTER = "trellis"
 TLS = {"tls": {"enabled": True}}
-
-
-def by_the_word_of(path: Path) -> Credentials:
-    return Credentials(None, Kind.ADDRESS, path)
 
 
 @pytest.fixture
@@ -97,20 +92,8 @@ async def first_byte(port: int, context: ssl.SSLContext) -> None:
         writer.transport.abort()
 
 
-async def shown(pod: PodServer) -> bytes:
-    """Return the certificate that a server shows to whoever connects now."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    reader, writer = await asyncio.open_connection(LOOPBACK, pod.server.port)
-    await reader.readline()
-    await writer.start_tls(context)
-    certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.transport.abort()
-    return bytes(certificate)
-
-
 async def others(servers: ChartServers, before: bytes) -> bool:
-    return all([await shown(pod) != before for pod in servers.pods])
+    return all([await pod.shown() != before for pod in servers.pods])
 
 
 def replace(path: Path, text: str) -> None:
@@ -123,7 +106,7 @@ async def test_renewed_certificates_are_shown_without_a_restart_and_believed(
     """Of another authority even: the servers stay with each other, a client comes back with the file of then."""
     renewed = ChartServers(tmp_path / "renewed", rendered(nats=TLS, cluster="renewed")).certificates
     client = await dial(servers.url("people"), "test", by_the_word_of(authority))
-    before, pids = await shown(servers.pods[0]), [pod.server.pid for pod in servers.pods]
+    before, pids = await servers.pods[0].shown(), [pod.server.pid for pod in servers.pods]
     reloaders = [Reloader(pod.certificates, pod.directory / "nats.pid") for pod in servers.pods]
     assert {one.look() for one in reloaders} == {"told the server to read its certificates"}
     assert {one.look() for one in reloaders} == {""}
