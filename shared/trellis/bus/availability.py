@@ -2,7 +2,7 @@
 
 In: what the connection, the keeper and the publisher meet. Out: parts of the service's health, one warning an outage,
 an event that who publishes waits for. Called by ``trellis.bus``. Invariant: a part that does not work is not ready
-until it was seen to work, or to be refused nothing for a minute.
+until it was seen to work, or nothing of it was refused for a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from trellis.telemetry import get_logger
 HEALTH: Final = "bus"
 RIGHTS: Final = "bus permissions"
 STORAGE: Final = "bus storage"
-# What was refused is tried again more often than that, so silence for as long means that it is allowed.
+# What was refused, or not stored, is tried again more often than that: silence for as long means that it works, or that
+# nobody needs it.
 _REFUSED_SECONDS: Final = 60.0
 
 _log = get_logger(__name__)
@@ -34,6 +35,7 @@ class Availability:
         self._since = time.monotonic()
         self._refused_at: float | None = None
         self._unstored: set[str] = set()
+        self._unstored_at = 0.0
         self._over = False
         self.why = "not connected yet"
         self.usable = asyncio.Event()
@@ -77,6 +79,11 @@ class Availability:
             self._refused_at = None
             self._health.forget(RIGHTS)
             _log.info("NATS refuses this user nothing any more", url=self._address)
+        if self._unstored and time.monotonic() - self._unstored_at > _REFUSED_SECONDS:
+            # What was to be stored is not wanted any more, perhaps: then nothing is, that would show that it works.
+            _log.info("no stream failed to store anything any more", streams=sorted(self._unstored))
+            self._unstored.clear()
+            self._health.forget(STORAGE)
 
     def refused(self, why: str) -> None:
         """NATS is there, and does not let this user do something that it needs."""
@@ -94,6 +101,7 @@ class Availability:
         if stream not in self._unstored:
             _log.warning("a stream stores nothing; it will be tried for ever", stream=stream, reason=why)
         self._unstored.add(stream)
+        self._unstored_at = time.monotonic()
         # Source: nats-server 2.15 answers nobody once a write failed, also when there is room again.
         advice = "is the volume of NATS full? After making room restart that server"
         self._health.not_ready(STORAGE, f"{', '.join(sorted(self._unstored))} stores nothing: {why}; {advice}")

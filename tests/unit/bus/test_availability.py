@@ -1,0 +1,65 @@
+"""What health says of a bus that is there and does not do everything."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from trellis.bus.availability import Availability
+from trellis.health import Health
+
+STREAM = "TRELLIS_EVENTS"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the seconds that the bus' clock says, as the only item of a list."""
+    now = [1000.0]
+    monkeypatch.setattr("trellis.bus.availability.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health("test")
+
+
+@pytest.fixture
+def availability(health: Health, clock: list[float]) -> Availability:
+    made = Availability("nats://127.0.0.1:4222", health)
+    made.back()
+    assert clock
+    assert health.readiness().reasons == ()
+    return made
+
+
+def test_a_stream_that_stores_nothing_is_said_until_it_stores(availability: Availability, health: Health) -> None:
+    availability.unstored(STREAM, "no answer in time")
+    [said] = health.readiness().reasons
+    assert f"{STREAM} stores nothing: no answer in time" in said
+    availability.stored(STREAM)
+    assert health.readiness().reasons == ()
+
+
+def test_a_stream_that_nobody_needs_any_more_keeps_nobody_from_being_ready(
+    availability: Availability, health: Health, clock: list[float]
+) -> None:
+    """What could not be published was superseded meanwhile, so nothing is published that would show that it works."""
+    availability.unstored(STREAM, "no answer in time")
+    clock[0] += 30
+    availability.back()
+    assert len(health.readiness().reasons) == 1
+    clock[0] += 31
+    availability.back()
+    assert health.readiness().reasons == ()
+
+
+def test_a_stream_that_goes_on_storing_nothing_is_said_for_as_long(
+    availability: Availability, health: Health, clock: list[float]
+) -> None:
+    for _ in range(60):  # what failed is tried again after five seconds
+        availability.unstored(STREAM, "no answer in time")
+        clock[0] += 5
+        availability.back()
+        assert len(health.readiness().reasons) == 1
