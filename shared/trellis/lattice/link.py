@@ -142,6 +142,7 @@ class Link:
             raise SilenceError(f"{subject}: {describe(error)}") from None
         except TROUBLE as error:
             raise LinkAwayError(f"{subject}: {describe(error)}") from None
+        cancellation.check()  # or who asked would go on to wait for its next round before it ends
         return answer.data
 
     async def ask_all(self, subject: str, *, seconds: float, most: int) -> list[bytes]:
