@@ -1,19 +1,26 @@
-"""The servers of the bus: one, or three that keep a copy each; killed, ended, frozen, wiped, rolled, without room.
+"""The servers of the bus: one, or three that keep a copy each; killed, frozen, wiped, rolled, without room, parted.
 
 In: how many, and whose disk is to be small. Out: addresses, and what is done to each. Called by ``world`` and
-``faults``. Invariant: clients learn no other address than the one they were given, which is a proxy's.
+``faults``. Invariants: clients learn no other address than the one they were given, which is a proxy's; servers have
+no other way to each other than those here, one for each direction.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator
+import itertools
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
+from typing import Final
 
 from chaos import small_disk
+from support.tcp_proxy import TcpProxy
 from trellis.localcluster.nats import NatsServer
 from trellis.localcluster.ports import LOOPBACK, free_ports
+
+_NOWHERE: Final = f"{LOOPBACK}:1"
+"""Where servers that hear of each other from a third find nobody: such a route would lead past the proxies."""
 
 
 class BusServers:
@@ -22,25 +29,33 @@ class BusServers:
     def __init__(self, directory: Path, count: int, small: Collection[int] = ()) -> None:
         self._directory = directory
         self._small = small
-        routes = free_ports(count)
-        self.all = [NatsServer(directory / str(number), config=self._config(number, routes)) for number in range(count)]
+        self._ports = free_ports(count)
+        pairs = itertools.permutations(range(count), 2)
+        self._ways = {pair: TcpProxy(LOOPBACK, self._ports[pair[1]]) for pair in pairs}
+        self.all = [NatsServer(directory / str(number), config=self._config(number)) for number in range(count)]
 
-    def _config(self, number: int, routes: list[int]) -> Path:
+    def _config(self, number: int) -> Path:
+        return self._directory / f"{number}.conf"
+
+    def _configure(self, number: int) -> None:
+        """Write what one has to know, once the ways to the others are there."""
         self._directory.mkdir(parents=True, exist_ok=True)
         # What streams may take is said: otherwise it is three quarters of the disk, and a small one is refused.
         text = f'server_name: "chaos-{number}"\njetstream {{ max_file_store: 100G }}\n'
-        if len(routes) > 1:
-            others = ", ".join(f'"nats-route://{LOOPBACK}:{port}"' for port in routes)
-            listens = f'name: chaos, listen: "{LOOPBACK}:{routes[number]}", no_advertise: true'
-            text += f"cluster {{ {listens}, routes: [{others}] }}\n"
-        path = self._directory / f"{number}.conf"
-        path.write_text(text, encoding="utf-8")
-        return path
+        if len(self._ports) > 1:
+            # Its own is among them: as many as there are routes it takes the servers to be.
+            ports = [self._ports[number], *(way.port for ends, way in self._ways.items() if ends[0] == number)]
+            routes = ", ".join(f'"nats-route://{LOOPBACK}:{port}"' for port in ports)
+            listens = f'listen: "{LOOPBACK}:{self._ports[number]}", advertise: "{_NOWHERE}", no_advertise: true'
+            text += f"cluster {{ name: chaos, {listens}, routes: [{routes}] }}\n"
+        self._config(number).write_text(text, encoding="utf-8")
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[BusServers]:
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[BusServers]:
         """Have them run for the time of a block."""
-        with contextlib.ExitStack() as stack:
+        async with contextlib.AsyncExitStack() as stack:
+            for way in self._ways.values():
+                await stack.enter_async_context(way)
             for number in self._small:
                 stack.enter_context(small_disk.mounted(self._directory / f"disk-{number}"))
             for number, one in enumerate(self.all):
@@ -50,6 +65,7 @@ class BusServers:
                     store.symlink_to(self._directory / f"disk-{number}")
                 else:
                     store.mkdir()
+                self._configure(number)
                 stack.enter_context(one)
             yield self
 
@@ -60,6 +76,10 @@ class BusServers:
     def urls(self) -> list[str]:
         """The servers themselves, for who looks on."""
         return [one.url for one in self.all]
+
+    def ways_of(self, number: int) -> list[TcpProxy]:
+        """Return the ways between one and the others, there and back."""
+        return [way for ends, way in self._ways.items() if number in ends]
 
     async def start(self, number: int) -> None:
         """Start one that was ended."""

@@ -15,7 +15,7 @@ import nats.errors
 from nats.js.errors import NotFoundError
 
 from chaos import judge
-from chaos.faults import GARBAGE
+from chaos.bus_faults import GARBAGE
 from chaos.misfortune import Fault
 from chaos.model import Expected, expected
 from chaos.outcome import Outcome

@@ -129,7 +129,7 @@ class Teller:
         fleet, asking = Fleet(self.cluster, api), Asking(api)
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(api.close)
-            bus = stack.enter_context(BusServers(directory / "bus", 1).running())
+            bus = await stack.enter_async_context(BusServers(directory / "bus", 1).running())
             port = int(self.cluster.nats_url.rpartition(":")[2])
             lattice = await stack.enter_async_context(TcpProxy("127.0.0.1", port))
             stack.push_async_callback(asyncio.to_thread, fleet.clean_up)

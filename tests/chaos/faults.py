@@ -9,26 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-import nats
-import nats.errors
-
 from chaos import history, orders
 from chaos.asking import Asking
-from chaos.bus_servers import BusServers, quiet
+from chaos.bus_faults import BusFaults, refuse, silence
 from chaos.misfortune import Fault
 from chaos.replicas import Replica
 from chaos.steps import Step
 from support.api_proxy import Trouble
 from support.tcp_proxy import TcpProxy
 from trellis import localcluster, names
-from trellis.events.subjects import escape
 
-GARBAGE: Final = b"\xff not json"
 _STRANGER: Final = "stranger"
 _TROUBLES: Final = {
     Fault.KUBE_BUSY: Trouble.BUSY,
@@ -42,17 +37,13 @@ _TERMINATION_SECONDS: Final = 30.0
 
 @dataclass
 class Faults:
-    """``cluster``: the name of the local cluster; ``lattice``: the way to the lattice's NATS.
-
-    ``bus_name``: what the cluster is called on the bus.
-    """
+    """``cluster``: the name of the local cluster; ``lattice``: the way to the lattice's NATS."""
 
     asking: Asking
-    bus: BusServers
+    bus: BusFaults
     replicas: dict[str, Replica]
     lattice: TcpProxy
     cluster: str
-    bus_name: str
     namespace: str
 
     async def befall(self, step: Step) -> None:
@@ -69,12 +60,12 @@ class Faults:
                 for one in replica.bus:
                     one.cut()
             elif fault in {Fault.KUBE_REFUSED, Fault.BUS_REFUSED}:
-                await _refuse([replica.kube] if fault is Fault.KUBE_REFUSED else replica.bus, step.seconds)
+                await refuse([replica.kube] if fault is Fault.KUBE_REFUSED else replica.bus, step.seconds)
             else:
                 with _trouble(fault, replica, step.value):
                     await asyncio.sleep(step.seconds)
         elif step.on == "nats":
-            await self._nats(fault, step)
+            await self.bus.befall(step)
         elif step.on == history.API:
             await self._api(fault, step.seconds)
         elif step.on == "lattice":
@@ -103,43 +94,6 @@ class Faults:
                         replica.wrong.append(f"{replica.name} does not end in {_TERMINATION_SECONDS:g} s when asked")
                         replica.send(signal.SIGKILL)
 
-    async def _nats(self, fault: Fault, step: Step) -> None:
-        if fault is Fault.GARBAGE:
-            await self._say_garbage()
-        elif fault is Fault.NATS_ROLL:
-            for number in range(len(self.bus.all)):
-                await self.bus.stop(number, kill=False)
-                await self.bus.start(number)
-                await asyncio.sleep(step.seconds / len(self.bus.all))
-        elif fault is Fault.NATS_FULL:
-            await self.bus.without_room(int(step.value), step.seconds)
-        elif fault is Fault.NATS_FREEZE:
-            server = self.bus.all[int(step.value)]
-            await asyncio.to_thread(server.pause)
-            try:
-                await asyncio.sleep(step.seconds)
-            finally:
-                server.resume()
-        else:
-            await self.bus.stop(int(step.value), wiped=fault is Fault.NATS_WIPE, kill=fault is not Fault.NATS_STOP)
-            try:
-                await asyncio.sleep(step.seconds)
-            finally:
-                await self.bus.start(int(step.value))
-
-    async def _say_garbage(self) -> None:
-        """Say what nobody can read, until a stream has taken it."""
-        subject = f"trellis.evt.{self.bus_name}.node.opted_in.{escape('garbage')}"
-        while True:
-            with contextlib.suppress(nats.errors.Error, OSError):
-                client = await nats.connect(self.bus.urls, connect_timeout=2, allow_reconnect=False, error_cb=quiet)
-                try:
-                    await client.jetstream(timeout=2).publish(subject, GARBAGE)
-                    return
-                finally:
-                    await client.close()
-            await asyncio.sleep(0.5)
-
     async def _api(self, fault: Fault, seconds: float) -> None:
         if fault is Fault.API_RESTART:
             await asyncio.to_thread(localcluster.restart, self.cluster, history.API)
@@ -158,18 +112,14 @@ class Faults:
             case Fault.LATTICE_CUT:
                 self.lattice.cut()
             case Fault.LATTICE_REFUSED:
-                await _refuse([self.lattice], step.seconds)
+                await refuse([self.lattice], step.seconds)
             case Fault.LATTICE_RESTART:
                 await asyncio.to_thread(localcluster.restart, self.cluster, "nats-server")
             case Fault.WADM_RESTART:
                 await asyncio.to_thread(localcluster.kill, self.cluster, "wadm")
                 await asyncio.to_thread(localcluster.restart, self.cluster, "wadm")
             case Fault.LATTICE_SILENT:
-                self.lattice.silence()
-                try:
-                    await asyncio.sleep(step.seconds)
-                finally:
-                    self.lattice.resume()
+                await silence([self.lattice], step.seconds)
             case _:
                 self.lattice.late = float(step.value)
                 try:
@@ -185,17 +135,6 @@ class Faults:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": _STRANGER, "acquireTime": now, "renewTime": now}
         await self.asking.call("PATCH", path, {"spec": spec})
-
-
-async def _refuse(proxies: Sequence[TcpProxy], seconds: float) -> None:
-    """Let nobody through for so long."""
-    for one in proxies:
-        await one.refuse()
-    try:
-        await asyncio.sleep(seconds)
-    finally:
-        for one in proxies:
-            await one.open()
 
 
 @contextlib.contextmanager

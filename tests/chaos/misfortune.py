@@ -62,6 +62,8 @@ class Fault(StrEnum):
     LEASE_DELETED = "delete-lease-of"
     NATS_FULL = "fill-disk-of-nats"
     HISTORY_COMPACTED = "compact-history-of"
+    NATS_PARTED = "part-nats"
+    NATS_PARTED_SILENTLY = "part-nats-silently"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +127,19 @@ _KINDS: Final = {
 _RARER: Final = {
     Fault.NATS_FULL: Kind(0.3, (3.0, 8.0), "nats", ("nats",)),
     Fault.HISTORY_COMPACTED: Kind(0.3, _AT_ONCE, "api", ("kube-apiserver",)),
+    Fault.NATS_PARTED: Kind(0.4, (4.0, 10.0), "nats", ("nats",)),
+    Fault.NATS_PARTED_SILENTLY: Kind(0.4, (4.0, 10.0), "nats", ("nats",)),
 }
-"""Each of them comes at most once a run; the weight is how likely."""
+"""Each of them comes at most once a run; the weight is how likely. A new one goes to the end, after what is drawn."""
+_OF_THREE: Final = frozenset({Fault.NATS_ROLL, Fault.NATS_PARTED, Fault.NATS_PARTED_SILENTLY})
+"""What befalls one server among others."""
 
 
 def faults(rng: random.Random, seconds: float, servers: int) -> Iterator[Step]:
     """Yield what goes wrong in so many seconds."""
     taken: dict[tuple[str, str], float] = {}
     at = _FIRST_SECONDS
-    able = [one for one in _KINDS if servers > 1 or one is not Fault.NATS_ROLL]
+    able = [one for one in _KINDS if servers > 1 or one not in _OF_THREE]
     while at < seconds:
         act = rng.choices(able, [_KINDS[one].weight for one in able])[0]
         kind = _KINDS[act]
@@ -151,6 +157,8 @@ def rarer(rng: random.Random, seconds: float, servers: int, others: Iterable[Ste
     """Yield what goes wrong beside ``others``, where those leave room for it."""
     busy = [(place_of(step), step.on, step.at, max(step.until, step.at + 1.0)) for step in others]
     for act, kind in _RARER.items():
+        if servers == 1 and act in _OF_THREE:
+            continue
         comes, on = rng.random() < kind.weight, rng.choice(kind.targets)
         lasts = round(rng.uniform(*kind.seconds), 1)
         at = round(rng.uniform(_FIRST_SECONDS, max(_FIRST_SECONDS, seconds - lasts)), 2)
@@ -158,6 +166,7 @@ def rarer(rng: random.Random, seconds: float, servers: int, others: Iterable[Ste
         there = [(begin, end) for place, who, begin, end in busy if (place, who) == (kind.place, on)]
         meets = any(begin <= at + lasts and at <= end for begin, end in there)
         if comes and not meets and at + lasts <= seconds:
+            busy.append((kind.place, on, at, max(at + lasts, at + 1.0)))
             yield Step(at, PART, act, on, value, lasts)
 
 

@@ -53,6 +53,8 @@ GENTLE: Final = frozenset(
         Fault.NATS_STOP,
         Fault.NATS_FREEZE,
         Fault.NATS_ROLL,
+        Fault.NATS_PARTED,
+        Fault.NATS_PARTED_SILENTLY,
         Fault.GARBAGE,
         Fault.API_RESTART,
         Fault.LATTICE_CUT,

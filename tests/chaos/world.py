@@ -16,6 +16,7 @@ from typing import Final
 
 from chaos import controller_work, lattice_work, misfortune, node_work, secret_work
 from chaos.asking import Asking
+from chaos.bus_faults import BusFaults
 from chaos.bus_servers import BusServers
 from chaos.controller_side import ControllerSide
 from chaos.faults import Faults
@@ -121,7 +122,7 @@ async def world(
     mark = fleet.mark()
     async with contextlib.AsyncExitStack() as stack:
         small = {int(step.value) for step in schedule.steps if step.act == Fault.NATS_FULL}
-        bus = stack.enter_context(BusServers(directory / "bus", schedule.servers, small).running())
+        bus = await stack.enter_async_context(BusServers(directory / "bus", schedule.servers, small).running())
         lattice = await stack.enter_async_context(TcpProxy("127.0.0.1", int(cluster.nats_url.rpartition(":")[2])))
         stack.push_async_callback(asyncio.to_thread, fleet.clean_up)
         kubelets = Kubelets(asking, fleet.installers)
@@ -140,7 +141,7 @@ async def world(
         replicas = {name: Replica(name, directory / name, Path(cluster.kubeconfig), servers) for name in REPLICAS}
         for one in replicas.values():
             await stack.enter_async_context(one.running(nursery, environment))
-        faults = Faults(asking, bus, replicas, lattice, cluster.name, fleet.id, fleet.system)
+        faults = Faults(asking, BusFaults(bus, fleet.id), replicas, lattice, cluster.name, fleet.system)
         stack.push_async_callback(_end, asyncio.create_task(kubelets.run()))
         made = World(schedule, fleet, asking, bus, replicas, sides, kubelets, faults, say, directory, mark)
         stack.push_async_callback(made.end)

@@ -1,0 +1,100 @@
+"""Carries out what goes wrong with the bus' servers in a run, and takes it back when its time is over.
+
+In: steps of the part ``faults`` on ``nats``. Out: servers that end and start, what the ways between them let through, a
+message that nobody can read. Called by ``faults``. Invariant: when ``befall`` returns the fault is over, also when it
+was cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import nats
+import nats.errors
+
+from chaos.bus_servers import BusServers, quiet
+from chaos.misfortune import Fault
+from chaos.steps import Step
+from support.tcp_proxy import TcpProxy
+from trellis.bus.message import HEADER_MSG_ID
+from trellis.events.subjects import escape
+
+GARBAGE: Final = b"\xff not json"
+
+
+@dataclass(frozen=True, slots=True)
+class BusFaults:
+    """``name``: what the cluster is called on the bus."""
+
+    servers: BusServers
+    name: str
+
+    async def befall(self, step: Step) -> None:
+        """Let one fault be, for as long as it lasts."""
+        fault = Fault(step.act)
+        if fault is Fault.GARBAGE:
+            await self._say_garbage(f"garbage at {step.at:g}")
+        elif fault is Fault.NATS_ROLL:
+            for number in range(len(self.servers.all)):
+                await self.servers.stop(number, kill=False)
+                await self.servers.start(number)
+                await asyncio.sleep(step.seconds / len(self.servers.all))
+        elif fault is Fault.NATS_FULL:
+            await self.servers.without_room(int(step.value), step.seconds)
+        elif fault is Fault.NATS_PARTED:
+            await refuse(self.servers.ways_of(int(step.value)), step.seconds)
+        elif fault is Fault.NATS_PARTED_SILENTLY:
+            await silence(self.servers.ways_of(int(step.value)), step.seconds)
+        elif fault is Fault.NATS_FREEZE:
+            server = self.servers.all[int(step.value)]
+            await asyncio.to_thread(server.pause)
+            try:
+                await asyncio.sleep(step.seconds)
+            finally:
+                server.resume()
+        else:
+            await self.servers.stop(int(step.value), wiped=fault is Fault.NATS_WIPE, kill=fault is not Fault.NATS_STOP)
+            try:
+                await asyncio.sleep(step.seconds)
+            finally:
+                await self.servers.start(int(step.value))
+
+    async def _say_garbage(self, said_as: str) -> None:
+        """Say what nobody can read, until a stream has taken it; one that took it and could not say so has it once."""
+        headers = {HEADER_MSG_ID: said_as}
+        subject = f"trellis.evt.{self.name}.node.opted_in.{escape('garbage')}"
+        while True:
+            with contextlib.suppress(nats.errors.Error, OSError):
+                client = await nats.connect(self.servers.urls, connect_timeout=2, allow_reconnect=False, error_cb=quiet)
+                try:
+                    await client.jetstream(timeout=2).publish(subject, GARBAGE, headers=headers)
+                    return
+                finally:
+                    await client.close()
+            await asyncio.sleep(0.5)
+
+
+async def refuse(proxies: Sequence[TcpProxy], seconds: float) -> None:
+    """Let nobody through for so long."""
+    for one in proxies:
+        await one.refuse()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for one in proxies:
+            await one.open()
+
+
+async def silence(proxies: Sequence[TcpProxy], seconds: float) -> None:
+    """Let everybody connect and nothing pass for so long."""
+    for one in proxies:
+        one.silence()
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for one in proxies:
+            one.resume()
