@@ -7,7 +7,9 @@ not come about in time is a violation as much as what must not be.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 import nats
@@ -19,7 +21,7 @@ from chaos.bus_faults import GARBAGE
 from chaos.misfortune import Fault
 from chaos.model import Expected, expected
 from chaos.outcome import Outcome
-from chaos.waiting import Patience, none_of
+from chaos.waiting import NoProcessorError, Patience, none_of
 from chaos.world import World
 from trellis.events.subjects import STREAM_DEAD
 
@@ -32,21 +34,15 @@ _STAYS_SECONDS: Final = 20.0
 
 async def check(world: World) -> Outcome:
     """Return what came of a run."""
-    outcome, wanted = Outcome(), expected(world.schedule)
-    patience = Patience(world.processes)
+    outcome, patience = Outcome(), Patience(world.processes)
     began = time.monotonic()
-    outcome.wrong += await none_of(lambda: world.wrong(wanted), SETTLE_SECONDS, world.say, patience)
-    outcome.settled = time.monotonic() - began
-    if outcome.good:
-        outcome.wrong += await _quiet(world, patience)
-        stays = await none_of(lambda: world.wrong(wanted), _STAYS_SECONDS, world.say, patience)
-        outcome.wrong += [f"{one}, though it was as it had to be" for one in stays]
-        world.say(f"quiet after {time.monotonic() - began:.1f} s")
-    outcome.wrong += await _letters(world, wanted)
+    with _seen(outcome):
+        await _settle(world, outcome, patience)
     mark = world.fleet.mark()
     for side in world.sides.values():
         await side.let_go()
-    outcome.wrong += await none_of(lambda: _left(world), _GONE_SECONDS, world.say, patience)
+    with _seen(outcome):
+        outcome.wrong += await none_of(lambda: _left(world), _GONE_SECONDS, world.say, patience)
     world.say(f"gone after {time.monotonic() - began:.1f} s")
     await world.end()
     world.say(f"ended after {time.monotonic() - began:.1f} s")
@@ -59,6 +55,28 @@ async def check(world: World) -> Outcome:
     outcome.starts = sum(one.starts for one in world.replicas.values())
     outcome.repeated = world.kubelets.repeated
     return outcome
+
+
+@contextlib.contextmanager
+def _seen(outcome: Outcome) -> Iterator[None]:
+    """See something; what cannot be seen for want of a processor is neither right nor wrong."""
+    try:
+        yield
+    except NoProcessorError as error:
+        outcome.undecided.append(str(error))
+
+
+async def _settle(world: World, outcome: Outcome, patience: Patience) -> None:
+    """See whether the end is what it has to be and stays so, and who has a dead letter."""
+    wanted, began = expected(world.schedule), time.monotonic()
+    outcome.wrong += await none_of(lambda: world.wrong(wanted), SETTLE_SECONDS, world.say, patience)
+    outcome.settled = time.monotonic() - began
+    if outcome.good:
+        outcome.wrong += await _quiet(world, patience)
+        stays = await none_of(lambda: world.wrong(wanted), _STAYS_SECONDS, world.say, patience)
+        outcome.wrong += [f"{one}, though it was as it had to be" for one in stays]
+        world.say(f"quiet after {time.monotonic() - began:.1f} s")
+    outcome.wrong += await _letters(world, wanted)
 
 
 async def _left(world: World) -> list[str]:

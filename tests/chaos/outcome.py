@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+OK: Final = "ok"
 
 
 @dataclass
 class Outcome:
-    """``settled``: seconds from the end of the schedule until everything was as it has to be."""
+    """``settled``: seconds from the end of the schedule until everything was as it has to be.
+
+    ``undecided``: what nobody could see the end of, as the machine gave the replicas no processor.
+    """
 
     wrong: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
     settled: float = 0.0
     writes: int = 0
     jobs: int = 0
@@ -18,5 +25,10 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.wrong
+        """Whether everything is seen to be right."""
+        return not self.wrong and not self.undecided
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, or the first thing that is wrong or undecided."""
+        return next(iter([*self.wrong, *(f"undecided: {one}" for one in self.undecided)]), OK)

@@ -20,13 +20,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos import misfortune
 from chaos.flat import Verdict
-from chaos.outcome import Outcome
+from chaos.outcome import OK, Outcome
 from chaos.steps import Schedule
 
 RECORD: Final = Path(__file__).parent / "record.jsonl"
 SOAKS: Final = Path(__file__).parent / "soak.jsonl"
 MARK: Final = "<!-- from here on by `make generate`, from tests/chaos/record.jsonl -->\n"
-OK: Final = "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Line:
             commit,
             schedule.servers,
             dict(sorted(faults.items())),
-            OK if outcome.good else outcome.wrong[0],
+            outcome.verdict,
             round(outcome.settled, 1),
             outcome.starts,
             outcome.writes,

@@ -19,20 +19,22 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from chaos import small_disk
+from chaos import lattice_work, small_disk
 from chaos.check import check
-from chaos.misfortune import Fault
+from chaos.misfortune import PART, Fault
 from chaos.outcome import Outcome
 from chaos.record import Line, append, commit
 from chaos.schedule import WORK, make_schedule
-from chaos.steps import Schedule
+from chaos.steps import Schedule, Step
+from chaos.waiting import NoProcessorError
 from chaos.world import world
 from support import stepped_clock
 from support.installers import INSTALLER_STAGES
@@ -65,29 +67,43 @@ async def one_run(cluster: ClusterInfo, made_by: Nursery, schedule: Schedule, di
                 print(f"began after {time.monotonic() - began:.1f} s", file=said)
                 await made.live()
                 outcome = await check(made)
+        except NoProcessorError as error:
+            outcome = Outcome(undecided=[str(error)])
         except Exception as error:  # noqa: BLE001 - one run must not end the others
             traceback.print_exc(file=said)
             outcome = Outcome([f"the run broke off: {error!r} {getattr(error, '__notes__', '')}"])
         for one in outcome.wrong:
             print(f"WRONG  {one}", file=said)
+        for one in outcome.undecided:
+            print(f"UNDECIDED  {one}", file=said)
         print(f"over after {time.monotonic() - began:.1f} s", file=said)
     return outcome
 
 
-def tell(options: argparse.Namespace, schedule: Schedule, outcome: Outcome, directory: Path, seconds: float) -> None:
-    """Print what came of a run, and how to have it again."""
-    faults = sum(1 for _ in schedule.of("faults"))
-    verdict = "ok" if outcome.good else f"{len(outcome.wrong)} WRONG"
-    text = (
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is over. ``left_out``: what this machine has not; ``directory``: its logs, if it is still there."""
+
+    schedule: Schedule
+    left_out: tuple[Step, ...]
+    outcome: Outcome
+    directory: Path
+    seconds: float
+
+
+def told(run: Run, again: str) -> str:
+    """Return what came of a run, and how to have it ``again``."""
+    schedule, outcome = run.schedule, run.outcome
+    faults = sum(1 for _ in schedule.of(PART))
+    verdict = f"{len(outcome.wrong)} WRONG" if outcome.wrong else "undecided" if outcome.undecided else "ok"
+    text = "".join(f"seed {schedule.seed}: left out, as this machine has it not: {one}\n" for one in run.left_out)
+    text += (
         f"seed {schedule.seed}: {verdict}; {schedule.servers} NATS, {len(schedule.steps)} steps, {faults} of them "
         f"faults, settled after {outcome.settled:.1f} s, {outcome.writes} writes, {outcome.starts} starts, "
-        f"{seconds:.0f} s in all"
+        f"{run.seconds:.0f} s in all"
     )
-    text += "".join(f"\n  {one}" for one in outcome.wrong[:12])
-    if not outcome.good:
-        again = f"make chaos SEED={schedule.seed} SECONDS={options.seconds:g}"
-        text += f"\n  logs: {directory}\n  again: {again}"
-    print(text, flush=True)
+    text += "".join(f"\n  {one}" for one in [*outcome.wrong, *outcome.undecided][:12])
+    return text if outcome.good else f"{text}\n  logs: {run.directory}\n  again: {again}"
 
 
 async def run_all(options: argparse.Namespace, seeds: Iterator[int]) -> int:
@@ -98,7 +114,7 @@ async def run_all(options: argparse.Namespace, seeds: Iterator[int]) -> int:
     wrong, seed = 0, next(seeds, None)
     with births() as made_by:
         while seed is not None:
-            async with control_plane(options.cluster) as cluster:
+            async with control_plane(options.cluster, options.parts) as cluster:
                 await asyncio.to_thread(define, cluster)
                 while seed is not None:
                     good = await run_seed(options, cluster, made_by, seed)
@@ -115,32 +131,57 @@ def births() -> AbstractContextManager[Nursery]:
 
 
 @contextlib.asynccontextmanager
-async def control_plane(name: str) -> AsyncIterator[ClusterInfo]:
-    """Have a control plane of this run; one that was given a name is there before and afterwards."""
+async def control_plane(name: str, parts: Collection[str]) -> AsyncIterator[ClusterInfo]:
+    """Have a control plane for parts of the workload; one that was given a name is there before and afterwards."""
+    stages, lattices = INSTALLER_STAGES, Lattices(hosts=0) if lattice_work.PART in parts else None
     if name:
-        stages = INSTALLER_STAGES
-        yield await asyncio.to_thread(up, name, audit=True, kwok_stages=stages, lattices=Lattices(hosts=0))
+        yield await asyncio.to_thread(up, name, audit=True, kwok_stages=stages, lattices=lattices)
         return
-    async with local_cluster(audit=True, kwok_stages=INSTALLER_STAGES, lattices=Lattices(hosts=0)) as cluster:
+    async with local_cluster(audit=True, kwok_stages=stages, lattices=lattices) as cluster:
         yield cluster
 
 
 async def run_seed(options: argparse.Namespace, cluster: ClusterInfo, made_by: Nursery, seed: int) -> bool:
     """Carry out the schedule of a seed; return whether all was well."""
-    schedule = make_schedule(seed, options.seconds, parts=options.parts, faults=options.faults)
-    if not small_disk.can_mount() and (full := [step for step in schedule.steps if step.act == Fault.NATS_FULL]):
-        print(f"seed {seed}: left out, as this machine lets nobody mount: {'; '.join(map(str, full))}", flush=True)
-        schedule = dataclasses.replace(schedule, steps=tuple(step for step in schedule.steps if step not in full))
-    directory = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
+    run = await carry_out(cluster, made_by, schedule_of(options, seed), keep=options.keep)
+    print(told(run, f"make chaos SEED={seed} RUNS=1 SECONDS={options.seconds:g}{again(options)}"), flush=True)
+    if options.record is not None:
+        append(options.record, Line.of(run.schedule, run.outcome, commit(), round(run.seconds)))
+    return run.outcome.good
+
+
+def without_what_is_missing(wanted: Schedule, *, mounts: bool, wadm: bool) -> tuple[Schedule, tuple[Step, ...]]:
+    """Return what can be of a schedule, and what cannot: a full disk takes the right to mount."""
+    missing = {Fault.NATS_FULL: not mounts, Fault.WADM_RESTART: not wadm}
+    left_out = tuple(step for step in wanted.of(PART) if missing.get(Fault(step.act)))
+    steps = tuple(step for step in wanted.steps if step not in left_out)
+    return dataclasses.replace(wanted, steps=steps), left_out
+
+
+async def carry_out(cluster: ClusterInfo, made_by: Nursery, wanted: Schedule, *, keep: bool = False) -> Run:
+    """Carry out what can be of a schedule; the logs are gone if all was well, unless they are to be kept."""
+    schedule, left_out = without_what_is_missing(wanted, mounts=small_disk.can_mount(), wadm="wadm" in cluster.pids)
+    directory = Path(tempfile.mkdtemp(prefix=f"chaos-{schedule.seed}-"))
     began = time.monotonic()
     outcome = await one_run(cluster, made_by, schedule, directory)
-    seconds = time.monotonic() - began
-    tell(options, schedule, outcome, directory, seconds)
-    if options.record is not None:
-        append(options.record, Line.of(schedule, outcome, commit(), round(seconds)))
-    if outcome.good and not options.keep:
+    if outcome.good and not keep:
         shutil.rmtree(directory, ignore_errors=True)
-    return outcome.good
+    return Run(schedule, left_out, outcome, directory, time.monotonic() - began)
+
+
+def schedule_of(options: argparse.Namespace, seed: int) -> Schedule:
+    """Return the schedule of a seed."""
+    given = {"parts": options.parts, "faults": options.faults, "without": options.without}
+    return make_schedule(seed, options.seconds, **given)
+
+
+def again(options: argparse.Namespace) -> str:
+    """Return what ``make chaos`` needs besides seed and seconds to make the same schedule."""
+    given = {"--parts": options.parts, "--faults": options.faults, "--without": options.without}
+    if given["--parts"] == tuple(WORK):
+        del given["--parts"]
+    text = " ".join(f"{option} {','.join(values)}" for option, values in given.items() if values)
+    return f' ARGS="{text}"' if text else ""
 
 
 def run_many(options: argparse.Namespace, seeds: list[int]) -> int:
@@ -169,8 +210,8 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split(",") if part)
 
 
-def arguments() -> argparse.Namespace:
-    """Return what is to be done."""
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return what is to be done: what the command line says, unless something is given."""
     parser = argparse.ArgumentParser(description="Break the whole system on purpose, and see that it mends itself.")
     parser.add_argument("--seed", type=int, default=None, help="the first run's; the next ones count up")
     parser.add_argument("--runs", type=int, default=1)
@@ -178,11 +219,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="so many runs at a time")
     parser.add_argument("--parts", type=names, default=tuple(WORK), help="of the workload, with commas between")
     parser.add_argument("--faults", type=names, default=(), help="only these, with commas between")
+    parser.add_argument("--without", type=names, default=(), help="none of these, with commas between")
     parser.add_argument("--record", type=Path, default=None, help="a file that gets a line for each run")
     parser.add_argument("--cluster", default="", help="a control plane that stays, made if it is not there")
     parser.add_argument("--keep", action="store_true", help="keep the logs of runs that went well, too")
     parser.add_argument("--show", action="store_true", help="print what would be done, and do nothing")
-    options = parser.parse_args()
+    options = parser.parse_args(given)
     if options.jobs > 1 and options.cluster:
         parser.error("--jobs: runs at a time have a control plane each, so --cluster is for one job")
     if options.seed is None:
@@ -196,18 +238,17 @@ def main() -> int:
     seeds = range(options.seed, options.seed + options.runs)
     if options.show:
         for seed in seeds:
-            show(make_schedule(seed, options.seconds, parts=options.parts, faults=options.faults))
+            print(shown(schedule_of(options, seed)))
         return 0
     small_disk.have_own_mounts()
     wrong = run_many(options, list(seeds)) if options.jobs > 1 else asyncio.run(run_all(options, iter(seeds)))
     return 1 if wrong else 0
 
 
-def show(schedule: Schedule) -> None:
-    """Print a schedule."""
-    print(f"seed {schedule.seed}, {schedule.seconds:g} s, {schedule.servers} servers of NATS")
-    for step in schedule.steps:
-        print(f"  {step}")
+def shown(schedule: Schedule) -> str:
+    """Return a schedule as text."""
+    head = f"seed {schedule.seed}, {schedule.seconds:g} s, {schedule.servers} servers of NATS"
+    return "\n  ".join([head, *map(str, schedule.steps)])
 
 
 if __name__ == "__main__":

@@ -25,14 +25,27 @@ _THREE_OF: Final = 3
 """One run of so many has three servers of NATS."""
 
 
+def servers_of(seed: int) -> int:
+    """Return how many servers NATS has in the runs of a seed."""
+    return 3 if random.Random(f"{seed} servers").randrange(_THREE_OF) == 0 else 1
+
+
 def make_schedule(
-    seed: int, seconds: float, *, parts: Collection[str] = tuple(WORK), faults: Collection[str] = ()
+    seed: int,
+    seconds: float,
+    *,
+    parts: Collection[str] = tuple(WORK),
+    faults: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> Schedule:
-    """Return what a run does; ``faults``: only these are left of what would go wrong, all if it is empty."""
-    servers = 3 if random.Random(f"{seed} servers").randrange(_THREE_OF) == 0 else 1
+    """Return what a run does.
+
+    ``faults``: only these are left of what would go wrong, all if it is empty; ``without``: these are not.
+    """
+    servers = servers_of(seed)
     steps = list(misfortune.faults(random.Random(f"{seed} faults"), seconds, servers))
     steps += list(misfortune.rarer(random.Random(f"{seed} rarer faults"), seconds, servers, steps))
-    steps = [step for step in steps if not faults or step.act in faults]
+    steps = [step for step in steps if (not faults or step.act in faults) and step.act not in without]
     for part, work in WORK.items():
         if part in parts:
             steps += work(random.Random(f"{seed} {part}"), seconds)

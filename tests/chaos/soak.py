@@ -29,9 +29,9 @@ from chaos.check import check
 from chaos.flat import Sample, Verdict
 from chaos.misfortune import PART as FAULTS
 from chaos.misfortune import REPLICAS, Fault
-from chaos.outcome import Outcome
-from chaos.record import OK, SOAKS, SoakLine, commit, soak_table
-from chaos.schedule import make_schedule
+from chaos.outcome import OK, Outcome
+from chaos.record import SOAKS, SoakLine, commit, soak_table
+from chaos.schedule import WORK, make_schedule
 from chaos.steps import Schedule, Step
 from chaos.world import World, world
 
@@ -101,7 +101,7 @@ async def sample(made: World, samples: dict[str, list[Sample]]) -> None:
 
 async def soak(schedule: Schedule, directory: Path, samples: dict[str, list[Sample]]) -> Outcome:
     """Carry it out; return what came of it. What was held is in ``samples``."""
-    async with run.control_plane("") as cluster:
+    async with run.control_plane("", WORK) as cluster:
         await asyncio.to_thread(run.define, cluster)
         with run.births() as made_by, (directory / "said").open("w", encoding="utf-8", buffering=1) as said:
             try:
@@ -138,10 +138,10 @@ def main() -> int:
     verdicts = verdicts_of(samples, outcome)
     faults = sum(1 for _ in schedule.of(FAULTS))
     print(f"seed {options.seed}, {options.seconds:g} s, {len(schedule.steps)} steps, {faults} of them faults")
-    print(f"{soak_table(verdicts)}\n{OK if outcome.good else 'WRONG'}", *outcome.wrong, sep="\n  ", flush=True)
+    found = [*outcome.wrong, *outcome.undecided]
+    print(f"{soak_table(verdicts)}\n{OK if outcome.good else 'WRONG'}", *found, sep="\n  ", flush=True)
     if options.record:
-        verdict = OK if outcome.good else outcome.wrong[0]
-        line = SoakLine(options.seed, options.seconds, commit(), faults, verdict, tuple(verdicts))
+        line = SoakLine(options.seed, options.seconds, commit(), faults, outcome.verdict, tuple(verdicts))
         with SOAKS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dataclasses.asdict(line)) + "\n")
     if outcome.good:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,10 @@ _STILL_SECONDS: Final = 60.0
 _MOST_SECONDS: Final = 600.0
 """By the clock on the wall; whoever gets no processor for so long is not waited for."""
 _NANO: Final = 1e-9
+
+
+class NoProcessorError(TimeoutError):
+    """Somebody was waited for as long as anybody is, and had not got the seconds that were his: nothing was seen."""
 
 
 @dataclass
@@ -62,6 +66,9 @@ async def none_of(
     """Wait until nothing is found; return what still is after so many seconds. What is found, ``say`` is told.
 
     As long as it comes nearer it is waited for, up to three times as long: how fast a machine is, is no promise.
+
+    Raises:
+        NoProcessorError: in ten minutes by the clock the processes did not have so many seconds.
     """
     began, first = time.monotonic(), patience.look()
     former, changed, looked = list[str](), 0.0, began
@@ -72,8 +79,35 @@ async def none_of(
             say(f"+{wall:6.2f} s  {len(found)} not as they have to be: {'; '.join(one[:160] for one in found[:6])}")
         former = found
         over = late > seconds and (late > _LONGEST * seconds or late - changed > _STILL_SECONDS)
+        if wall > _MOST_SECONDS and late <= seconds:
+            raise NoProcessorError(_no_processor(wall, late, found))
         if over or wall > _MOST_SECONDS:
             return [f"after {wall:.0f} s, {late:.0f} s of its own: {one}" for one in found]
         await asyncio.sleep(max(_LOOK_SECONDS, min(_REST * (time.monotonic() - looked), _REST_SECONDS)))
         looked = time.monotonic()
     return []
+
+
+async def done_within(seconds: float, patience: Patience, work: Coroutine[object, object, None], what: str) -> None:
+    """Wait until something is done; what is not after so many seconds of the processes' own is cancelled.
+
+    Raises:
+        TimeoutError: it was not; NoProcessorError: as in ``none_of``.
+    """
+    began, first = time.monotonic(), patience.look()
+    task = asyncio.create_task(work)
+    try:
+        while not (await asyncio.wait([task], timeout=_LOOK_SECONDS))[0]:
+            wall, late = time.monotonic() - began, patience.look() - first
+            if late > seconds:
+                raise TimeoutError(f"{what}: not within {seconds:g} s")
+            if wall > _MOST_SECONDS:
+                raise NoProcessorError(_no_processor(wall, late, [what]))
+        task.result()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _no_processor(wall: float, late: float, found: list[str]) -> str:
+    return f"after {wall:.0f} s, of which the replicas had {late:.0f}: {'; '.join(one[:160] for one in found[:6])}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,7 @@ from chaos.replicas import Replica
 from chaos.secret_side import SecretSide
 from chaos.sides import Side
 from chaos.steps import Schedule, Step
+from chaos.waiting import Patience, done_within
 from support import planted
 from support.fleet import Fleet
 from support.nursery import Nursery
@@ -71,8 +72,8 @@ class World:
             key = (step.part, step.on) if step.part != misfortune.PART else (str(id(step)), "")
             chains[key] = asyncio.create_task(self._after(chains.get(key), step, self._act(step)))
             tasks.append(chains[key])
-        async with asyncio.timeout(self.schedule.seconds + _LATE_SECONDS):
-            await asyncio.gather(*tasks)
+        patience = Patience(self.processes)
+        await done_within(self.schedule.seconds + _LATE_SECONDS, patience, _all(tasks), "what is to be done")
 
     async def _after(self, former: asyncio.Task[None] | None, step: Step, act: Awaitable[None]) -> None:
         if former is not None:
@@ -121,6 +122,7 @@ async def world(
     fleet, asking = Fleet(cluster, api), Asking(api)
     mark = fleet.mark()
     async with contextlib.AsyncExitStack() as stack:
+        stack.callback(api.close)
         small = {int(step.value) for step in schedule.steps if step.act == Fault.NATS_FULL}
         bus = await stack.enter_async_context(BusServers(directory / "bus", schedule.servers, small).running())
         lattice = await stack.enter_async_context(TcpProxy("127.0.0.1", int(cluster.nats_url.rpartition(":")[2])))
@@ -151,9 +153,17 @@ async def world(
 
 async def _both_ready(world: World) -> None:
     """Wait until both replicas are ready: a run breaks what works."""
-    async with asyncio.timeout(_READY_SECONDS):
+
+    async def ready() -> None:
         while not all([(await one.ready())[0] for one in world.replicas.values()]):  # noqa: ASYNC110 (as processes say)
             await asyncio.sleep(0.2)
+
+    await done_within(_READY_SECONDS, Patience(world.processes), ready(), "both replicas ready")
+
+
+async def _all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Wait for all, or for the first that fails."""
+    await asyncio.gather(*tasks)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -6,9 +6,10 @@ import dataclasses
 import json
 from pathlib import Path
 
+from chaos import misfortune
 from chaos.flat import Verdict
 from chaos.outcome import Outcome
-from chaos.record import MARK, Line, SoakLine, append, met, page, read, read_soaks
+from chaos.record import MARK, RECORD, Line, SoakLine, append, met, page, read, read_soaks
 from chaos.schedule import make_schedule
 
 
@@ -47,3 +48,19 @@ def test_a_soak_is_shown_with_what_each_process_held(tmp_path: Path) -> None:
     assert "Seed 1, 30 minutes, commit abc, 90 faults: ok." in shown
     assert "| replica first | 300 | 150 | 151.5 | 60 | 60 |" in shown
     assert "None is recorded" in page(shown, [], read_soaks(tmp_path / "nothing"))
+
+
+def test_what_could_not_be_decided_is_not_recorded_as_right() -> None:
+    line = Line.of(make_schedule(17, 30), Outcome(undecided=["after 600 s"]), "abc", 600)
+    assert line.outcome == "undecided: after 600 s"
+    assert "1 runs, 0 as they had to be" in page(MARK, [line])
+
+
+def test_a_seed_of_the_record_still_has_what_went_wrong_in_its_run() -> None:
+    """Who adds a fault lets it draw after the others: seeds keep what they had, and may have the new one besides."""
+    lines = read(RECORD)
+    assert lines
+    for line in lines:
+        acts = [step.act for step in make_schedule(line.seed, line.seconds).of(misfortune.PART)]
+        lost = {act: count for act, count in line.faults.items() if acts.count(act) < count}
+        assert not lost, f"seed {line.seed} had {lost} more times than it has {acts}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chaos import misfortune, node_work
+from chaos import misfortune, node_work, run
 from chaos.misfortune import Fault
 from chaos.model import expected
 from chaos.node_work import NodeEnd, NodeModel
@@ -84,6 +84,34 @@ def test_what_goes_wrong_has_no_say_in_the_end(seed: int) -> None:
 def test_every_fault_comes_up_in_some_seed() -> None:
     seen = {step.act for seed in range(200) for step in make_schedule(seed, 60, parts=()).steps}
     assert seen == set(Fault)
+
+
+@FEW
+@given(SEEDS, SECONDS)
+def test_what_is_left_out_changes_nothing_of_the_rest(seed: int, seconds: float) -> None:
+    whole = make_schedule(seed, seconds)
+    less = make_schedule(seed, seconds, without=(Fault.KILL, Fault.NATS_PARTED))
+    assert less.steps == tuple(step for step in whole.steps if step.act not in {Fault.KILL, Fault.NATS_PARTED})
+
+
+@FEW
+@given(SEEDS)
+def test_what_a_machine_has_not_is_left_out_and_said(seed: int) -> None:
+    wanted = make_schedule(seed, 60)
+    acts = {Fault.NATS_FULL, Fault.WADM_RESTART}
+    schedule, left_out = run.without_what_is_missing(wanted, mounts=False, wadm=False)
+    assert left_out == tuple(step for step in wanted.steps if step.act in acts)
+    assert schedule.steps == tuple(step for step in wanted.steps if step.act not in acts)
+    assert run.without_what_is_missing(wanted, mounts=True, wadm=True) == (wanted, ())
+
+
+def test_only_one_of_three_servers_is_parted_from_others() -> None:
+    parted = {Fault.NATS_PARTED, Fault.NATS_PARTED_SILENTLY}
+    schedules = [make_schedule(seed, 12, parts=()) for seed in range(300)]
+    steps = [(one.servers, step) for one in schedules for step in one.steps if step.act in parted]
+    assert {step.act for _, step in steps} == parted
+    assert {servers for servers, _ in steps} == {3}
+    assert {step.value for _, step in steps} == {"0", "1", "2"}
 
 
 @pytest.mark.parametrize(

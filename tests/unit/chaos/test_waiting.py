@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from typing import Final
 
 import pytest
 
 from chaos import waiting
-from chaos.waiting import Patience, waited_of
+from chaos.waiting import NoProcessorError, Patience, done_within, none_of, waited_of
 
 
 class Machine:
@@ -55,3 +57,74 @@ def test_one_that_is_new_has_not_waited_yet(machine: Machine) -> None:
 def test_the_kernel_says_how_long_a_process_waited_and_nothing_of_one_that_is_gone() -> None:
     assert waited_of(os.getpid()) >= 0.0
     assert waited_of(2**22 + 1) == 0.0
+
+
+SECONDS: Final = 180.0
+
+
+class Slow:
+    """An end that does not come: each look takes a minute, in which processes wait ``waiting`` seconds."""
+
+    def __init__(self, machine: Machine, waiting: float) -> None:
+        self.machine = machine
+        self.waiting = waiting
+        self.looks = 0
+
+    async def look(self) -> list[str]:
+        self.looks += 1
+        self.machine.now += 60
+        self.machine.waited = {pid: waited + self.waiting for pid, waited in self.machine.waited.items()}
+        return [f"not yet, look {self.looks}"]
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "_LOOK_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("no_pauses")
+async def test_who_had_the_seconds_and_has_not_come_to_the_end_is_wrong(machine: Machine) -> None:
+    found = await none_of(Slow(machine, 0).look, SECONDS, lambda _: None, machine.patience())
+    assert found[0].endswith(": not yet, look 10")
+
+
+@pytest.mark.usefixtures("no_pauses")
+async def test_who_had_no_processor_for_it_is_neither_right_nor_wrong(machine: Machine) -> None:
+    with pytest.raises(NoProcessorError, match="after 660 s, of which the replicas had 110: not yet"):
+        await none_of(Slow(machine, 50).look, SECONDS, lambda _: None, machine.patience())
+
+
+async def _goes_on(machine: Machine, waiting: float, looked: list[float]) -> None:
+    slow = Slow(machine, waiting)
+    while True:
+        await slow.look()
+        looked.append(machine.now)
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "expected"),
+    [
+        pytest.param(0.0, "people: not within 180 s", id="somebody who had his seconds is late"),
+        pytest.param(59.0, "of which the replicas had", id="of somebody who had none nothing was seen"),
+    ],
+)
+@pytest.mark.usefixtures("no_pauses")
+async def test_what_is_not_done_ends(machine: Machine, waiting: float, expected: str) -> None:
+    looked: list[float] = []
+    with pytest.raises(TimeoutError, match=expected) as raised:
+        await done_within(SECONDS, machine.patience(), _goes_on(machine, waiting, looked), "people")
+    assert isinstance(raised.value, NoProcessorError) == bool(waiting)
+    last = len(looked)
+    await asyncio.sleep(0)
+    assert len(looked) == last, "it goes on"
+
+
+async def test_what_is_done_is_not_waited_for_and_what_fails_fails() -> None:
+    async def fails() -> None:
+        raise AssertionError("it fails")
+
+    await done_within(1.0, Patience(list), asyncio.sleep(0), "nothing")
+    with pytest.raises(AssertionError, match="it fails"):
+        await done_within(1.0, Patience(list), fails(), "nothing")

@@ -1,0 +1,56 @@
+"""The runs of a day: seeds made of its date, so that every day breaks something else, and the same on all machines.
+
+Pure. In: a date of UTC. Out: seeds, what their runs do, the command that has one again. Called by
+tests/integration/chaos/test_seeds_of_the_day.py, and by tests. Invariants: runs with one and with three servers of NATS
+are among those of each day; no seed is another day's; the command's schedule is the run's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
+from typing import Final
+
+from chaos import controller_work, node_work, secret_work
+from chaos.misfortune import Fault
+from chaos.schedule import make_schedule, servers_of
+from chaos.steps import Schedule
+
+VARIABLE: Final = "TRELLIS_TEST_DAY"
+"""Another day than today, as 2026-11-23: what failed yesterday is had again today."""
+SERVERS: Final = (1, 3, 1, 3, 1)
+"""How many servers NATS has in each run of a day."""
+SECONDS: Final = 12.0
+PARTS: Final = (node_work.PART, controller_work.PART, secret_work.PART)
+"""Not that of lattices: it takes a wadm, which is built from crates."""
+WITHOUT: Final = (Fault.NATS_FULL,)
+"""It takes the right to mount, which not every machine gives; the day is to be the same on all."""
+_MOST: Final = 1000
+"""Seeds that a day may draw from."""
+
+
+def day_of(environment: Mapping[str, str], now: date) -> date:
+    """Return the day whose runs are wanted."""
+    return date.fromisoformat(environment.get(VARIABLE) or now.isoformat())
+
+
+def seeds_of(day: date) -> tuple[int, ...]:
+    """Return the seeds of a day, one for each of ``SERVERS``: its date and a number, the first that have so many."""
+    first = int(f"{day:%Y%m%d}") * _MOST
+    having = {count: _having(count, range(first, first + _MOST)) for count in {*SERVERS}}
+    return tuple(next(having[count]) for count in SERVERS)
+
+
+def _having(servers: int, seeds: Iterable[int]) -> Iterator[int]:
+    return (seed for seed in seeds if servers_of(seed) == servers)
+
+
+def schedule_of(seed: int) -> Schedule:
+    """Return what the run of a seed of a day does."""
+    return make_schedule(seed, SECONDS, parts=PARTS, without=WITHOUT)
+
+
+def command_of(seed: int) -> str:
+    """Return the command that has a run of a day again."""
+    arguments = f"--parts {','.join(PARTS)} --without {','.join(WITHOUT)}"
+    return f'make chaos SEED={seed} RUNS=1 SECONDS={SECONDS:g} ARGS="{arguments}"'

@@ -1,0 +1,89 @@
+"""Five runs of chaos with seeds made of today's date, by the same code as `make chaos`: each day breaks something else.
+
+In a control plane of their own, as runs restart theirs. Without the part of lattices, which takes a wadm
+(``chaos/day.py``). A run whose machine gave the replicas no processor has seen nothing and is skipped by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+
+from chaos import day, run
+from chaos.day import SERVERS, command_of, schedule_of, seeds_of
+from support.installers import INSTALLER_STAGES
+from support.nursery import Nursery
+from trellis.localcluster import ClusterInfo, owned_cluster
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.nats,
+    pytest.mark.xdist_group("seeds-of-the-day"),
+    # A run takes half a minute. On a machine that has no processor for it, its waits end after ten minutes each.
+    pytest.mark.timeout(3000),
+]
+_LAST_LINES: Final = 40
+
+
+class ControlPlane:
+    """The control plane of these runs; another one after a run that was not good, which may have left something."""
+
+    def __init__(self) -> None:
+        self._held = contextlib.ExitStack()
+        self._cluster: ClusterInfo | None = None
+
+    def have(self) -> ClusterInfo:
+        """Return it, started if there is none."""
+        if self._cluster is None:
+            self._cluster = self._held.enter_context(owned_cluster(audit=True, kwok_stages=INSTALLER_STAGES))
+            run.define(self._cluster)
+        return self._cluster
+
+    def end(self) -> None:
+        """End it."""
+        self._cluster = None
+        self._held.close()
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    """A control plane, started when a run wants it."""
+    made = ControlPlane()
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def made_by() -> Iterator[Nursery]:
+    """Where replicas are born."""
+    with run.births() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def seeds() -> tuple[int, ...]:
+    """The seeds of this day; of one, though midnight may pass."""
+    return seeds_of(day.day_of(os.environ, datetime.now(UTC).date()))
+
+
+# By lane and not by seed: what a test is called must not change between two processes that collect it.
+@pytest.mark.parametrize("lane", range(len(SERVERS)), ids=lambda lane: f"lane-{lane}-with-{SERVERS[lane]}-nats")
+async def test_what_the_seed_breaks_is_mended(
+    control_plane: ControlPlane, made_by: Nursery, seeds: tuple[int, ...], lane: int
+) -> None:
+    seed = seeds[lane]
+    cluster = await asyncio.to_thread(control_plane.have)
+    done = await run.carry_out(cluster, made_by, schedule_of(seed))
+    text = run.told(done, command_of(seed))
+    if done.outcome.good:
+        return
+    await asyncio.to_thread(control_plane.end)
+    said = (done.directory / "said").read_text(encoding="utf-8").splitlines()[-_LAST_LINES:]
+    assert not done.outcome.wrong, "\n".join([text, run.shown(schedule_of(seed)), "the end of what was said:", *said])
+    pytest.skip(f"the machine gave it no processor: {text}")

@@ -1,0 +1,57 @@
+"""The runs of a day: made of its date alone, of both kinds every day, and to be had again by the command they print."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import date
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chaos import day, misfortune, run
+from chaos.misfortune import Fault
+
+DAYS = st.dates(date(2000, 1, 1), date(2200, 1, 1))
+FEW = settings(max_examples=50)
+
+
+@FEW
+@given(DAYS)
+def test_a_day_has_five_seeds_of_its_own(one: date) -> None:
+    seeds = day.seeds_of(one)
+    assert seeds == day.seeds_of(one)
+    assert len(set(seeds)) == len(seeds) >= 5
+    assert {f"{seed}"[:8] for seed in seeds} == {f"{one:%Y%m%d}"}
+
+
+@FEW
+@given(DAYS)
+def test_every_day_has_runs_with_one_and_with_three_servers(one: date) -> None:
+    servers = [day.schedule_of(seed).servers for seed in day.seeds_of(one)]
+    assert servers == list(day.SERVERS)
+    assert {1, 3} == set(servers)
+
+
+@FEW
+@given(DAYS)
+def test_the_command_makes_the_schedule_of_the_run(one: date) -> None:
+    for seed in day.seeds_of(one):
+        make, goal, *given_ = shlex.split(day.command_of(seed))
+        assert (make, goal) == ("make", "chaos")
+        asked = dict(one.split("=", 1) for one in given_)
+        rest = shlex.split(asked.pop("ARGS"))
+        # As the Makefile hands them on.
+        options = run.arguments([*(each for one in asked.items() for each in (f"--{one[0].lower()}", one[1])), *rest])
+        assert options.runs == 1
+        assert run.schedule_of(options, options.seed) == day.schedule_of(seed)
+
+
+def test_nothing_of_a_day_takes_more_than_every_machine_has() -> None:
+    acts = {step.act for number in range(500) for step in day.schedule_of(number).of(misfortune.PART)}
+    assert Fault.NATS_FULL not in acts
+    assert Fault.NATS_PARTED in acts
+
+
+def test_a_day_may_be_had_again() -> None:
+    assert day.day_of({}, date(2026, 11, 23)) == date(2026, 11, 23)
+    assert day.day_of({day.VARIABLE: "2026-11-22"}, date(2026, 11, 23)) == date(2026, 11, 22)
