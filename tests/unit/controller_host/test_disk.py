@@ -233,7 +233,7 @@ def test_a_guest_that_loops_is_ended_wherever_it_does(host: Host, where: str, ru
     assert served[0].done == []
     assert served[0].fault is None or served[0].fault.kind is FaultKind.INTERRUPTED
     host.kill()
-    host.life.adopt(host.prepared(SECOND))
+    host.life.adopt(host.prepared(SECOND, **PATIENT))
     host.call("a")
     assert calls_of(host.life) == 3, "what the former one saved is there still"
 
