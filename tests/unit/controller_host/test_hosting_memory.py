@@ -212,7 +212,7 @@ async def test_with_neither_memory_nor_disk_some_stay_and_the_rest_say_so_and_be
         await world.until(
             lambda: all(one.life.marks.get("v1 ConfigMap team-a a") == Mark("u-a/11") for one in hosted), "all are told"
         )
-        assert all(one.stopped is None for one in hosted)
+        await world.until(lambda: all(one.stopped is None for one in hosted), "and none says otherwise")
 
 
 @pytest.mark.parametrize("why", ["not accepted", "waiting", "paused", "unreadable"])
