@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -45,6 +45,7 @@ class Faults:
     lattice: TcpProxy
     cluster: str
     namespace: str
+    _of_wadm: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def befall(self, step: Step) -> None:
         """Let one fault be, for as long as it lasts."""
@@ -116,8 +117,9 @@ class Faults:
             case Fault.LATTICE_RESTART:
                 await asyncio.to_thread(localcluster.restart, self.cluster, "nats-server")
             case Fault.WADM_RESTART:
-                await asyncio.to_thread(localcluster.kill, self.cluster, "wadm")
-                await asyncio.to_thread(localcluster.restart, self.cluster, "wadm")
+                async with self._of_wadm:  # a second one begins when the first is over, however slow the machine is
+                    await asyncio.to_thread(localcluster.kill, self.cluster, "wadm")
+                    await asyncio.to_thread(localcluster.restart, self.cluster, "wadm")
             case Fault.LATTICE_SILENT:
                 await silence([self.lattice], step.seconds)
             case _:
