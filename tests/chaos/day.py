@@ -16,8 +16,9 @@ from chaos.misfortune import Fault
 from chaos.schedule import make_schedule, servers_of
 from chaos.steps import Schedule
 
-VARIABLE: Final = "TRELLIS_TEST_DAY"
-"""Another day than today, as 2026-11-23: what failed yesterday is had again today."""
+VARIABLE: Final = "SUITE_DAY"
+"""Another day than today, as 2026-11-23: what failed yesterday is had again today. No ``TRELLIS_`` before it: every
+process of a whole run inherits it, and a service warns of each setting that it does not know."""
 SERVERS: Final = (1, 3, 1, 3, 1)
 """How many servers NATS has in each run of a day."""
 SECONDS: Final = 12.0

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-OWN_MOUNTS: Final = "TRELLIS_TEST_OWN_MOUNTS"
+OWN_MOUNTS: Final = "SUITE_OWN_MOUNTS"
 _SIZE: Final = "size=96m"
 _FILLER: Final = "filler"
 _UNSHARE: Final = ("unshare", "--mount", "--propagation", "private")

@@ -8,8 +8,10 @@ from datetime import date
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos import day, misfortune, run
+from chaos import day, misfortune, run, small_disk
 from chaos.misfortune import Fault
+from support import suite_rights
+from trellis.settings import PREFIX
 
 DAYS = st.dates(date(2000, 1, 1), date(2200, 1, 1))
 FEW = settings(max_examples=50)
@@ -55,3 +57,8 @@ def test_nothing_of_a_day_takes_more_than_every_machine_has() -> None:
 def test_a_day_may_be_had_again() -> None:
     assert day.day_of({}, date(2026, 11, 23)) == date(2026, 11, 23)
     assert day.day_of({day.VARIABLE: "2026-11-22"}, date(2026, 11, 23)) == date(2026, 11, 22)
+
+
+def test_what_a_whole_run_inherits_is_no_setting_that_a_service_would_warn_of() -> None:
+    inherited = (day.VARIABLE, small_disk.OWN_MOUNTS, suite_rights.FOLDER_VARIABLE)
+    assert [name for name in inherited if name.startswith(PREFIX)] == []
