@@ -87,6 +87,8 @@ class Snapshot:
     """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
     other: Controller | None = None
     """The controller of somebody else that works on the node: nothing is begun beside it."""
+    feared: frozenset[str] = frozenset()
+    """Shims that a Job which is gone may have left there; ``node`` is as if its marks named them."""
     canaries: tuple[Canary, ...] = ()
     """What tries the Shims of the newest Job; not those that are no longer wanted."""
     pods: tuple[CanaryPod, ...] = ()
@@ -102,6 +104,8 @@ class CreateJob:
     node: NodeView
     target: Target
     attempt: int
+    feared: frozenset[str] = frozenset()
+    """Shims that may be there already; ``node`` is as if its marks named them."""
     reason: Reason = Reason.CLAIMED
 
 

@@ -236,6 +236,8 @@ class Planner:
                 "trellis.in_work": len(outcome.ledger.entries),
                 "trellis.failing": sum(outcome.failing.values()),
             }
+            entries = outcome.ledger.entries
+            self.known.certain |= {entries[node.uid].tried(node.uid) for node in outcome.claimed}
             begun = [self.known.traces[node.uid] for node in outcome.claimed if node.uid in self.known.traces]
             with linked(self.telemetry, "plan rollout", begun, attributes):
                 await self.effects.write_ledger(outcome)
@@ -244,7 +246,11 @@ class Planner:
                 if outcome.ledger.halted != world.ledger.halted:
                     await self.effects.show_rollout(outcome, world.ledger.halted)
         # A slot that a former leader gave, and whose Job it did not live to make, is known to nobody else.
-        begin = [node for node in world.nodes if node.uid in outcome.ledger.entries] if just_read else outcome.claimed
+        begin = (
+            [node for node in world.nodes if node.uid in outcome.ledger.entries]
+            if just_read
+            else (*outcome.claimed, *outcome.feared)
+        )
         for node in begin:
             self.nodes.add(node.name)
         if await self.effects.tell_rollout(outcome):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from provisioner.actions import (
@@ -39,7 +39,7 @@ from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.events.provision import ProvisionFailed, ProvisionSucceeded
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
-from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound, TooManyRequests
+from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import JOBS, Manifest
 from trellis.provisioning import END_NOW_SECONDS, JobView, NodeView
@@ -115,6 +115,7 @@ class Effects:
                     again.append(action.seconds)
                 case GiveBackSlot():
                     self.known.blocked_until[action.node.uid] = time.monotonic() + action.seconds
+                    again.append(action.seconds)
                     if action.why:
                         self.known.in_use[action.node.uid] = action.why
                     self.plan_soon()
@@ -145,10 +146,11 @@ class Effects:
 
     async def _create(self, action: CreateJob) -> None:
         node = action.node
-        task = self.known.task(node, action.target)
+        task = replace(self.known.task(node, action.target), feared=action.feared)
         names_of = (node.name, node.uid, task.digest, task.operation, action.attempt)
         job = names.installer_job_name(*names_of)
-        if not self.known.begin(node, (action.target.digest, action.attempt), job):
+        what = (action.target.digest, action.attempt)
+        if not self.known.begin(node, what, job):
             _log.info("the slot went to another node, or is about to", node=node.name, attempt=action.attempt)
             return
         self.known.in_use.pop(node.uid, None)
@@ -165,16 +167,17 @@ class Effects:
             )
             # Our own, from a create whose answer got lost, or one that is being deleted: the watch tells.
             with contextlib.suppress(AlreadyExists):
-                await self._take(node, manifest)
+                await self._take(node, manifest, what)
         self.known.created_ns[job] = time.time_ns()
         _log.info("installer job created", node=node.name, job=job, attempt=action.attempt)
 
-    async def _take(self, node: NodeView, manifest: Manifest) -> None:
+    async def _take(self, node: NodeView, manifest: Manifest, what: tuple[str, int]) -> None:
         """Have the API server take a Job; that a quota or a policy refuses it is told on the Node, and tried again."""
         try:
             made = await self.kube.create(JOBS, manifest)
         except (Forbidden, Invalid) as error:
             self.known.begun.end(node.uid)
+            self.known.certain.add((node.uid, *what))
             await self._warn(WarnNode(node, Reason.JOB_REFUSED, f"its installer Job is not taken: {error.message}"))
             raise
         self.known.begun.made(node.uid, made)
@@ -182,6 +185,7 @@ class Effects:
     async def _delete(self, action: DeleteJob) -> None:
         job = action.job
         propagation = "Foreground" if action.foreground else "Background"
+        self.known.certain.add(job.tried)
         try:
             await self.kube.delete(
                 JOBS,
@@ -193,6 +197,9 @@ class Effects:
             )
         except NotFound:
             return
+        except KubeError:
+            self.known.certain.discard(job.tried)
+            raise
         _log.info("installer job deleted", node=job.node, job=job.name, reason=action.reason.value)
 
     async def _end(self, action: EndJob) -> None:

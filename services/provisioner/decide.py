@@ -120,11 +120,14 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return []  # what is wanted changed before the Job was made, or is done: the planner frees the slot
     if any(job.deleting or job.state is JobState.ACTIVE for job in jobs):
         return []  # two installers on one disk would be one too many; its end wakes us
+    last = newest(jobs)
+    if last is not None and last.failure is None and left_by(last, node):
+        return []  # an older try was made once more and ended well: first the Node is to say so
     if blocked := _blocked(snapshot, node, target):
         return blocked
     gone = {action.job.uid for action in _outlived(jobs, newest(jobs))}
     clear = [DeleteJob(job, Reason.SUPERSEDED, foreground=False) for job in jobs if job.uid not in gone]
-    return [*clear, CreateJob(node, target, entry.attempt)]
+    return [*clear, CreateJob(node, target, entry.attempt, snapshot.feared)]
 
 
 def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
@@ -173,6 +176,8 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
                 return [*actions, *_give_up(job)]
             return [*actions, *_watch_start(snapshot, node, job)]
         case JobState.FAILED:
+            if node.marked_digest == job.digest:  # it was made once more, by a view in which that was not proved yet
+                return [DeleteJob(job, Reason.SUPERSEDED, foreground=False)]
             if job.failure is not None:
                 return []
             message, result = why(job, snapshot.installer), result_of(snapshot.installer)

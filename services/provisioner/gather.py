@@ -23,7 +23,11 @@ async def world_of(known: Known) -> World:
     if known.ledger is None and (manifest := await known.read_ledger()):
         known.accept(manifest)
     ledger = known.ledger = known.ledger or Ledger({})
-    targets = known.targets_now()
+    targets, feared = known.targets_now(), {}
+    for index, (node, _) in enumerate(targets):
+        if names := known.feared(node, ledger.entries.get(node.uid)):
+            feared[node.uid] = names
+            targets[index] = known.fearing(node, names)
     return World(
         nodes=tuple(node for node, _ in targets),
         targets={node.uid: target for node, target in targets if target is not None},
@@ -36,6 +40,7 @@ async def world_of(known: Known) -> World:
         hands_off=frozenset(node.uid for node, target in targets if target and known.other(node, target)),
         now=time.time(),
         begun=known.begun.entries(),
+        feared=feared,
     )
 
 
@@ -51,7 +56,11 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
     if job is not None and inspect(job, inspect_after=known.settings.inspect_after, now=now):
         installer = await known.pods.installer(job)
     entry = known.ledger.entries.get(node.uid) if node and known.ledger else None
-    target = begun_of(node, known.target(node), entry) if node else None
+    target = known.target(node) if node else None
+    feared = known.feared(node, entry) if node else frozenset[str]()
+    if node and feared:
+        node, target = known.fearing(node, feared)
+    target = begun_of(node, target, entry) if node else None
     going = leaving(node, target) if node and target and entry else ()
     timeout = _verify_timeout(known, job)
     overdue = job is not None and job.finished_at is not None and now >= job.finished_at + timeout
@@ -66,6 +75,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         verify_timeout=timeout,
         inspect_after=known.settings.inspect_after,
         now=now,
+        feared=feared,
         canaries=_canaries(known, job, target),
         pods=await _pods(known, job, explain=overdue),
         unserved=node is not None and known.unserved(node),

@@ -15,7 +15,8 @@ from itertools import zip_longest
 from provisioner.attempts import changes_of
 from provisioner.begun import Begun
 from provisioner.canary import CanaryPod
-from provisioner.plan import Ledger, is_forgiven
+from provisioner.doubts import doubted, feared_on
+from provisioner.plan import Entry, Ledger, Try, is_forgiven
 from provisioner.pods import Pods
 from provisioner.resources import Manifest, Task, read_ledger
 from provisioner.settings import Settings
@@ -94,6 +95,8 @@ class Known:
     writing: Ledger | None = None
     """The ledger that is on its way to the API server."""
     begun: Begun = field(default_factory=Begun)
+    certain: set[Try] = field(default_factory=set)
+    """Tries that have a slot and no Job, and left nothing unknown: none was made, or it was cleared away here."""
     controllers: tuple[Controller, ...] = ()
     """Those of others beside which nothing is begun."""
     forgotten: bool = False
@@ -111,7 +114,20 @@ class Known:
         """Say whether a node has the slot for a Job (digest, attempt) at this very moment; from now on it keeps it."""
         if self.ledger is None:
             return False  # it is about to be read anew, and what it says is begun then
-        return self.begun.begin(node.uid, what, job, [self.ledger, *([self.writing] if self.writing else [])])
+        if begun := self.begun.begin(node.uid, what, job, [self.ledger, *([self.writing] if self.writing else [])]):
+            self.certain.discard((node.uid, *what))
+        return begun
+
+    def feared(self, node: NodeView, entry: Entry | None) -> frozenset[str]:
+        """Return the Shims that a Job which is gone may have left on a node; by name."""
+        if entry is None or node.uid in self.begun.slots or entry.tried(node.uid) in self.certain:
+            return frozenset()
+        return doubted(node, entry, self.jobs.of_uid(node.uid))
+
+    def fearing(self, node: NodeView, feared: frozenset[str]) -> tuple[NodeView, Target | None]:
+        """Return a node as if its marks named Shims that may be there, and what it is to have then."""
+        fearing = feared_on(node, feared)
+        return fearing, self._target(fearing, self._shims_now())
 
     def unsettle(self) -> None:
         """Let no node be begun for a moment; changes within that moment do not make it longer."""
@@ -251,6 +267,7 @@ class Known:
             metadata["resourceVersion"],
             metadata["uid"],
         )
+        self.certain &= {entry.tried(uid) for uid, entry in self.ledger.entries.items()}
 
     def doubt(self) -> None:
         """Read the ledger anew before the next plan: another wrote it, or a write's answer got lost."""

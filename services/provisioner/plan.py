@@ -39,18 +39,28 @@ from trellis.provisioning import (
 )
 from trellis.unfinished import concerned_by, fulfilled, left_by, overtaken
 
+Try = tuple[str, str, int]
+"""A Node's uid, the digest of what it is to have, the attempt."""
 HELD_SECONDS = 0.2
 """When to look again at a node that is held back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One node in work: what it is to have, which attempt, since when (Unix seconds), which shims change."""
+    """One node in work: what it is to have, which attempt, since when (Unix seconds), which shims change.
+
+    ``feared``: the shims may be there though no mark names them, from a try before this one whose Job is gone.
+    """
 
     digest: str
     attempt: int
     since: int
     shims: tuple[str, ...] = (KWASM,)
+    feared: bool = False
+
+    def tried(self, uid: str) -> Try:
+        """Return which try of a Node, by its uid, the slot is for."""
+        return uid, self.digest, self.attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,8 @@ class World:
     ``targets``: by Node uid, for every node that is to have or lose something. ``held``: nodes not to be begun now,
     ``hands_off``: nor while another works there. ``settles_in``: seconds in which none is, as Shims may be coming.
     ``begun``: slots whose Jobs were asked for and are in ``jobs`` not yet, or never: nobody else gets these.
+    ``feared``: by Node uid, shims that a Job which is gone may have left there; such a node is in ``nodes`` as if its
+    marks named them.
     """
 
     nodes: tuple[NodeView, ...]
@@ -96,6 +108,7 @@ class World:
     settles_in: float = 0.0
     hands_off: frozenset[str] = frozenset()
     begun: Mapping[str, Entry] = field(default_factory=dict)
+    feared: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +122,14 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next ledger, and how it differs from the one before. ``wake_in``: seconds until a retry is due."""
+    """The next ledger, and how it differs from the one before. ``wake_in``: seconds until a retry is due.
+
+    ``feared``: nodes whose slot is for something else now, and of which nobody knows what the Job that is gone left.
+    """
 
     ledger: Ledger
     claimed: tuple[NodeView, ...] = ()
+    feared: tuple[NodeView, ...] = ()
     released: tuple[str, ...] = ()
     failing: Mapping[str, int] = field(default_factory=dict)
     waiting: tuple[NodeView, ...] = ()
@@ -142,6 +159,7 @@ def plan(world: World) -> Plan:
     return Plan(
         Ledger(entries, halted, world.ledger.told),
         claimed=tuple(claimed),
+        feared=tuple(node for node in world.nodes if node.uid in world.feared and _is_new(world, entries, node.uid)),
         released=released,
         failing=failing,
         waiting=tuple(node for node in (*fresh, *retries) if node.uid not in entries),
@@ -215,6 +233,9 @@ def _kept(world: World) -> dict[str, Entry]:
     for uid, entry in world.ledger.entries.items():
         node = nodes.get(uid)
         jobs = world.jobs.get(uid, ())
+        if node is not None and (feared := world.feared.get(uid)) is not None:
+            kept[uid] = _doubtful(world, node, entry, feared)
+            continue
         if node is None or _recorded(node, entry, jobs):
             continue
         if (uid in world.held or uid in world.hands_off) and not jobs:
@@ -230,6 +251,23 @@ def _kept(world: World) -> dict[str, Entry]:
         if current or under_way or left_by(job, node):
             kept[uid] = entry
     return kept
+
+
+def _doubtful(world: World, node: NodeView, entry: Entry, feared: frozenset[str]) -> Entry:
+    """Return the slot of a try whose Job is gone, as that of what is to be done now: it is not given up meanwhile.
+
+    What it may have left is installed again if it is still wanted, otherwise removed.
+    """
+    asked = asked_of(node, world.targets[node.uid], world.limits, world.ledger.halted)
+    target = begun_of(node, asked, entry) or asked
+    shims = {*changes_of(node, target), *feared}
+    if entry.digest == target.digest and shims <= {*entry.shims}:
+        return entry
+    return Entry(target.digest, next_attempt(node, target), entry.since, tuple(sorted(shims)), feared=True)
+
+
+def _is_new(world: World, entries: Mapping[str, Entry], uid: str) -> bool:
+    return entries.get(uid) != world.ledger.entries.get(uid)
 
 
 def _recorded(node: NodeView, entry: Entry, jobs: tuple[JobView, ...]) -> bool:

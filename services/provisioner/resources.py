@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from provisioner.plan import Entry, Ledger
 from provisioner.surroundings import Surroundings, make_env, make_volumes, pull_secrets_of
@@ -21,6 +21,8 @@ from trellis.installing import InstallSpec
 from trellis.provisioning import KWASM, PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests
 
 Manifest = dict[str, Any]
+_FEARED: Final = "/feared"
+"""At the end of an entry of the ledger; who does not know it reads the entry without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Task:
     of ``spec``, or with ``removes`` takes them away. ``canaries``: Shims that a pod is to try before the Job counts.
     ``undoes``: the Job whose doing is taken back, ``why``, and the shims ``blamed``; ``target`` is then what the node's
     marks are to say after it. ``first``: what is removed by force before the shims of ``spec`` are installed.
+    ``feared``: shims that may be there before it begins, though the node's marks do not name them.
     """
 
     target: Target
@@ -44,6 +47,7 @@ class Task:
     undoes: JobView | None = None
     blamed: str = ""
     why: str = ""
+    feared: frozenset[str] = frozenset()
 
     @property
     def operation(self) -> str:
@@ -104,6 +108,7 @@ def make_installer_job(
     for annotation, listed in (
         (names.ANNOTATION_HANDLER, task.handlers),
         (names.ANNOTATION_REMOVED_HANDLERS, task.removed_handlers),
+        (names.ANNOTATION_FEARED, tuple(sorted(task.feared))),
         (names.ANNOTATION_CANARIES, task.canaries),
     ):
         if listed:
@@ -244,17 +249,18 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
 
 
 def _encode(entry: Entry) -> str:
-    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}"
+    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}{_FEARED if entry.feared else ''}"
 
 
 def read_ledger(manifest: Manifest) -> Ledger:
     """Read a ledger as the API server returns it; an entry someone broke is left out (its Job is adopted again)."""
     entries: dict[str, Entry] = {}
     for uid, value in (manifest.get("data") or {}).items():
-        digest, attempt, since, shims = (*value.split("/"), "", "", "")[:4]
+        feared = value.endswith(_FEARED)
+        digest, attempt, since, shims = (*value.removesuffix(_FEARED).split("/"), "", "", "")[:4]
         number, begun = whole(attempt), whole(since)
         if digest and number is not None and begun is not None:
-            entries[uid] = Entry(digest, number, begun, tuple(filter(None, shims.split(","))) or (KWASM,))
+            entries[uid] = Entry(digest, number, begun, tuple(filter(None, shims.split(","))) or (KWASM,), feared)
     marks = manifest["metadata"].get("annotations") or {}
     halted, told = (
         tuple(filter(None, (marks.get(key) or "").split(",")))

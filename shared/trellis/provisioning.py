@@ -186,6 +186,7 @@ class JobView:
 
     ``succeeded``: one of its pods did, whatever the Job says. ``ends_now``: it was told to end before its time.
     ``given_up``: why Kubernetes waits for the end of its pods, to fail it then; "" if it does not.
+    ``feared``: the Shims that may be there from before it though no mark names them; by name.
     """
 
     namespace: str
@@ -199,6 +200,7 @@ class JobView:
     attempt: int = 1
     handlers: frozenset[str] = frozenset()
     removed_handlers: frozenset[str] = frozenset()
+    feared: frozenset[str] = frozenset()
     installs: str | None = None
     traceparent: str | None = None
     state: JobState = JobState.ACTIVE
@@ -221,6 +223,11 @@ class JobView:
     def shims(self) -> dict[str, str]:
         """What the node has once the Job did its work: digests by Shim name."""
         return {KWASM: self.digest} if self.installs is None else decode_digests(self.installs)
+
+    @property
+    def tried(self) -> tuple[str, str, int]:
+        """Which try of which node this is: the Node's uid, the digest of what it is to have, the attempt."""
+        return self.node_uid, self.digest, self.attempt
 
     @property
     def order(self) -> tuple[int, int, bool, str]:

@@ -4,7 +4,7 @@ Pure. In: views of a Node and its Jobs. Out: answers. Called by ``node_watcher``
 ``provisioner`` (it ends the Job, waits for the record, removes what was left).
 Invariant: what a Job of our own installer put on a node is either named by the node's marks or known by the Job, so
 the Job stays until it is named. A run that failed or was ended left nothing: the installer takes its changes back.
-What a Job was to take back and did not is left too (ADR 29).
+What a Job was to take back and did not is left too (ADR 29), and what may have been there before it (ADR 79).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def marks_after(job: JobView, node: NodeView) -> dict[str, str]:
 
 def concerned_by(job: JobView) -> frozenset[str]:
     """Return the Shims that a Job leaves on its node, or takes back from there; by name."""
-    return frozenset({*job.shims, *(decode_digests(job.blamed) if job.operation == UNDO else ())})
+    return frozenset({*job.shims, *job.feared, *(decode_digests(job.blamed) if job.operation == UNDO else ())})
 
 
 def unwanted_left(job: JobView | None, node: NodeView, wanted: Collection[str]) -> dict[str, str]:
@@ -78,7 +78,9 @@ def _there_after(job: JobView) -> frozenset[str]:
     """Return the Shims that are on a node after a Job of our installer, as far as that is known; by name."""
     if job.operation == UNDO and (_ended_well(job) or job.state is JobState.FAILED or job.failure is not None):
         return frozenset(job.shims) if _ended_well(job) else concerned_by(job)
-    return frozenset(job.shims) if _installs(job) and _ended_well(job) else frozenset()
+    if not _ended_well(job):
+        return job.feared
+    return frozenset(job.shims) if _installs(job) else frozenset()
 
 
 def _ended_well(job: JobView) -> bool:

@@ -18,7 +18,8 @@ from node_watcher.actions import Snapshot as NodeSnapshot
 from provisioner.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
 from provisioner.attempts import Retries
 from provisioner.decide import decide
-from provisioner.plan import Entry, Ledger, Plan, ShimLimits, World, begun_of, plan
+from provisioner.doubts import doubted, feared_on
+from provisioner.plan import Entry, Ledger, Plan, ShimLimits, Try, World, begun_of, plan
 from provisioner.resources import make_installer_job
 from provisioner.settings import Settings
 from provisioner.tasks import Rules, task_of
@@ -48,6 +49,9 @@ class Book:
 
     def ledger(self) -> Ledger:
         return Ledger(dict(self.entries), self.halted, self.halted)
+
+    def tries(self) -> frozenset[Try]:
+        return frozenset(entry.tried(uid) for uid, entry in self.entries)
 
     @classmethod
     def of(cls, ledger: Ledger) -> Book:
@@ -115,28 +119,45 @@ def target_on(node: NodeView, wish: Wish) -> Target | None:
     return target_of(node, wish.shims(), None, auto_provision=False, require_checksum=True)
 
 
+class Seen(NamedTuple):
+    """What a leader knows of nodes and Jobs: what the watch shows, what it asked for, what it is certain of."""
+
+    nodes: tuple[NodeView, ...]
+    jobs: tuple[JobView, ...]
+    begun: tuple[tuple[str, Entry, str], ...]
+    certain: frozenset[Try]
+
+
 @cache
-def planned(
-    nodes: tuple[NodeView, ...],
-    jobs: tuple[JobView, ...],
-    wish: Wish,
-    book: Book,
-    limit: str,
-    begun: tuple[tuple[str, Entry, str], ...],
-) -> Plan:
+def planned(seen: Seen, wish: Wish, book: Book, limit: str) -> Plan:
+    nodes, jobs, begun, certain = seen
     by_uid: dict[str, tuple[JobView, ...]] = {}
     for job in jobs:
         by_uid[job.node_uid] = (*by_uid.get(job.node_uid, ()), job)
-    targets = {node.uid: target for node in nodes if (target := target_on(node, wish)) is not None}
-    limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in wish.names}
     slots = {uid: entry for uid, entry, _ in begun}
-    return plan(World(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots))
+    entries, targets = dict(book.entries), dict[str, Target]()
+    feared: dict[str, frozenset[str]] = {}
+    for index, node in enumerate(nodes):
+        entry = entries.get(node.uid)
+        view, known = node, node.uid in slots or (entry and entry.tried(node.uid) in certain)
+        if entry and not known and (names_of := doubted(node, entry, by_uid.get(node.uid, ()))):
+            feared[node.uid], view = names_of, feared_on(node, names_of)
+            nodes = (*nodes[:index], view, *nodes[index + 1 :])
+        if (target := target_on(view, wish)) is not None:
+            targets[node.uid] = target
+    limits = {name: ShimLimits(CountOrPercent.parse(limit)) for name in wish.names}
+    return plan(World(nodes, targets, by_uid, book.ledger(), limits, RETRIES, NOW, begun=slots, feared=feared))
 
 
 @cache
-def decided(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: Wish) -> tuple[Action, ...]:
+def decided(
+    node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, wish: Wish, *, certain: bool
+) -> tuple[Action, ...]:
+    its = tuple(job for job in jobs if job.node_uid == node.uid)
+    feared = doubted(node, entry, its) if entry and not certain else frozenset[str]()
+    node = feared_on(node, feared) if feared else node
     target = begun_of(node, target_on(node, wish), entry)
-    snapshot = Snapshot(node.name, node, jobs, entry, target, frozenset(), None, 0.0, 20.0, NOW)
+    snapshot = Snapshot(node.name, node, jobs, entry, target, frozenset(), None, 0.0, 20.0, NOW, feared=feared)
     steps: list[Action] = []
     for action in decide(snapshot):
         steps += action.steps if isinstance(action, Destroy) else [action]
@@ -190,9 +211,11 @@ def _without_labels(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def made_job(node: NodeView, target: Target, attempt: int, version: int, made: int) -> JobView:
+def made_job(action: CreateJob, version: int, made: int) -> JobView:
+    node, target = action.node, action.target
     shims = {name: _shim(name, version) for name, _ in target.shims}
-    manifest = make_installer_job(_INSTALLER, node, task_of(node, target, shims, _RULES), attempt, None)
+    task = replace(task_of(node, target, shims, _RULES), feared=action.feared)
+    manifest = make_installer_job(_INSTALLER, node, task, action.attempt, None)
     manifest["metadata"] |= {"uid": f"job-{made}", "resourceVersion": "8"}
     return replace(_as_job(manifest), created_at=1000 + made)
 

@@ -12,9 +12,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from provisioner.actions import Action, CreateJob, DeleteJob, EndJob, JudgeFailed
-from provisioner.plan import Entry
+from provisioner.plan import Entry, Try
 from support.exploring import Remembered
-from support.rollout_decisions import EMPTY, Book, Wish, a_fresh_node, decided, made_job, marked, planned, target_on
+from support.rollout_decisions import (
+    EMPTY,
+    Book,
+    Seen,
+    Wish,
+    a_fresh_node,
+    decided,
+    made_job,
+    marked,
+    planned,
+    target_on,
+)
 from trellis.provisioning import JobState, JobView, NodeView, Target, decode_digests, installed_on, newest
 
 
@@ -24,7 +35,8 @@ class _Replica:
 
     ``current``: whether the API server still has the version of the ledger that it knows. ``writes``: the plan on its
     way to the API server. ``runs``: by node name, what a run of that node has still to write. ``begun``: by Node uid,
-    the slot and the name of a Job that was asked for and is not in ``jobs`` yet.
+    the slot and the name of a Job that was asked for and is not in ``jobs`` yet. ``certain``: tries that made no
+    Job, or whose Job it deleted itself.
     """
 
     nodes: tuple[NodeView, ...]
@@ -35,6 +47,7 @@ class _Replica:
     writes: Book | None = None
     runs: tuple[tuple[str, tuple[Action, ...]], ...] = ()
     begun: tuple[tuple[str, Entry, str], ...] = ()
+    certain: frozenset[Try] = frozenset()
 
 
 class Replica(Remembered, _Replica):
@@ -52,6 +65,7 @@ class Left:
     replaced: int = 0
     lost_ledgers: int = 0
     lost_answers: int = 0
+    jobs_deleted: int = 0
 
     def less(self, what: str) -> Left | None:
         """One fewer; None if there was none left."""
@@ -112,8 +126,7 @@ class Rollout:
             elif job.state is JobState.ACTIVE:
                 if not job.ends_now:
                     ended = replace(job, state=JobState.COMPLETE, finished_at=job.created_at + 1)
-                    shown = replace(node, handlers=frozenset(job.shims))
-                    yield f"{job.name} ends well", _with_node(_with_job(state, ended), shown)
+                    yield f"{job.name} ends well", _with_node(_with_job(state, ended), _changed_by(job, node))
                 if (left := state.left.less("failures")) or job.ends_now:
                     ended = replace(job, state=JobState.FAILED, finished_at=job.created_at + 1)
                     yield f"{job.name} fails", replace(_with_job(state, ended), left=left or state.left)
@@ -139,9 +152,20 @@ class Rollout:
                 yield "node-0 is replaced", replace(state, nodes=(new, *state.nodes[1:]), left=rest)
         if rest := left.less("lost_ledgers"):
             yield "the ledger is deleted", _written(replace(state, left=rest), Book())
+        if rest := left.less("jobs_deleted"):
+            yield from self._deleted_by_hand(replace(state, left=rest))
         if rest := left.less("crashes"):
             begun = Replica(state.nodes, state.jobs, state.version)
             yield "another replica leads", replace(state, leader=begun, left=rest)
+
+    def _deleted_by_hand(self, state: State) -> Iterator[tuple[str, State]]:
+        """A person deletes a Job: its installer is past the point of no return, or takes its changes back."""
+        for job in state.jobs:
+            node = next((node for node in state.nodes if node.uid == job.node_uid), None)
+            gone = replace(state, jobs=_without(state.jobs, job))
+            yield f"{job.name} is deleted by hand", gone
+            if node is not None and job.state is JobState.ACTIVE:
+                yield f"{job.name} is deleted by hand, too late", _with_node(gone, _changed_by(job, node))
 
     def _replica(self, state: State, replica: Replica) -> Iterator[tuple[str, State]]:
         """The steps of the provisioner that leads."""
@@ -165,6 +189,10 @@ class Rollout:
             elif steps := self._decided(replica, node):
                 runs = (*replica.runs, (node.name, steps))
                 yield f"the leader decides on {node.name}", _with(state, replace(replica, runs=runs))
+        yield from self._runs(state, replica)
+
+    def _runs(self, state: State, replica: Replica) -> Iterator[tuple[str, State]]:
+        """The next write of each run that has begun."""
         for name, (step, *more) in replica.runs:
             rest = tuple(run for run in replica.runs if run[0] != name)
             after = replace(replica, runs=(*rest, (name, tuple(more))) if more else rest)
@@ -173,12 +201,14 @@ class Rollout:
             else:
                 taken, went_on = _carried_out(state, step)
                 here = after if went_on else replace(replica, runs=rest)
+                if isinstance(step, DeleteJob) and went_on:
+                    here = replace(here, certain=here.certain | {step.job.tried})
                 yield f"the leader: {type(step).__name__} {name}", _with(taken, here)
 
     def _create(self, state: State, after: Replica, action: CreateJob) -> Iterator[tuple[str, State]]:
         """A request is sent, arrives, and is answered; each is a step. It is always the last one of its run."""
         uid, replica = action.node.uid, state.leader
-        job = made_job(action.node, action.target, action.attempt, replica.version, state.made)
+        job = made_job(action, replica.version, state.made)
         made = state
         # Without its Node the garbage collector takes it at once.
         if all(job.name != other.name for other in state.jobs) and any(node.uid == uid for node in state.nodes):
@@ -190,10 +220,12 @@ class Rollout:
         if uid not in {begun for begun, *_ in replica.begun}:
             books = [book for book in (replica.ledger, replica.writes) if book is not None]
             slots = [dict(book.entries).get(uid) for book in books]
-            if replica.ledger is None or any(_not_for(slot, action) for slot in slots):
+            slot = slots[-1] if slots else None
+            if replica.ledger is None or slot is None or any(_not_for(slot, action) for slot in slots):
                 yield f"the leader finds no slot for {action.node.name}", _with(state, after)
             else:
-                sent = replace(replica, begun=tuple(sorted((*replica.begun, (uid, slots[-1], job.name)))))
+                begun = tuple(sorted((*replica.begun, (uid, slot, job.name))))
+                sent = replace(replica, begun=begun, certain=replica.certain - {job.tried})
                 yield f"the leader asks for {job.name}", _with(state, sent)
             return
         seen = self._finds(after, uid, job.name, made.jobs)
@@ -216,10 +248,14 @@ class Rollout:
     def _plan(self, state: State, replica: Replica) -> Iterator[tuple[str, State]]:
         known, current = (replica.ledger, replica.current) if replica.ledger is not None else (state.book, True)
         wish = Wish(self.shims, replica.version)
-        outcome = Book.of(planned(replica.nodes, replica.jobs, wish, known, self.limit, replica.begun).ledger)
-        knows = replace(replica, ledger=known, current=current)
+        certain = replica.certain if replica.ledger is not None else replica.certain & known.tries()
+        plan = planned(Seen(replica.nodes, replica.jobs, replica.begun, certain), wish, known, self.limit)
+        outcome = Book.of(plan.ledger)
+        knows = replace(replica, ledger=known, current=current, certain=certain)
         if outcome != known:
-            yield "the leader plans", _with(state, replace(knows, writes=outcome))
+            entries = plan.ledger.entries
+            claimed = {entries[node.uid].tried(node.uid) for node in plan.claimed}
+            yield "the leader plans", _with(state, replace(knows, writes=outcome, certain=certain | claimed))
         elif knows != replica:
             yield "the leader reads the ledger", _with(state, knows)
 
@@ -229,7 +265,8 @@ class Rollout:
             yield "the leader finds another ledger", _with(state, doubts)
             return
         written = _written(state, book)
-        yield "the leader writes the ledger", _with(written, replace(doubts, ledger=book, current=True))
+        accepted = replace(doubts, ledger=book, current=True, certain=replica.certain & book.tries())
+        yield "the leader writes the ledger", _with(written, accepted)
         if rest := state.left.less("lost_answers"):
             lost = _with(replace(written, left=rest), doubts)
             yield "the leader writes the ledger and hears no answer", lost
@@ -238,14 +275,19 @@ class Rollout:
         """What a run of a node's key would write."""
         entry = dict(replica.ledger.entries).get(node.uid) if replica.ledger else None
         jobs = tuple(job for job in replica.jobs if job.node == node.name)
-        return decided(node, jobs, entry, Wish(self.shims, replica.version))
+        certain = entry is not None and entry.tried(node.uid) in replica.certain
+        return decided(node, jobs, entry, Wish(self.shims, replica.version), certain=certain)
 
     # --- what must hold ---
 
     def broken(self, state: State) -> str | None:
         """The promises of ``plan`` and ``decide``: the limit, and one installer a node."""
         at_work = {node.uid: node for node in state.nodes}
-        open_jobs = [job for job in state.jobs if job.node_uid in at_work and _open(job, at_work[job.node_uid])]
+        open_jobs = [
+            job
+            for job in state.jobs
+            if (node := at_work.get(job.node_uid)) and _open(job, node, self.target(node, state.version))
+        ]
         for name in self.shims:
             changed = {job.node_uid for job in open_jobs if name in decode_digests(job.installs)}
             if len(changed) > int(self.limit):
@@ -258,7 +300,7 @@ class Rollout:
     def goal(self, state: State) -> bool:
         """Every node has what it is to have, and nothing is left over."""
         targets = ((node, self.target(node, state.version)) for node in state.nodes)
-        done = all(installed_on(node) == dict(target.shims if target else ()) for node, target in targets)
+        done = all(_has(node, dict(target.shims if target else ())) for node, target in targets)
         return done and not state.jobs and not state.book.entries
 
 
@@ -285,14 +327,25 @@ def _carried_out(state: State, action: Action) -> tuple[State, bool]:
             return _with_job(state, judged), True
 
 
-def _open(job: JobView, node: NodeView) -> bool:
+def _open(job: JobView, node: NodeView, target: Target | None) -> bool:
     """Whether a Job works on its node, or its end is not recorded there and is to be."""
     if job.state is JobState.COMPLETE:
         return not job.deleting and installed_on(node) != job.shims
     failed = node.failed
     return job.state is JobState.ACTIVE or (
-        failed is None or (failed.digest, failed.attempt) != (job.digest, job.attempt)
+        target is not None  # what failed for nobody left nothing, and is not recorded
+        and (failed is None or (failed.digest, failed.attempt) != (job.digest, job.attempt))
     )
+
+
+def _changed_by(job: JobView, node: NodeView) -> NodeView:
+    """A node as its kubelet shows it after a Job did its work; the handler of a Shim is called as the Shim."""
+    return replace(node, handlers=frozenset({"", *job.shims}))
+
+
+def _has(node: NodeView, shims: dict[str, str]) -> bool:
+    """Whether a node has these Shims on its disk and no other, and its marks say so."""
+    return installed_on(node) == shims and node.handlers - {""} == {*shims}
 
 
 def _not_for(slot: Entry | None, action: CreateJob) -> bool:

@@ -94,6 +94,7 @@ async def some_wait_for_a_slot(scene: Scene) -> set[str]:
 
 
 async def a_node_is_claimed_and_has_no_job(scene: Scene) -> set[str]:
+    """Whether a former leader made its Job nobody knows, so the worst is feared."""
     await scene.start()
     scene.shim.apply(paused=True)
     await eventually(lambda: scene.shim.condition("Progressing") == ("False", "Paused"), "paused")
@@ -106,7 +107,7 @@ async def a_node_is_claimed_and_has_no_job(scene: Scene) -> set[str]:
     }
     path = f"/api/v1/namespaces/{scene.fleet.system}/configmaps"
     assert scene.fleet.api.call("POST", path, ledger)[0] == http.HTTPStatus.CREATED
-    return set()
+    return {scene.nodes[0]}
 
 
 async def the_first_installers_run(scene: Scene) -> set[str]:
@@ -130,6 +131,14 @@ async def the_first_installers_ended_unseen(scene: Scene) -> set[str]:
     await scene.stop()
     await eventually(lambda: sum(map(ended, scene.fleet.jobs())) == 3, "three ended")
     return set(scene.nodes)
+
+
+async def the_first_installers_ended_unseen_and_their_jobs_are_gone(scene: Scene) -> set[str]:
+    installed = await the_first_installers_ended_unseen(scene)
+    for job in scene.fleet.jobs():
+        scene.fleet.delete_job(job["metadata"]["name"])
+    await eventually(lambda: not scene.fleet.jobs(), "no Job is left to know of it")
+    return installed
 
 
 async def the_first_installers_failed(scene: Scene) -> set[str]:
@@ -187,6 +196,7 @@ POINTS: list[Point] = [
     the_first_installers_run,
     the_first_installers_ended_and_nothing_is_proved,
     the_first_installers_ended_unseen,
+    the_first_installers_ended_unseen_and_their_jobs_are_gone,
     the_first_installers_failed,
     it_is_halted,
     it_is_paused_between_versions,

@@ -1,4 +1,7 @@
-"""A Job that was asked for keeps its slot until it is seen: the rules that the rollout's model takes for granted."""
+"""A Job that was asked for keeps its slot until it is seen, and what it did is feared when it is gone unseen.
+
+The rules that the rollout's model takes for granted.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,28 @@ from typing import cast
 
 import pytest
 
-from provisioner.actions import CreateJob
+from provisioner.actions import CreateJob, DeleteJob, Reason, User
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
+from provisioner.decide import decide
+from provisioner.doubts import NOTHING
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
-from provisioner.plan import Entry, Ledger, Plan
+from provisioner.plan import Entry, Ledger, Plan, plan
+from provisioner.pods import Pods
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
+from trellis import names
 from trellis.bus.bus import Bus
 from trellis.kube.breaker import Breaker, Scope
-from trellis.kube.errors import Unavailable
-from trellis.kube.fake import FakeKube
+from trellis.kube.errors import KubeError, Unavailable
+from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import JOBS, NAMESPACES, NODES
 from trellis.kube.transport import HttpRequest
-from trellis.provisioning import KWASM, NodeView, Target
+from trellis.provisioning import KWASM, REMOVE, NodeView, Target
 from trellis.telemetry import Metrics, setup
-from trellis.testing.builders import DIGEST, a_node, opted_in
+from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
 
 SLOT = Entry(DIGEST, 1, 5)
 
@@ -147,3 +154,78 @@ async def test_after_a_lost_answer_the_job_is_looked_for_before_anything_is_deci
     assert provisioner.shown == (provisioner.jobs if arrived else [])
     assert provisioner.known.begun.entries() == {}
     assert provisioner.ended == before + 1, "the planner may look at the slot again"
+
+
+class _NoPods:
+    async def users(self, *_: object) -> tuple[User, ...]:
+        return ()
+
+
+SHIM_SLOT = Entry(DIGEST, 1, 5, ("spin",))
+
+
+@pytest.fixture
+def doubtful(provisioner: Provisioner) -> Provisioner:
+    """Its node has a slot for a Shim that nobody wants any more, from a former leader, and no Job."""
+    provisioner.known.pods = cast("Pods", _NoPods())
+    provisioner.known.ledger = Ledger({provisioner.node.uid: SHIM_SLOT})
+    return provisioner
+
+
+async def test_what_a_former_leader_may_have_begun_is_planned_as_a_removal(doubtful: Provisioner) -> None:
+    uid = doubtful.node.uid
+    outcome = plan(await world_of(doubtful.known))
+    entry = outcome.ledger.entries[uid]
+    assert (entry.digest, entry.shims, entry.feared) == (NOTHING, ("spin",), True)
+    assert [node.uid for node in outcome.feared] == [uid]
+    assert outcome.released == ()
+    doubtful.known.ledger = outcome.ledger
+    again = plan(await world_of(doubtful.known))
+    assert (again.ledger, again.feared) == (outcome.ledger, ())
+    [made] = decide(await snapshot_of(doubtful.known, "node-1"))
+    assert isinstance(made, CreateJob)
+    assert made.feared == {"spin"}
+    await doubtful.effects.apply([made])
+    [job] = doubtful.kube.objects(JOBS)
+    assert job["metadata"]["labels"][names.LABEL_OPERATION] == REMOVE
+    assert job["metadata"]["annotations"][names.ANNOTATION_FEARED] == "spin"
+
+
+async def test_a_slot_given_here_whose_job_was_not_asked_for_is_given_up_with_the_wish(doubtful: Provisioner) -> None:
+    doubtful.known.certain.add((doubtful.node.uid, DIGEST, 1))
+    assert plan(await world_of(doubtful.known)).released == (doubtful.node.uid,)
+
+
+@pytest.mark.parametrize(("answer", "certain"), [(403, True), (503, False)])
+async def test_only_of_a_job_that_was_refused_it_is_certain_that_there_was_none(
+    doubtful: Provisioner, answer: int, certain: bool
+) -> None:
+    target = Target((("spin", DIGEST),))
+    doubtful.known.ledger = Ledger({doubtful.node.uid: Entry(target.digest, 1, 5, ("spin",))})
+    doubtful.kube.answer_next(
+        9, lambda _: status_reply(answer, "No", "no"), when=lambda request: request.path.endswith("/jobs")
+    )
+    with pytest.raises(KubeError):
+        await doubtful.effects.apply([CreateJob(doubtful.node, target, 1)])
+    assert bool(doubtful.known.certain) == certain
+
+
+async def test_of_a_job_that_was_cleared_away_here_nothing_is_feared(doubtful: Provisioner) -> None:
+    job = a_job(doubtful.node, name="its-job")
+    await doubtful.effects.apply([DeleteJob(job, Reason.OPTED_OUT, foreground=False)])
+    assert doubtful.known.certain == {job.tried}
+
+
+async def test_of_a_job_that_could_not_be_cleared_away_it_is_not_certain_what_it_did(doubtful: Provisioner) -> None:
+    job = a_job(doubtful.node, name="its-job")
+    doubtful.kube.fail_next(1, when=lambda request: request.method == "DELETE")
+    with pytest.raises(Unavailable):
+        await doubtful.effects.apply([DeleteJob(job, Reason.OPTED_OUT, foreground=False)])
+    assert doubtful.known.certain == set()
+
+
+async def test_what_is_certain_is_forgotten_with_its_slot(doubtful: Provisioner) -> None:
+    tried = (doubtful.node.uid, DIGEST, 1)
+    doubtful.known.certain |= {tried, ("another", DIGEST, 1)}
+    await doubtful.rollout.write_ledger(Plan(Ledger({doubtful.node.uid: SHIM_SLOT})))
+    assert doubtful.known.certain == {tried}

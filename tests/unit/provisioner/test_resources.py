@@ -105,7 +105,7 @@ shims = st.sampled_from([(KWASM,), ("slight", "spin.v2")])
 @given(
     entries=st.dictionaries(
         st.uuids().map(str),
-        st.builds(Entry, st.just(DIGEST), st.integers(1, 10**6), st.integers(0, 2**40), shims),
+        st.builds(Entry, st.just(DIGEST), st.integers(1, 10**6), st.integers(0, 2**40), shims, st.booleans()),
         max_size=20,
     ),
     halted=shims,

@@ -15,6 +15,8 @@ from provisioner.plan import Entry, World
 from support import rollout_decisions
 from support.exploring import BrokenPromise, Explored, Promises, explore
 from support.rollout_model import Left, Rollout
+from trellis import unfinished
+from trellis.provisioning import PROVISION, JobState, JobView
 
 
 def explored(rollout: Rollout, nodes: int, left: Left) -> Explored:
@@ -38,6 +40,9 @@ def decisions() -> Iterator[pytest.MonkeyPatch]:
         (2, Left(lost_ledgers=1, lost_answers=1), 2_953),
         (2, Left(replaced=1), 3_430),
         (3, Left(), 3_335),
+        (2, Left(opt_outs=1), 15_715),
+        (1, Left(jobs_deleted=1, opt_outs=1, crashes=1), 10_745),
+        (1, Left(jobs_deleted=1, opt_outs=1, failures=1), 18_174),
     ],
     ids=[
         "a Job fails and the leader is killed",
@@ -45,6 +50,9 @@ def decisions() -> Iterator[pytest.MonkeyPatch]:
         "the ledger is deleted and an answer gets lost",
         "a node is replaced",
         "three nodes",
+        "a node opts out",
+        "a Job is deleted by hand, the node opts out and the leader is killed",
+        "a Job is deleted by hand, the node opts out and a Job fails",
     ],
 )
 def test_the_limit_holds_and_every_node_gets_its_shim_whatever_the_order(nodes: int, left: Left, states: int) -> None:
@@ -71,6 +79,26 @@ def test_a_lost_ledger_that_lets_a_second_wave_begin_is_caught(decisions: pytest
     decisions.setattr(planning, "_adopted", lambda *_: {})
     with pytest.raises(BrokenPromise, match="2 nodes are changed for spin at once"):
         explored(Rollout(), 2, Left(lost_ledgers=1, versions=1, crashes=1))
+
+
+def test_a_job_whose_deletion_makes_the_leader_forget_what_it_did_is_caught(decisions: pytest.MonkeyPatch) -> None:
+    """As it was once: only the Job knew what is on the disk."""
+    decisions.setattr(rollout_decisions, "doubted", lambda *_: frozenset())
+    with pytest.raises(BrokenPromise, match=r"the goal cannot be reached any more[\s\S]*is deleted by hand, too late"):
+        explored(Rollout(), 1, Left(jobs_deleted=1, opt_outs=1))
+
+
+def test_a_job_made_once_more_that_does_not_say_what_may_be_there_before_it_is_caught(
+    decisions: pytest.MonkeyPatch,
+) -> None:
+    """It may be ended, and take back what it did itself: what the one before it did stays."""
+    decisions.setattr(unfinished, "_there_after", _of_its_own_doing)
+    with pytest.raises(BrokenPromise, match="the goal cannot be reached any more"):
+        explored(Rollout(), 1, Left(jobs_deleted=1, opt_outs=1))
+
+
+def _of_its_own_doing(job: JobView) -> frozenset[str]:
+    return frozenset(job.shims) if job.operation == PROVISION and job.state is JobState.COMPLETE else frozenset()
 
 
 def test_a_limit_that_is_not_counted_is_caught(decisions: pytest.MonkeyPatch) -> None:
