@@ -20,7 +20,7 @@ from host_manager.children import (
     marks_for,
     read_marks,
 )
-from host_manager.group import LATEST, Group, Manifest, Wish
+from host_manager.group import API_VERSION, KIND, LATEST, Group, Manifest, Wish
 from host_manager.inputs import Problem
 from host_manager.lattice_status import REPORTED, silent_pods
 from host_manager.merging import TemplateError
@@ -218,16 +218,24 @@ def _children(snapshot: Snapshot, group: Group, marks: Marks) -> list[Manifest] 
         return Problem("InvalidTemplate", str(error))
     for child in wanted:
         found = snapshot.children.get((child["kind"], child["metadata"]["name"]))
-        if found is not None and (owner := _stranger(found, group)):
+        if found is not None and (owner := _stranger(found, snapshot.head)):
             what = f"{child['kind']} {group.namespace}/{child['metadata']['name']}"
             return Problem("ChildConflict", f"{what} belongs to {owner}: name the group otherwise, or delete it")
     return wanted
 
 
-def _stranger(found: Manifest, group: Group) -> str:
-    """Return which other object controls a child, "" if none does."""
+def _stranger(found: Manifest, head: Head) -> str:
+    """Return which other object controls a child, "" if none does.
+
+    A former group of this name is nobody, and its child is taken over. Kubernetes collects what it left only if it sees
+    the deletion: of a group that is made anew while the collector's watch is broken it sees another uid in the next
+    list, takes that for an update, and its children stay for good (so with Kubernetes 1.36). A child that was made
+    after the group as it was read may be that of a later group.
+    """
+    older = found["metadata"].get("creationTimestamp", "") <= head.created
     for owner in found["metadata"].get("ownerReferences") or ():
-        if owner.get("controller") and owner.get("uid") != group.uid:
+        of_the_name = (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) == (API_VERSION, KIND, head.name)
+        if owner.get("controller") and owner.get("uid") != head.uid and not (older and of_the_name):
             return f"{owner.get('kind')} {owner.get('name')}"
     return ""
 

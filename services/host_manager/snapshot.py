@@ -24,7 +24,7 @@ from trellis.peers import Controller
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a write to the group must name, and what its metadata says."""
+    """What a write to the group must name, and what its metadata says. ``created``: when, as Kubernetes writes it."""
 
     namespace: str
     name: str
@@ -35,6 +35,7 @@ class Head:
     finalizers: tuple[str, ...] = ()
     wants_latest: bool = False
     restart_on: str = ""
+    created: str = ""
 
     @property
     def key(self) -> str:
@@ -117,4 +118,5 @@ def view_head(manifest: Mapping[str, Any]) -> Head:
         finalizers=tuple(metadata.get("finalizers") or ()),
         wants_latest=annotations.get(names.ANNOTATION_TEMPLATE) == names.TEMPLATE_LATEST,
         restart_on=str(annotations.get(names.ANNOTATION_RESTART_ON) or ""),
+        created=metadata.get("creationTimestamp", ""),
     )

@@ -227,6 +227,33 @@ def test_a_child_that_belongs_to_another_is_left_alone() -> None:
     assert "ConfigMap g/group belongs to Other its" in condition(actions, "Degraded")["message"]
 
 
+def of_a_former_group(kind: str, *, created: str = "2026-01-01T00:00:00Z") -> Snapshot:
+    """Return a group made at 00:05 of which a child of this kind belongs to an earlier one of its name."""
+    known = settled()
+    found = copy.deepcopy(dict(known.children))
+    [owner] = found[kind, "group"]["metadata"]["ownerReferences"]
+    found[kind, "group"]["metadata"] |= {
+        "ownerReferences": [owner | {"uid": "former"}],
+        "creationTimestamp": created,
+    }
+    return replace(known, head=replace(known.head, created="2026-01-01T00:05:00Z"), children=found)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_child_of_a_former_group_of_the_name_is_taken_over(kind: str) -> None:
+    [written] = decide(of_a_former_group(kind))
+    assert isinstance(written, ApplyChild)
+    assert written.key == (kind, "group")
+    assert [owner["uid"] for owner in written.wanted["metadata"]["ownerReferences"]] == ["uid-1"]
+
+
+def test_a_child_younger_than_the_group_as_it_was_read_is_left_alone() -> None:
+    """It may be that of a later group of the name."""
+    actions = decide(of_a_former_group("Deployment", created="2026-01-01T00:05:01Z"))
+    assert [type(action) for action in actions] == [WriteStatus, WarnGroup]
+    assert condition(actions, "Degraded")["reason"] == "ChildConflict"
+
+
 def test_beside_the_other_operator_only_a_condition_is_written() -> None:
     former = {"apps": [{"name": "a", "version": "1"}], "app_count": 1}
     known = snapshot(other=OPERATOR, status=former)
