@@ -37,7 +37,7 @@ class Key:
         self._health = health
         self._seconds = seconds
         self._ring: KeyRing | None = None
-        self._looked = -_SOON_SECONDS
+        self._began = self._looked = -_SOON_SECONDS
         self._looking = asyncio.Lock()
         self._told = ""
         self.there = asyncio.Event()
@@ -61,10 +61,15 @@ class Key:
             await self._look()
 
     async def doubt(self) -> bool:
-        """Read the key unless that was just done, and return whether it is another: a rotation is seen at once."""
-        before = self._ring
+        """Read the key anew and return whether it is another: a rotation is seen at once.
+
+        What was read before this was asked may be what is doubted. Who doubts within a second of a reading waits for
+        the next one, together with all others: garbage costs the API server one request a second.
+        """
+        before, asked = self._ring, time.monotonic()
         async with self._looking:
-            if time.monotonic() - self._looked >= _SOON_SECONDS:
+            if self._began <= asked:
+                await asyncio.sleep(max(0.0, self._looked + _SOON_SECONDS - asked))
                 await self._look()
         return self._ring != before
 
@@ -74,11 +79,13 @@ class Key:
         A host keeps for its life what it is given, so it is not to be given a key that was just replaced.
         """
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SOON_SECONDS):
-                await self.doubt()
+            async with asyncio.timeout(_SOON_SECONDS), self._looking:
+                if time.monotonic() - self._looked >= _SOON_SECONDS:
+                    await self._look()
         return self.ring
 
     async def _look(self) -> None:
+        self._began = time.monotonic()
         try:
             ring = read_ring(await self._read_or_make())
         except KeySecretError as error:

@@ -1,0 +1,66 @@
+"""The key as one replica knows it: who doubts it gets what stands in the Secret after that, at a bounded cost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from secrets_backend import key as keys
+from secrets_backend.key import Key, make_secret
+from secrets_backend.key_secret import data_of
+from secrets_backend.keys import CurveKey, KeyRing
+from trellis import names
+from trellis.health import Health
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import NAMESPACES, SECRETS
+from trellis.kube.transport import HttpRequest
+from trellis.telemetry import Metrics, setup
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    made = FakeKube(telemetry=setup("test", metrics=Metrics()))
+    made.put(NAMESPACES, {"metadata": {"name": "system"}})
+    made.put(SECRETS, make_secret("system", KeyRing(CurveKey.make(), ())))
+    return made
+
+
+@pytest.fixture
+async def key(kube: FakeKube) -> Key:
+    made = Key(kube, "system", Health("test"), 600.0)
+    await made.look()
+    return made
+
+
+def rotated(kube: FakeKube, key: Key) -> KeyRing:
+    ring = KeyRing(CurveKey.make(), (key.ring.current,))
+    [secret] = kube.objects(SECRETS)
+    kube.put(SECRETS, secret | {"data": data_of(ring)})
+    return ring
+
+
+async def test_a_key_that_is_replaced_right_after_it_was_read_is_seen_by_who_doubts_it(
+    kube: FakeKube, key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another replica gave the new one to a host already, whose first request comes here."""
+    monkeypatch.setattr(keys, "_SOON_SECONDS", 0.2)
+    await key.look()
+    ring = rotated(kube, key)
+    assert await key.doubt()
+    assert key.ring == ring
+
+
+async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(
+    kube: FakeKube, key: Key, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "_SOON_SECONDS", 0.2)
+    asked: list[str] = []
+
+    def count(request: HttpRequest) -> bool:
+        asked.append(request.path)
+        return False
+
+    kube.fail_next(1, when=count)
+    assert await asyncio.gather(*(key.doubt() for _ in range(50))) == [False] * 50
+    assert [path.rsplit("/", 1)[-1] for path in asked] == [names.SECRETS_KEY]
