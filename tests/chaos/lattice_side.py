@@ -155,7 +155,7 @@ class LatticeSide:
             app = wanted.apps.get(name)
             for one in (
                 *_wrong_model(models.get(name), app),
-                *_wrong_object(objects.get(name), app),
+                *_wrong_object(objects.get(name), app, models.get(name)),
                 *_wrong_service(services.get(name), app),
             ):
                 yield f"{name}: {one}"
@@ -192,7 +192,7 @@ def _wrong_model(model: Manifest | None, app: App | None) -> list[str]:
     return [] if runs == app.runs else [f"wadm runs it: {runs}"]
 
 
-def _wrong_object(found: Manifest | None, app: App | None) -> list[str]:
+def _wrong_object(found: Manifest | None, app: App | None, model: Manifest | None) -> list[str]:
     if found is None or app is None:
         return [] if (found is None) == (app is None) else [f"Kubernetes has it: {found is not None}"]
     image = found["spec"]["components"][0]["properties"]["image"]
@@ -200,7 +200,9 @@ def _wrong_object(found: Manifest | None, app: App | None) -> list[str]:
     said = {one["type"]: one["status"] for one in status.get("conditions") or ()}
     deployed = (status.get("synced") or {}).get("deployed")
     checks = {
-        f"it has {image}, not {app.version}": image == f"example.com/hello:{app.version}",
+        f"it has {image}, not {app.version} (synced: {status.get('synced')}; wadm: {model})": (
+            image == f"example.com/hello:{app.version}"
+        ),
         f"it is not synced: {said}": said.get("Synced") == "True",
         f"it ran when it was synced: {deployed}": deployed is app.runs,
     }
