@@ -6,26 +6,22 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import sqlite3
-import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from controller_host.calling import Calling
-from controller_host.guest.modules import CompileBounds
-from controller_host.guests import LocalGuests
+from controller_host.disk import Disk, check_directory, open_disk
 from controller_host.hosted import Hosted, Trouble
 from controller_host.hosting import Hosting
 from controller_host.maxima import Acceptance, Maxima
 from controller_host.measures import Gauges
 from controller_host.news import News
 from controller_host.outcomes import Outcomes, Told
-from controller_host.preparing import COMPILING, Preparing
-from controller_host.progress import NotWritten, Progress
+from controller_host.preparing import Preparing
+from controller_host.progress import NotWritten
 from controller_host.reporting import Reporting
 from controller_host.residents import Residents
 from controller_host.reviews import Reviews
@@ -43,17 +39,15 @@ from trellis import heap, names
 from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.events.subjects import CONTROLLER_HOST
+from trellis.health import Health
 from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.runtime import Base, LedService, Work
-from trellis.settings import SettingsError
 from trellis.telemetry import get_logger, setup
 
-STACK_BYTES: Final = 4 * 2**20
-"""Of a thread that runs guests: the engine lets a guest have half of one MiB, and the host's calls come on top."""
 _WAITING: Final = 64
 """Controllers that may be prepared beside those that are called: that waits for the API server, not for a thread."""
 _REPORTERS: Final = 8
@@ -61,6 +55,7 @@ TENANTS_CONNECTIONS: Final = 128
 """To the API server, for what guests ask and what is read as their accounts: as many as there are guests at a time."""
 NAMESPACE_CONNECTIONS: Final = 16
 """Of these, for the accounts of one namespace."""
+_ENGINE: Final = "engine"
 _GIVE_BACK_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 1.0
 """Between two looks whether the disk takes nothing."""
@@ -90,72 +85,6 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """What a term has open on disk, and the threads that work there."""
-
-    guests: LocalGuests
-    progress: Progress
-    pool: ThreadPoolExecutor
-    compiling: ThreadPoolExecutor
-
-    def close(self) -> None:
-        """Let go of everything; threads that still run a guest are left to end by themselves."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
-        self.compiling.shutdown(wait=False, cancel_futures=True)
-        self.progress.close()
-        self.guests.close()
-
-
-def check_directory(settings: Settings) -> None:
-    """Make the directory of the data.
-
-    Raises:
-        SettingsError: it cannot be used.
-    """
-    directory = settings.controller_data_dir
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise _unusable(settings, "this account may not write there")
-    except OSError as error:
-        raise _unusable(settings, error.strerror or str(error)) from error
-
-
-def _unusable(settings: Settings, why: str) -> SettingsError:
-    directory = settings.controller_data_dir
-    return SettingsError(f"TRELLIS_CONTROLLER_DATA_DIR: has {directory}, needs a directory that can be used: {why}")
-
-
-def open_disk(settings: Settings) -> Disk:
-    """Open the directory of the data.
-
-    Raises:
-        SettingsError: it cannot be used.
-    """
-    directory = settings.controller_data_dir
-    try:
-        guests = LocalGuests(directory, compile_bounds(settings))
-        try:
-            progress = Progress(directory)
-        except OSError:
-            guests.close()
-            raise
-    except OSError as error:
-        raise _unusable(settings, error.strerror or str(error)) from error
-    # What counts is what is set when a thread starts, which a pool does late: so it stays set. Without it a thread has
-    # what the C library gives, 128 KiB with musl.
-    threading.stack_size(STACK_BYTES)
-    pool = ThreadPoolExecutor(settings.controller_threads, thread_name_prefix="guest")
-    compiling = ThreadPoolExecutor(COMPILING, thread_name_prefix="compile")
-    return Disk(guests, progress, pool, compiling)
-
-
-def compile_bounds(settings: Settings) -> CompileBounds:
-    """Return what compiling a module may take."""
-    return CompileBounds(settings.controller_compile_memory, max(1, round(settings.controller_compile_cpu)))
-
-
 def maxima_of(settings: Settings) -> Maxima:
     """Return what controllers may ask for."""
     return Maxima(
@@ -170,7 +99,8 @@ def maxima_of(settings: Settings) -> Maxima:
 
 def compose(settings: Settings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
-    kube, telemetry, disk = base.kube, base.telemetry, open_disk(settings)
+    kube, telemetry = base.kube, base.telemetry
+    disk = open_disk(settings, telling(base.health))
     tenants = kube.apart(TENANTS_CONNECTIONS, NAMESPACE_CONNECTIONS)
     parts = Parts(disk.guests, disk.progress, telemetry)
     discovery, reviews = Discovery(kube), Reviews(kube)
@@ -233,12 +163,35 @@ def compose(settings: Settings, base: Base) -> Work:
             Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values, lambda: parts.room.refuses).run,
             partial(trying, parts.room, disk.guests.try_disk, hosting.memory.recovered),
             hosting.fetching.run,
-            holding(disk, hosting.end, sources.close, tenants.close),
+            holding(disk, partial(ending, hosting, base.health), sources.close, tenants.close),
             giving_back,
             Sweeping(disk.guests, disk.progress, lambda: living_of(_uids(informer), hosting.hosted.values())).run,
         ],
         closing=[close],
     )
+
+
+def telling(health: Health) -> Callable[[str], None]:
+    """Return what says, from any thread, whether the engine of controllers is there: "" or why it is not."""
+    loop = asyncio.get_running_loop()
+
+    def say(why: str) -> None:
+        if why:
+            health.not_ready(_ENGINE, why)
+        else:
+            health.ready(_ENGINE)
+
+    def tell(why: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends
+            loop.call_soon_threadsafe(say, why)
+
+    return tell
+
+
+def ending(hosting: Hosting, health: Health) -> None:
+    """End the guests; whether there is an engine is of no account any more."""
+    hosting.end()
+    health.forget(_ENGINE)
 
 
 def holding(

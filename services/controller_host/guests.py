@@ -1,7 +1,8 @@
 """What ``lifecycle`` needs of the guest runtime: modules, instances, and their state on disk.
 
-In: whose guest, and what it is to be. Out: instances. Called in threads of the pool. Invariant: a snapshot is found for
-the very controller, module, engine and configuration that it was taken of, or not at all.
+In: whose guest, and what it is to be. Out: instances. Called in threads of the pool. Invariants: a snapshot is found
+for the very controller, module, engine and configuration that it was taken of, or not at all; the engine is loaded by
+who needs a guest, and not to look after files.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from controller_host.guest.directories import write_whole
-from controller_host.guest.guest import Host
-from controller_host.guest.instance import Instance
-from controller_host.guest.limits import Limits
-from controller_host.guest.modules import CompileBounds, Module, Modules
+from controller_host import loading
+from controller_host.guest.directories import private_directory, write_whole
+from controller_host.guest.limits import CompileBounds, Limits
 from controller_host.guest.snapshots import Identity, Snapshots
+
+if TYPE_CHECKING:
+    from controller_host.guest.guest import Host
+    from controller_host.guest.instance import Instance
+    from controller_host.guest.modules import Module
 
 _TRIAL_BYTES: Final = 1 << 20
 
@@ -45,7 +49,10 @@ class Prepared:
 
 
 class Guests(Protocol):
-    """Guests of one engine and one directory."""
+    """Guests of one engine and one directory. Whatever needs the engine raises EngineUnavailable if there is none."""
+
+    def require(self) -> None:
+        """See to it that guests can be run; raises EngineUnavailable."""
 
     def load(self, wasm: bytes) -> Module:
         """Return the module of these bytes, compiled; raises ModuleRefused."""
@@ -80,29 +87,39 @@ class Guests(Protocol):
 
 
 class LocalGuests:
-    """Guests of this process, their modules and snapshots in one directory.
+    """Guests of this process, their modules and snapshots in one directory; ``told`` as of ``loading.Loading``.
 
     Raises:
         PermissionError: the directory is somebody else's.
         BlockingIOError: another process has it.
     """
 
-    def __init__(self, directory: Path, bounds: CompileBounds = CompileBounds()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        directory: Path,
+        bounds: CompileBounds = CompileBounds(),  # noqa: B008 - frozen
+        told: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._directory = directory
+        self._compiled = private_directory(directory / "modules")
         self._snapshots = Snapshots(directory / "snapshots")
-        self._modules = Modules(directory / "modules", bounds=bounds)
+        self._engine = loading.local(self._compiled, bounds, told)
+
+    def require(self) -> None:
+        """Load the engine; raises EngineUnavailable."""
+        self._engine.get()
 
     def load(self, wasm: bytes) -> Module:
         """Compile a module, once; raises ModuleRefused."""
-        return self._modules.load(wasm)
+        return self._engine.get().modules.load(wasm)
 
     def module(self, sha256: str) -> Module | None:
         """Return a module that was compiled before."""
-        return self._modules.cached(sha256)
+        return self._engine.get().modules.cached(sha256)
 
     def boot(self, module: Module, limits: Limits, host: Host, begun: Callable[[Instance], None]) -> Instance:
         """Start a guest anew; raises GuestFault, ModuleRefused."""
-        return Instance.boot(module, limits, host, begun)
+        return self._engine.get().boot(module, limits, host, begun)
 
     def note(self, owner: Owner) -> str | None:
         """Return what was given with a snapshot; None: there is none."""
@@ -112,7 +129,7 @@ class LocalGuests:
     def wake(self, module: Module, limits: Limits, host: Host, owner: Owner) -> Instance | None:
         """Bring a guest back; raises GuestFault, SnapshotLost."""
         snapshot = self._snapshots.find(self._identity(owner))
-        return None if snapshot is None else Instance.wake(module, limits, host, snapshot)
+        return None if snapshot is None else self._engine.get().wake(module, limits, host, snapshot)
 
     def suspend(self, instance: Instance, owner: Owner, note: str) -> int:
         """Put a guest to disk; raises SnapshotFailed."""
@@ -137,11 +154,19 @@ class LocalGuests:
     def sweep(self, keep: Iterable[str], modules: Iterable[str]) -> None:
         """Remove snapshots of all controllers but these, and all modules but those of these digests."""
         self._snapshots.sweep(keep)
-        self._modules.sweep(modules)
+        self.sweep_modules(modules)
 
     def sweep_modules(self, keep: Iterable[str]) -> None:
         """Remove compiled modules but those of these digests, and those in use."""
-        self._modules.sweep(keep)
+        with self._engine.held() as engine:
+            if engine is not None:
+                engine.modules.sweep(keep)
+                return
+            # Nobody runs or compiles one. What is kept of a former engine goes with the sweep after this one is there.
+            kept = set(keep)
+            for path in self._compiled.iterdir():
+                if path.name.partition(".")[0] not in kept:
+                    path.unlink(missing_ok=True)
 
     def try_disk(self) -> None:
         """Write something and remove it; raises OSError if the disk does not take it."""
@@ -153,8 +178,8 @@ class LocalGuests:
 
     def close(self) -> None:
         """Say that all ended well: snapshots are trusted by the next run. What is being compiled is given up."""
-        self._modules.close()
+        self._engine.close()
         self._snapshots.close()
 
     def _identity(self, owner: Owner) -> Identity:
-        return Identity(owner.uid, owner.sha256, self._modules.engine.key, owner.config)
+        return Identity(owner.uid, owner.sha256, self._engine.get().key, owner.config)

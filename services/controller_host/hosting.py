@@ -23,6 +23,7 @@ from controller_host.fetching import TOLD_SECONDS, Fetching, Question
 from controller_host.hosted import Hosted, Trouble
 from controller_host.keys import ObjectKey
 from controller_host.lifecycle import Life
+from controller_host.loading import EngineUnavailable
 from controller_host.maxima import ABOVE_MAXIMUM, Acceptance, Maxima
 from controller_host.memory import Memory
 from controller_host.news import News
@@ -181,6 +182,8 @@ class Hosting:
         except NotAccepted as refused:
             one.refused = Trouble(refused.reason, refused.message)
             return self.outcomes.wait(one)
+        except EngineUnavailable as error:
+            return self.outcomes.without_engine(one, error)
         except NotWritten as error:
             self.parts.room.refused(error)
             return self.outcomes.without_disk(one, self.parts.room, "what its former version saves cannot be kept")
@@ -238,6 +241,7 @@ class Hosting:
             if await self.memory.in_pool(one.life.adopt, prepared):
                 one.listed = False
             one.ready = True
+            self.outcomes.engine_found(one)
             if one.module.sha256 != one.unfit:
                 one.refused = None
             one.look_at = now + self.sources_seconds if any(wanted.refs) or not wanted.is_fixed else None

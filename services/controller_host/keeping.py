@@ -11,17 +11,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from controller_host.deliveries import Delivery, Served
 from controller_host.figures import Figures
-from controller_host.guest.instance import Instance
 from controller_host.guest.snapshots import SnapshotFailed
 from controller_host.guests import Prepared
 from controller_host.keys import key_text
 from controller_host.marks import Marks
 from controller_host.progress import NotWritten, Past
 from controller_host.starting import Parts
+
+if TYPE_CHECKING:
+    from controller_host.guest.instance import Instance
 
 
 class Kept:

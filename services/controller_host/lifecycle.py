@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry import trace
 
@@ -22,8 +22,7 @@ from controller_host.calling import Calls
 from controller_host.deliveries import Delivery, NotPrepared, Served, StartFailed
 from controller_host.figures import Figures
 from controller_host.guest.faults import FaultKind, GuestFault
-from controller_host.guest.instance import Instance
-from controller_host.guest.modules import ModuleRefused
+from controller_host.guest.refusals import ModuleRefused
 from controller_host.guests import Prepared
 from controller_host.keeping import Kept
 from controller_host.keys import key_text
@@ -33,6 +32,9 @@ from controller_host.reconciling import call_span, reconcile
 from controller_host.results import Result
 from controller_host.starting import Parts, Starting
 from trellis.telemetry import current_trace, get_logger
+
+if TYPE_CHECKING:
+    from controller_host.guest.instance import Instance
 
 SLICE_SECONDS: Final = 0.05
 """A controller that has called for so long lets others have the thread."""
@@ -94,8 +96,10 @@ class Life:
 
         Raises:
             NotWritten: the disk does not take what it saves; nothing has changed.
+            EngineUnavailable: no guest can be run; nothing has changed.
         """
         with self._lock:
+            self._parts.guests.require()  # whether what is on disk is of any use, nobody can tell without
             return self._adopt(prepared)
 
     def _adopt(self, prepared: Prepared) -> bool:

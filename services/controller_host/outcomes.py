@@ -17,6 +17,7 @@ from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.guest.refusals import ModuleRefused
 from controller_host.hosted import Fault, Hosted, Trouble
 from controller_host.keys import ObjectKey, key_text
+from controller_host.loading import ENGINE_UNAVAILABLE, EngineUnavailable
 from controller_host.room import DISK_FULL, Room
 from controller_host.turns import Turn
 from trellis.bus.backoff import Backoff
@@ -102,6 +103,16 @@ class Outcomes:
         """Let a controller wait for the disk; returns the seconds."""
         one.stopped = no_room(room, what)
         return self.wait(one)
+
+    def without_engine(self, one: Hosted, error: EngineUnavailable) -> float:
+        """Let a controller wait for the engine, without which none runs; returns the seconds."""
+        one.stopped = Trouble(ENGINE_UNAVAILABLE, str(error))
+        return self.wait(one)
+
+    def engine_found(self, one: Hosted) -> None:
+        """Note that what it waited for is there, if that was the engine."""
+        if one.stopped is not None and one.stopped.reason == ENGINE_UNAVAILABLE:
+            one.stopped, one.failures = None, 0
 
     def _ended(self, one: Hosted, fault: GuestFault, turn: Turn[ObjectKey] | None, now: float) -> None:
         if fault.kind is FaultKind.INTERRUPTED and self.closing:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from controller_host.guest.limits import Limits
-from controller_host.guest.modules import ModuleRefused
+from controller_host.guest.refusals import ModuleRefused
 from controller_host.guests import Guests, Prepared
 from controller_host.joint import Joint
 from controller_host.progress import KnownModule, Progress

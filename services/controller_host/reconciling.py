@@ -7,7 +7,7 @@ Invariant: the call is a span, and what the guest asks for is part of it.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 from opentelemetry import trace
@@ -15,11 +15,13 @@ from opentelemetry import trace
 from controller_host.calling import Calls
 from controller_host.deliveries import Delivery
 from controller_host.figures import Figures
-from controller_host.guest.instance import Instance
 from controller_host.keys import reference
 from controller_host.results import Result, read_result, reconcile_request
 from trellis import names
 from trellis.telemetry import Telemetry, TraceContext, linked, trace_from
+
+if TYPE_CHECKING:
+    from controller_host.guest.instance import Instance
 
 _MARK: Final = names.ANNOTATION_TRACEPARENT.encode()
 

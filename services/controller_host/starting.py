@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import orjson
 from opentelemetry import trace
@@ -17,16 +18,19 @@ from opentelemetry import trace
 from controller_host.calling import Calls
 from controller_host.deliveries import StartFailed
 from controller_host.figures import Figures
+from controller_host.guest.abi import EMPTY
 from controller_host.guest.faults import FaultKind, GuestFault
-from controller_host.guest.instance import EMPTY, Instance
 from controller_host.guest.limits import Limits
-from controller_host.guest.modules import Module
 from controller_host.guest.snapshots import SnapshotLost
 from controller_host.guests import Guests, Owner, Prepared
 from controller_host.progress import Past, Progress, Saved
 from controller_host.results import migrate_request, read_result
 from controller_host.room import Room
 from trellis.telemetry import Telemetry, get_logger
+
+if TYPE_CHECKING:
+    from controller_host.guest.instance import Instance
+    from controller_host.guest.modules import Module
 
 _log = get_logger(__name__)
 

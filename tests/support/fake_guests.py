@@ -20,6 +20,7 @@ from controller_host.guest.limits import Limits
 from controller_host.guest.modules import ModuleRefused, RefusalReason
 from controller_host.guest.snapshots import SnapshotFailed
 from controller_host.guests import Owner
+from controller_host.loading import EngineUnavailable
 
 Behaviour = Callable[["FakeInstance", str, dict[str, Any]], dict[str, Any]]
 
@@ -83,6 +84,12 @@ class FakeGuests:
         self.abi: int | None = 1
         """What is found of a module's version as it is read; None: only the module can tell, and says this."""
         self.says_version = 1
+        self.unavailable = ""
+        """Why there is no engine."""
+
+    def require(self) -> None:
+        if self.unavailable:
+            raise EngineUnavailable(self.unavailable)
 
     def load(self, wasm: bytes) -> Any:
         if wasm not in self.programs:

@@ -18,6 +18,9 @@ MOST_BYTES: Final = 4 << 20
 RESERVED: Final = "trellis:"
 """What the names of the exports that this host adds begin with."""
 
+EMPTY: Final = b"{}"
+"""What a guest answers that has nothing to say."""
+
 
 def signature(text: str) -> FunctionType:
     """Read ``"iI:i"``: i is i32, I is i64; parameters, a colon, results."""

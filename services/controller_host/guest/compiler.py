@@ -13,21 +13,18 @@ import subprocess
 import sys
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 import wasmtime
 
 from controller_host.guest.compiling import LENGTH_BYTES, OUT_OF_MEMORY, compile_module
+from controller_host.guest.limits import CompileBounds
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
 
 SMALL_BYTES: Final = 4096
 """A module of so many bytes is compiled here: the worst one that is known takes a few hundredths of a second."""
 MOST_CODE_BYTES: Final = 1 << 30
-_TIMES: Final = 4
-_BESIDE: Final = 60
-"""So many times its seconds of processor may pass by the clock, and so many more: the machine has others to serve."""
 _REMEMBERED: Final = 1024
 _ALWAYS: Final = (-signal.SIGXCPU, -signal.SIGABRT, -signal.SIGSEGV, OUT_OF_MEMORY)
 """How a process ends that got no more processor, memory or stack."""
@@ -35,19 +32,6 @@ _ALWAYS: Final = (-signal.SIGXCPU, -signal.SIGABRT, -signal.SIGSEGV, OUT_OF_MEMO
 
 class CompilerFailed(Exception):  # noqa: N818 (what happened; it is no fault of the module)
     """The process that compiles could not be run, or was ended by us: try again."""
-
-
-@dataclass(frozen=True, slots=True)
-class CompileBounds:
-    """What compiling one module may take. ``cpu_seconds``: of processor."""
-
-    memory_bytes: int = 2 << 30
-    cpu_seconds: int = 120
-
-    @property
-    def clock_seconds(self) -> int:
-        """Seconds by the clock."""
-        return self.cpu_seconds * _TIMES + _BESIDE
 
 
 class Compiler:

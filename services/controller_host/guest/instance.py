@@ -28,8 +28,6 @@ from controller_host.guest.rewriting import START_EXPORT, check_version
 from controller_host.guest.snapshots import Identity, Snapshot, SnapshotLost, Snapshots
 from controller_host.guest.suspending import State, Suspended
 
-EMPTY: Final = b"{}"
-
 THREAD_STACK_BYTES: Final = 1536 << 10
 """The least stack of a thread that runs guests: 512 KiB are the guest's, and below its deepest call Python runs."""
 
@@ -235,13 +233,13 @@ class Instance:
     def _answer(self, result: int) -> bytes:
         pointer, length = result >> 32 & 0xFFFF_FFFF, result & 0xFFFF_FFFF
         if not result:
-            return EMPTY
+            return abi.EMPTY
         if length > abi.MOST_BYTES:
             raise GuestFault(
                 FaultKind.RESULT_TOO_LARGE, f"it returned {length} bytes, and at most {abi.MOST_BYTES} are read"
             )
         answer = self.guest.memory.read(pointer, length)
-        if answer != EMPTY:
+        if answer != abi.EMPTY:
             _check_answer(answer)
         return answer
 

@@ -1,4 +1,4 @@
-"""What one call of a guest may take, and what it has taken so far.
+"""What one call of a guest may take, and what it has taken so far; what compiling a module may take.
 
 Time comes from the thread that runs the guest: :class:`Budget` is used in that thread alone, but for ``interrupt``.
 Invariant: what the host does for a guest (its ``call``) counts neither as the guest's processor time nor as its time.
@@ -17,6 +17,9 @@ from controller_host.guest.faults import FaultKind, GuestFault
 TICK_SECONDS: Final = 0.01
 _LONGEST_UNSEEN: Final = 0.05
 """Seconds a guest may run before it is looked at again, whatever it has left: so long does an interruption take."""
+_TIMES: Final = 4
+_BESIDE: Final = 60
+"""So many times its seconds of processor may pass by the clock, and so many more: the machine has others to serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,19 @@ class Limits:
     memory_bytes: int = 64 << 20
     cpu_seconds: float = 1.0
     wall_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompileBounds:
+    """What compiling one module may take. ``cpu_seconds``: of processor."""
+
+    memory_bytes: int = 2 << 30
+    cpu_seconds: int = 120
+
+    @property
+    def clock_seconds(self) -> int:
+        """Seconds by the clock."""
+        return self.cpu_seconds * _TIMES + _BESIDE
 
 
 class Budget:

@@ -23,15 +23,16 @@ import structlog
 import wasmtime
 import xxhash
 
-from controller_host.guest.compiler import CompileBounds, Compiler, CompilerFailed
+from controller_host.guest.compiler import Compiler, CompilerFailed
 from controller_host.guest.directories import private_directory, write_whole
 from controller_host.guest.engine import Engine
+from controller_host.guest.limits import CompileBounds
 from controller_host.guest.native import Prepared
 from controller_host.guest.refusals import ModuleRefused, RefusalReason
 
 _log: Final = structlog.get_logger(__name__)
 
-__all__ = ["CompileBounds", "CompilerFailed", "Module", "ModuleRefused", "Modules", "RefusalReason"]
+__all__ = ["CompilerFailed", "Module", "ModuleRefused", "Modules", "RefusalReason"]
 
 _BOUNDS: Final = CompileBounds()
 

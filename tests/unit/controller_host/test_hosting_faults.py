@@ -211,3 +211,36 @@ async def test_a_guest_that_hangs_wherever_it_does_is_ended_at_the_end(
             world.add("other" if where == "migrate" else "third", generation=2)
         await world.until(inside.is_set, "it hangs")
     assert ends == [FaultKind.INTERRUPTED]
+
+
+async def test_without_an_engine_a_controller_says_so_and_runs_as_soon_as_there_is_one(
+    world: World, recorder: Recorder
+) -> None:
+    world.guests.unavailable = "the engine of controllers cannot be loaded: OSError: no such file"
+    world.add("recorder")
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().stopped is not None, "stopped")
+        stopped = world.one().stopped
+        assert stopped is not None
+        assert (stopped.reason, stopped.message) == ("EngineUnavailable", world.guests.unavailable)
+        assert world.one().refused is None, "its module is not to blame"
+        await world.until(lambda: world.one().failures >= 3, "tried again, and waits between")
+        world.guests.unavailable = ""
+        await world.until(lambda: len(recorder.inits) == 1, "started")
+        await world.at_rest()
+        assert world.one().stopped is None
+
+
+async def test_who_has_nothing_to_do_is_well_again_with_the_engine(world: World, recorder: Recorder) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.until(lambda: len(recorder.told) == 1, "told")
+        await world.until(lambda: world.guests.suspended == 1, "on disk")
+    world.guests.unavailable = "it is away"
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().stopped is not None, "stopped")
+        world.guests.unavailable = ""
+        await world.at_rest()
+        assert (world.one().stopped, world.one().failures) == (None, 0)
+        assert (len(recorder.inits), len(recorder.told), world.guests.woken) == (1, 1, 0)

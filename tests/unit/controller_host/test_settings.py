@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_host.app import check_directory
+from controller_host.disk import check_directory
 from controller_host.settings import Settings
 from trellis.settings import SettingsError, load
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +19,9 @@ from typing import Any
 import orjson
 import pytest
 
+from controller_host import loading
 from controller_host.app import compose
+from controller_host.guest.runtime import Runtime
 from controller_host.settings import Settings
 from trellis.events.envelope import FactData
 from trellis.health import Health
@@ -47,6 +50,7 @@ class Term:
     work: Work
     telemetry: Telemetry
     kube: FakeKube
+    health: Health
 
     def metric(self, name: str, **labels: str) -> float:
         found = self.telemetry.metrics.registry.get_sample_value(name, {"service": "controller_host"} | labels)
@@ -126,7 +130,8 @@ class Cluster:
             controller_modules_dir=self.directory / "modules",
             controller_resources=("v1/ConfigMap",),
         )
-        work = compose(settings, Base(telemetry, Health("controller_host"), self.kube, SilentBus(), "test"))  # type: ignore[arg-type]
+        health = Health("controller_host")
+        work = compose(settings, Base(telemetry, health, self.kube, SilentBus(), "test"))  # type: ignore[arg-type]
         tasks = [asyncio.create_task(informer.run()) for informer in work.informers]
         tasks += [asyncio.create_task(run()) for run in work.background]
         try:
@@ -135,7 +140,7 @@ class Cluster:
             await work.prepare()
             tasks += [asyncio.create_task(queue.work()) for queue in work.queues]
             work.list_all()
-            yield Term(work, telemetry, self.kube)
+            yield Term(work, telemetry, self.kube, health)
             await asyncio.gather(*(close(5.0) for close in work.closing))
         finally:
             for task in tasks:
@@ -195,3 +200,43 @@ async def test_what_the_service_writes_of_a_controller_brings_it_no_turn(cluster
                 await asyncio.sleep(0.02)
         assert term.turns == turns
         assert term.work.queues[0].depth == 0
+
+
+async def test_an_engine_that_cannot_be_loaded_stands_in_each_status_and_in_readiness_until_it_can(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[threading.Thread] = []
+
+    def load(*arguments: Any) -> Runtime:
+        tries.append(threading.current_thread())
+        if len(tries) == 1:
+            raise ImportError("libc.so.6: version `GLIBC_2.38' not found")
+        return Runtime(*arguments)
+
+    monkeypatch.setattr(loading, "_runtime", load)
+    monkeypatch.setattr(loading, "AGAIN_SECONDS", 0.5)
+
+    def ready_of(one: dict[str, Any]) -> dict[str, Any]:
+        conditions = one.get("status", {}).get("conditions", ())
+        return next((condition for condition in conditions if condition["type"] == "Ready"), {})
+
+    async with cluster.running() as term:
+        seen: set[str] = set()
+        async with asyncio.timeout(DEADLINE):
+            while len(seen) < SIZE:
+                for one in cluster.kube.objects(WASM_CONTROLLERS):
+                    if ready_of(one).get("reason") == "EngineUnavailable":
+                        assert "GLIBC_2.38" in ready_of(one)["message"]
+                        assert term.health.readiness().reasons[0].startswith("engine: ")
+                        seen.add(one["metadata"]["name"])
+                await asyncio.sleep(0.005)
+        await term.until("Suspended")
+        assert term.calls == SIZE
+        assert term.health.readiness().ok
+        assert term.health.parts()["engine"]
+        async with asyncio.timeout(DEADLINE):
+            while {ready_of(one)["status"] for one in cluster.kube.objects(WASM_CONTROLLERS)} != {"True"}:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.02)
+        assert len(tries) == 2
+        assert threading.main_thread() not in tries, "it would hold up the event loop"
+    assert "engine" not in term.health.parts()

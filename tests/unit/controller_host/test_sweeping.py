@@ -98,7 +98,8 @@ async def test_nothing_goes_before_all_have_said_what_they_want_and_nothing_is_d
 
 
 async def test_a_module_that_nobody_runs_any_more_goes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(host.guests), "sweep_modules", lambda self, keep: self._modules.sweep(keep, 0.0))
+    modules = host.guests._engine.get().modules
+    monkeypatch.setattr(type(host.guests), "sweep_modules", lambda _, keep: modules.sweep(keep, 0.0))
     gone = host.guests.load(wat.text(COUNTING[:-1] + "(func))")).sha256
     host.life.adopt(host.prepared(FIRST))
     await sweeping(host, living_of({UID}, hosted_by(host, "one"))).sweep()

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from controller_host.guest.compiler import SMALL_BYTES, CompileBounds, Compiler, CompilerFailed
+from controller_host.guest.compiler import SMALL_BYTES, Compiler, CompilerFailed
+from controller_host.guest.limits import CompileBounds
 from controller_host.guest.modules import Modules
 from controller_host.guest.reading import u32
 from controller_host.guest.refusals import ModuleRefused, RefusalReason

@@ -1,0 +1,113 @@
+"""Loads the engine of guests with the first of them: many clusters have no controller, and need none of it.
+
+In: who needs a guest, in a thread that may wait. Out: the runtime, or why there is none. Called by ``guests``.
+Invariants: this is the only place that leads to wasmtime, which costs a process memory and time at its start (a test
+holds it); one thread loads while others wait, and no event loop does; what failed is tried again, by one, now and then.
+Source: ADR 80.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from controller_host.guest.limits import CompileBounds
+from controller_host.guest.refusals import printable
+from trellis.telemetry import get_logger
+
+if TYPE_CHECKING:
+    from controller_host.guest.runtime import Runtime
+
+ENGINE_UNAVAILABLE: Final = "EngineUnavailable"
+"""Reason: no guest can be run, whatever it is."""
+AGAIN_SECONDS: Final = 30.0
+"""After a failure; each try reads megabytes, and a thousand controllers may ask."""
+_LONGEST: Final = 400
+
+_log = get_logger(__name__)
+
+
+class EngineUnavailable(Exception):  # noqa: N818 - says what is the matter
+    """No guest can be run; the message says why, in one line."""
+
+
+class Loading:
+    """Loads by ``load`` when somebody asks. ``told``, in that thread: "" when it is loaded, else why it is not."""
+
+    def __init__(
+        self,
+        load: Callable[[], Runtime],
+        told: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._load: Final = load
+        self._told: Final = told
+        self._clock: Final = clock
+        self._lock: Final = threading.Lock()
+        self._runtime: Runtime | None = None
+        self._again_at = 0.0
+        self._why = ""
+        self._closed: Final = threading.Event()
+
+    def get(self) -> Runtime:
+        """Return the runtime; the first who asks waits until it is loaded, tenths of a second.
+
+        Raises:
+            EngineUnavailable: it cannot be, or could not be just now.
+        """
+        if self._runtime is not None:
+            return self._runtime
+        with self._lock:
+            return self._runtime or self._loaded()
+
+    @contextmanager
+    def held(self) -> Iterator[Runtime | None]:
+        """Have the runtime if it is there; if it is not, nobody loads it while the block runs."""
+        with self._lock:
+            yield self._runtime
+
+    def close(self) -> None:
+        """Load nothing, and compile nothing any more."""
+        self._closed.set()
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def _loaded(self) -> Runtime:
+        if self._closed.is_set():
+            raise EngineUnavailable("this host stops")
+        if self._why and self._clock() < self._again_at:
+            raise EngineUnavailable(self._why)
+        began = self._clock()
+        try:
+            runtime = self._load()
+        except Exception as error:
+            self._failed(error)
+            raise EngineUnavailable(self._why) from error
+        self._runtime, self._why = runtime, ""
+        if self._closed.is_set():  # after the line above: whoever closes sees the one or the other
+            runtime.close()
+        _log.info("the engine of controllers is loaded", seconds=round(self._clock() - began, 3))
+        self._told("")
+        return runtime
+
+    def _failed(self, error: Exception) -> None:
+        self._why = printable(f"the engine of controllers cannot be loaded: {type(error).__name__}: {error}", _LONGEST)
+        self._again_at = self._clock() + AGAIN_SECONDS
+        _log.error("no controller can be run", error=self._why)
+        self._told(self._why)
+
+
+def local(directory: Path, bounds: CompileBounds, told: Callable[[str], None]) -> Loading:
+    """Return what loads the engine of this process; its compiled modules are in ``directory``."""
+    return Loading(partial(_runtime, directory, bounds), told)
+
+
+def _runtime(directory: Path, bounds: CompileBounds) -> Runtime:
+    from controller_host.guest.runtime import Runtime  # noqa: PLC0415 - it imports wasmtime
+
+    return Runtime(directory, bounds)

@@ -1,0 +1,148 @@
+"""The engine: loaded by the first who needs it, while others wait; what keeps it from that is told, and tried again."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from controller_host import loading
+from controller_host.guest.limits import CompileBounds
+from controller_host.guest.runtime import Runtime
+from controller_host.guests import LocalGuests
+from controller_host.loading import AGAIN_SECONDS, EngineUnavailable, Loading
+from support import wat
+from support.lives import COUNTING, Host
+
+DEADLINE = 10.0
+
+
+class Engine:
+    """What is loaded: ``failures`` are raised first, one a try; a try waits for ``let``."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+        self.tries = 0
+        self.begun, self.let = threading.Event(), threading.Event()
+        self.let.set()
+        self.closed = False
+
+    def load(self) -> Runtime:
+        self.tries += 1
+        self.begun.set()
+        assert self.let.wait(DEADLINE)
+        if self.failures:
+            raise self.failures.pop(0)
+        return cast("Runtime", self)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_many_who_ask_at_once_have_the_same_and_one_loads_it() -> None:
+    engine = Engine()
+    engine.let.clear()
+    told: list[str] = []
+    one = Loading(engine.load, told.append)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(one.get) for _ in range(8)]
+        assert engine.begun.wait(DEADLINE)
+        engine.let.set()
+        assert {id(answer.result(DEADLINE)) for answer in asked} == {id(engine)}
+    assert (engine.tries, told) == (1, [""])
+
+
+def test_what_failed_is_told_once_and_tried_again_after_a_while() -> None:
+    engine = Engine(ImportError("libc.so.6: version `GLIBC_2.38' not found\nin wasmtime"))
+    told: list[str] = []
+    now = [100.0]
+    one = Loading(engine.load, told.append, lambda: now[0])
+    for _ in range(3):
+        with pytest.raises(EngineUnavailable, match=r"cannot be loaded: ImportError: .*GLIBC_2.38' not found in wasm"):
+            one.get()
+    assert (engine.tries, len(told)) == (1, 1)
+    now[0] += AGAIN_SECONDS
+    assert one.get() is cast("Any", engine)
+    assert (engine.tries, told[1:]) == (2, [""])
+
+
+def test_who_closes_while_it_is_loaded_has_it_closed() -> None:
+    engine = Engine()
+    engine.let.clear()
+    one = Loading(engine.load)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(one.get)
+        assert engine.begun.wait(DEADLINE)
+        one.close()
+        engine.let.set()
+        asked.result(DEADLINE)
+    assert engine.closed
+    later = Loading(engine.load)
+    later.close()
+    with pytest.raises(EngineUnavailable, match="stops"):
+        later.get()
+
+
+def test_nobody_loads_it_while_files_are_looked_after_without_it() -> None:
+    engine = Engine()
+    one = Loading(engine.load)
+    with ThreadPoolExecutor(1) as pool:
+        with one.held() as there:
+            assert there is None
+            asked = pool.submit(one.get)
+            assert not engine.begun.wait(0.05)
+        asked.result(DEADLINE)
+    with one.held() as there:
+        assert there is cast("Any", engine)
+
+
+def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("controller_host.guest.runtime")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "controller_host.guest.instance", None)
+    with pytest.raises(EngineUnavailable, match=r"ModuleNotFoundError: import of controller_host\.guest\.instance"):
+        loading.local(tmp_path, CompileBounds(), lambda _: None).get()
+
+
+def test_without_the_engine_what_is_on_disk_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(tmp_path)
+    prepared = host.prepared(wat.text(COUNTING))
+    host.life.adopt(prepared)
+    host.call("a")
+    assert host.life.suspend()
+    host.close()
+    failures = [OSError("no such library")]
+
+    def load(*arguments: Any) -> Runtime:
+        if failures:
+            raise failures.pop()
+        return Runtime(*arguments)
+
+    monkeypatch.setattr(loading, "_runtime", load)
+    monkeypatch.setattr(loading, "AGAIN_SECONDS", 0.0)
+    later = Host(tmp_path)
+    with pytest.raises(EngineUnavailable, match="no such library"):
+        later.life.adopt(prepared)
+    later.life.adopt(prepared)
+    assert later.life.snapshot
+    assert later.done("a")
+    later.close()
+
+
+def test_a_sweep_needs_no_engine(tmp_path: Path) -> None:
+    kept, gone = "a" * 64, "b" * 64
+    guests = LocalGuests(tmp_path)
+    for sha256 in (kept, gone):
+        for kind in ("cwasm", "json"):
+            (tmp_path / "modules" / f"{sha256}.key.{kind}").touch()
+    (tmp_path / "modules" / f".{kept}.key.cwasm.1.partial").touch()
+    guests.sweep((), {kept})
+    assert sorted(path.name for path in (tmp_path / "modules").iterdir()) == [f"{kept}.key.cwasm", f"{kept}.key.json"]
+    guests.require()
+    guests.sweep_modules({kept})
+    assert list((tmp_path / "modules").iterdir()) == [], "of another engine"
+    guests.close()

@@ -1,0 +1,49 @@
+"""What all services in one process have in memory before there is anything to do: not what only some clusters need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+AS_IT_RUNS = """
+import sys
+from pathlib import Path
+from trellis_bundle.command_line import app
+from trellis_bundle.commands import register
+register(app, "run")
+from trellis.settings import load
+from trellis_bundle.run import SERVICES
+assert [one.create(load(one.settings)) for one in SERVICES.values()]
+"""
+ASKED = """
+from controller_host.guests import LocalGuests
+guests = LocalGuests(Path(sys.argv[1]))
+assert guests.uids() == set()
+guests.sweep((), ())
+guests.close()
+print("wasmtime" in sys.modules)
+guests = LocalGuests(Path(sys.argv[1]))
+guests.require()
+guests.close()
+print("wasmtime" in sys.modules)
+"""
+
+
+def said(program: str, directory: Path) -> list[str]:
+    environment = {**os.environ, "TRELLIS_CONTROLLER_DATA_DIR": str(directory / "data")}
+    done = subprocess.run(
+        [sys.executable, "-c", AS_IT_RUNS + program, str(directory / "guests")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_the_engine_of_controllers_is_loaded_when_a_guest_is_to_run_and_not_before(tmp_path: Path) -> None:
+    assert said(ASKED, tmp_path) == ["False", "True"]
