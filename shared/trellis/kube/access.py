@@ -1,9 +1,9 @@
 """Credentials: where the API server is and how to be believed by it.
 
 In: a kubeconfig (path and context), or the files of a pod's service account. Out: ``Credentials`` that can be read
-again, for tokens that rotate. Called by ``trellis.kube.transport``. With it the only module that knows the untyped
-``kubernetes`` package; it uses its loaders and its HTTP session, never the typed API classes (108 MiB of models).
-Invariant: no secret in any message.
+again, for tokens that rotate. Called by ``trellis.kube.transport``. With ``client_package`` the only module that knows
+the untyped ``kubernetes`` package; it uses its loaders and its HTTP session, never the typed API classes (108 MiB of
+models). Invariant: no secret in any message.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config.config_exception import ConfigException
-from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME, load_incluster_config
-from kubernetes.aio.config.kube_config import load_kube_config
 
+from trellis.kube.client_package import (
+    SERVICE_TOKEN_FILENAME,
+    ConfigException,
+    Configuration,
+    RESTClientObject,
+    load_incluster_config,
+    load_kube_config,
+)
 from trellis.settings_errors import SettingsError
 
 CONNECTIONS = 128

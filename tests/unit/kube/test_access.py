@@ -206,9 +206,12 @@ def test_connecting_loads_no_models_and_little_memory() -> None:
         "import sys, trellis.kube.client, trellis.kube.informer, trellis.kube.leader\n"
         "pages = int(open('/proc/self/statm').read().split()[1])\n"
         "models = [name for name in sys.modules if name.startswith('kubernetes.aio.client.models.')]\n"
-        "print(pages * 4096 // 2**20, len(models))"
+        "others = [name for name in ('kubernetes.client', 'requests', 'oauthlib') if name in sys.modules]\n"
+        "print(pages * 4096 // 2**20, len(models), len(others))\n"
+        "import kubernetes.config.config_exception as part\n"
+        "assert part.ConfigException"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    mebibytes, models = map(int, result.stdout.split())
-    assert models == 0
+    mebibytes, models, others = map(int, result.stdout.split())
+    assert (models, others) == (0, 0)
     assert mebibytes < 90

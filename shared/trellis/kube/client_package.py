@@ -1,0 +1,33 @@
+"""What is used of the package ``kubernetes``, and of that no more than has to be in memory.
+
+Out: its loaders of credentials and its HTTP session, for ``trellis.kube.access`` alone. ``kubernetes`` imports all of
+its synchronous client as soon as anything of it is imported, and with that another HTTP library and OAuth: 8 MiB, and
+a seventh of the processor time in which all services are imported (measured), for what is never called. So what stands
+there for the package is empty but for the way to its parts; who imports one of these gets it as ever.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec, module_from_spec
+from typing import Final
+
+_PACKAGE: Final = "kubernetes"
+
+if _PACKAGE not in sys.modules and (_spec := find_spec(_PACKAGE)) is not None:
+    sys.modules[_PACKAGE] = module_from_spec(_spec)
+
+from kubernetes.aio.client.configuration import Configuration  # noqa: E402 - after the above
+from kubernetes.aio.client.rest import RESTClientObject  # noqa: E402 - as above
+from kubernetes.aio.config.config_exception import ConfigException  # noqa: E402 - as above
+from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME, load_incluster_config  # noqa: E402 - as above
+from kubernetes.aio.config.kube_config import load_kube_config  # noqa: E402 - as above
+
+__all__ = [
+    "SERVICE_TOKEN_FILENAME",
+    "ConfigException",
+    "Configuration",
+    "RESTClientObject",
+    "load_incluster_config",
+    "load_kube_config",
+]
