@@ -8,9 +8,12 @@ from trellis.init_process import end_at_sigterm
 def main() -> None:
     """Entry point of the console script."""
     end_at_sigterm()  # before what takes its time to import
-    from controller_host.app import create_app
-    from controller_host.settings import Settings
-    from trellis.runtime import run_alone
+    from trellis import heap
+
+    with heap.importing():
+        from controller_host.app import create_app
+        from controller_host.settings import Settings
+        from trellis.runtime import run_alone
 
     run_alone(Settings, create_app)
 

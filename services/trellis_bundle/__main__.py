@@ -8,7 +8,10 @@ from trellis.init_process import end_at_sigterm
 def main() -> None:
     """Entry point of the console script."""
     end_at_sigterm()  # before what takes its time to import
-    from trellis_bundle.command_line import main as run
+    from trellis import heap
+
+    with heap.importing():
+        from trellis_bundle.command_line import main as run
 
     run()
 

@@ -11,6 +11,7 @@ from importlib.metadata import version as distribution_version
 
 import typer
 
+from trellis import heap
 from trellis_bundle.commands import register
 
 app = typer.Typer(
@@ -37,5 +38,6 @@ def main() -> None:
     """Do what the arguments ask for."""
     asked = sys.argv[1] if len(sys.argv) > 1 else ""
     if asked != "version":
-        register(app, asked)
+        with heap.importing():
+            register(app, asked)
     app()

@@ -141,7 +141,8 @@ def run(services: Sequence[str], flags: RunFlags) -> None:
         _log.info("a service is left out, as it is not installed", service=name, extra=SERVICES[name].extra)
     for line in misspelt():
         _log.warning(line)
-    apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]
+    with heap.importing():
+        apps = [runnable.create(its) for runnable, its in zip(chosen, loaded, strict=True)]
     heap.freeze()
     asyncio.run(_run(apps, loaded[0].health_port, nats))
 

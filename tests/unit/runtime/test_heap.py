@@ -1,9 +1,12 @@
-"""What is loaded at the start of a service costs nothing in collections."""
+"""What is loaded at the start of a service costs nothing in collections, then and while it is loaded."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
@@ -11,7 +14,29 @@ import pytest
 
 import node_watcher.__main__
 import provisioner.__main__
+from trellis import heap
 from trellis_bundle.run import RunFlags, run
+
+SERVICES = (
+    "application_manager",
+    "controller_host",
+    "host_manager",
+    "node_watcher",
+    "provisioner",
+    "secrets_backend",
+    "service_reflector",
+)
+COUNTED = """
+import gc, runpy, sys
+begun = []
+gc.callbacks.append(lambda phase, _: begun.append(phase) if phase == "start" else None)
+package = sys.argv.pop(1)
+try:
+    runpy.run_module(package, run_name="__main__")
+except SystemExit:
+    pass
+print(len(begun), gc.isenabled(), len(sys.modules))
+"""
 
 
 @pytest.fixture
@@ -35,3 +60,33 @@ def test_every_way_to_start_a_service_freezes_what_is_loaded(main: Any, frozen: 
     main()
     (count,) = frozen
     assert count > 10_000
+
+
+def test_the_collector_rests_within_and_works_again_after_a_failure() -> None:
+    def fail() -> None:
+        with heap.importing():
+            with heap.importing():
+                assert not gc.isenabled()
+            assert not gc.isenabled()
+            raise ImportError
+
+    with pytest.raises(ImportError):
+        fail()
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("package", [*SERVICES, "trellis_bundle"])
+def test_next_to_nothing_is_collected_while_a_service_is_imported(package: str) -> None:
+    arguments = ["run", "--help"] if package == "trellis_bundle" else []
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTED, package, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "TRELLIS_NATS_URL": "no url"},  # at which a service ends
+    )
+    collections, enabled, modules = done.stdout.split()[-3:]
+    assert int(modules) > 600, done.stderr
+    assert int(collections) < 30
+    assert enabled == "True"
