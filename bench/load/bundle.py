@@ -36,6 +36,10 @@ _LEASES: Final = "leases"
 _REVIEWS: Final = frozenset({"subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectreviews", "tokenreviews"})
 """Questions that are asked by POST: nothing is stored."""
 _END_SECONDS: Final = 60.0
+_EVERYTHING: Final = (
+    "from trellis_bundle import run_command, run; import importlib, controller_host.guest.runtime; "
+    "[importlib.import_module(one.package + '.app') for one in run.SERVICES.values()]"
+)
 _PAUSE: Final = 0.05
 
 
@@ -108,10 +112,11 @@ def running(
     parts = {name: [name] for name in SERVICES} if separate else {TOGETHER: []}
     ports = {name: free_port() for name in parts}
     started: dict[str, subprocess.Popen[bytes]] = {}
+    compiled = as_in_the_images(directory / "bytecode")
     began = time.monotonic()
     try:
         for name, services in parts.items():
-            given = {**os.environ, **environment, "TRELLIS_HEALTH_PORT": str(ports[name])}
+            given = {**compiled, **environment, "TRELLIS_HEALTH_PORT": str(ports[name])}
             with (directory / f"{name or 'bundle'}.log").open("ab") as log:
                 command = [sys.executable, "-m", "trellis_bundle", "run", *services]
                 started[name] = subprocess.Popen(command, env=given, stdout=log, stderr=log)
@@ -121,6 +126,18 @@ def running(
             one.terminate()
         for one in started.values():
             one.wait(_END_SECONDS)
+
+
+def as_in_the_images(directory: Path) -> dict[str, str]:
+    """Return an environment in which all modules are compiled, as they are in the images; compiles them, once.
+
+    A process that has to do that itself starts more than a second later, and keeps 15 MiB more.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPYCACHEPREFIX"] = str(directory)
+    if not directory.exists():
+        subprocess.run([sys.executable, "-c", _EVERYTHING], env=environment, check=True)
+    return environment
 
 
 def until_ready(bundle: Bundle, seconds: float = 300) -> float:

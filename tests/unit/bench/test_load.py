@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from load import results, tables
+from load.bundle import as_in_the_images
 from load.growth import exponent, grows_too_fast
+from load.profile import own_and_total
 from load.results import Changed, Result, append, read
 from load.sizes import EMPTY, FULL, SHARES, Size
 
@@ -114,3 +116,19 @@ def test_what_is_on_the_page_was_measured() -> None:
 
 def test_an_empty_world_has_nothing() -> None:
     assert dataclasses.astuple(EMPTY) == (0, 0, 0, 0)
+
+
+def test_a_profile_counts_a_function_once_a_stack_and_whoever_it_ends_in() -> None:
+    frames = "run (a.py:1);call (/v/site-packages/b/c.py:2);run (a.py:1);decode (/v/site-packages/b/c.py:9)"
+    own, total, samples = own_and_total([f"{frames} 3", "run (a.py:1) 1"])
+    assert own == {"decode (b/c.py:9)": 3, "run (a.py:1)": 1}
+    assert total == {"run (a.py:1)": 4, "call (b/c.py:2)": 3, "decode (b/c.py:9)": 3}
+    assert samples == 4
+
+
+def test_what_is_measured_finds_its_modules_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    environment = as_in_the_images(tmp_path / "bytecode")
+    assert "PYTHONDONTWRITEBYTECODE" not in environment
+    compiled = {path.name.partition(".")[0] for path in (tmp_path / "bytecode").rglob("*.pyc")}
+    assert compiled >= {"runtime", "_bindings", "app", "run_command"}
