@@ -22,6 +22,7 @@ from trellis.service import Base, Cluster, Compose, Service, Work
 from trellis.settings import ServiceSettings, SettingsError, exit_on_settings_error, load
 from trellis.stopping import RELEASED, Ending
 from trellis.telemetry import get_logger, process_metrics, setup_logging
+from trellis.together import Together
 
 __all__ = [
     "INSTALLER_NAMESPACE_LABELS",
@@ -61,6 +62,7 @@ class LedService(Service):
             namespace=self.settings.namespace,
             identity=self.settings.identity,
         )
+        leader.follows = lambda: self.together.has_read(self.name)
 
         async def lead(stopping: asyncio.Event) -> None:
             over = False
@@ -127,6 +129,9 @@ async def run_services(services: Sequence[Service], *, health_port: int) -> None
         SettingsError: the health port cannot be had, or the kubeconfig cannot be used.
     """
     stop = asyncio.Event()
+    together = Together(service.name for service in services)
+    for service in services:
+        service.together = together
     with Ending(stop, max(service.settings.grace_seconds for service in services)):
         server = HealthServer(process_metrics(), [service.health for service in services])
         port = await server.start(health_port)

@@ -8,6 +8,7 @@ Invariants: everything that was built is gone when the work returns; the bus may
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from trellis.settings import ServiceSettings
 from trellis.stopping import CLOSED, DRAINED, TOLD, Grace, ends_within, unless
 from trellis.telemetry import Telemetry, get_logger
 from trellis.telemetry.service import SHUTDOWN_SECONDS
+from trellis.together import Together
 
 RESYNC_SECONDS: Final = 600.0
 BUS_HEAD_START_SECONDS: Final = 3.0
@@ -106,6 +108,7 @@ class Service(ABC):
 
     def __post_init__(self) -> None:
         self.health = Health(self.name)
+        self.together = Together([self.name])
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; returns within the grace period."""
@@ -188,7 +191,7 @@ class Service(ABC):
                     group.create_task(_consume(bus, consuming), name="bus"),
                     *(group.create_task(informer.run(), name="watch") for informer in work.informers),
                     *(group.create_task(start(), name="background") for start in work.background),
-                    group.create_task(_decide(work, consuming, leading), name="decide"),
+                    group.create_task(self._decide(work, consuming, leading), name="decide"),
                 ]
                 await stopping.wait()
                 for_runs = self._grace.left(DRAINED)
@@ -206,30 +209,38 @@ class Service(ABC):
             if unended := [str(key) for queue in work.queues for key in queue.unended]:
                 raise StillRunning(f"still working on {', '.join(unended)}")
 
+    async def _decide(self, work: Work, consuming: asyncio.Event, leading: Callable[[], bool]) -> None:
+        """Decide only on complete caches, and only while leading: what one does not show yet must not look deleted."""
+        for informer in work.informers:
+            await (informer.answered if work.apart else informer.synced).wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BUS_HEAD_START_SECONDS):
+                await consuming.wait()
+        await self.together.wait(self.name)
+        if not (consuming.is_set() and await _prepared(work)):
+            _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
+        cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
+        async with asyncio.TaskGroup() as group:
+            for queue in work.queues:
+                group.create_task(queue.work(leading), name="queue")
+            while True:
+                work.list_all()
+                await asyncio.sleep(RESYNC_SECONDS)
+
+
+async def _prepared(work: Work) -> bool:
+    """Have what was said read back; returns whether that could be done in time."""
+    try:
+        if work.prepare is not None:
+            async with asyncio.timeout(PREPARE_SECONDS):
+                await work.prepare()
+    except TimeoutError:
+        return False
+    return True
+
 
 async def _consume(bus: Bus, consuming: asyncio.Event) -> None:
     """Bring the bus up however long it takes; then it looks after itself."""
     await bus.connect()
     await bus.start()
     consuming.set()
-
-
-async def _decide(work: Work, consuming: asyncio.Event, leading: Callable[[], bool]) -> None:
-    """Decide only on complete caches, and only while leading: what a cache does not show yet must not look deleted."""
-    for informer in work.informers:
-        await (informer.answered if work.apart else informer.synced).wait()
-    try:
-        async with asyncio.timeout(BUS_HEAD_START_SECONDS):
-            await consuming.wait()
-        if work.prepare is not None:
-            async with asyncio.timeout(PREPARE_SECONDS):
-                await work.prepare()
-    except TimeoutError:
-        _log.warning("deciding without the bus: what it has heard already will be said again when it is back")
-    cancellation.check()  # what reads the bus may have lost it, and the queues would work on in a term that is over
-    async with asyncio.TaskGroup() as group:
-        for queue in work.queues:
-            group.create_task(queue.work(leading), name="queue")
-        while True:
-            work.list_all()
-            await asyncio.sleep(RESYNC_SECONDS)

@@ -58,7 +58,7 @@ class Timings:
 
 
 class Leader:
-    """A candidate for one lease. Give writers ``kube.guarded(leader.check)``."""
+    """A candidate for one lease. Give writers ``kube.guarded(leader.check)``. ``follows``: called if it is not had."""
 
     def __init__(
         self, kube: Kube, *, lease: str, namespace: str, identity: str, timings: Timings | None = None
@@ -68,6 +68,7 @@ class Leader:
         self._namespace = namespace
         self._identity = identity
         self._timings = timings or Timings()
+        self.follows: Callable[[], None] = lambda: None
         self._what = readiness_of(lease)
         self._lease: Manifest = new_lease(lease, namespace)
         self._held = False
@@ -98,6 +99,7 @@ class Leader:
         try:
             while not stop.is_set():
                 if not await self._try_to_take():
+                    self.follows()
                     await asyncio.wait({stopped}, timeout=self._next_try())
                 elif await self._reign(lead, stopped):
                     backoff.reset()
