@@ -119,7 +119,8 @@ class Leader:
         except KubeError as error:
             self._complain(error)
             return False
-        self._kube.health.ready(self._what)
+        if not took:
+            self._kube.health.ready(self._what)
         self._told = None
         return took
 
@@ -168,6 +169,8 @@ class Leader:
         self._show(leading=True)
         stopping = asyncio.Event()
         work = asyncio.ensure_future(lead(stopping))
+        # Once that has begun: until it has said what it waits for, nothing would be known to be missing.
+        asyncio.get_running_loop().call_soon(self._kube.health.ready, self._what)
         renewal = asyncio.create_task(self._renew_until_lost(), name=f"renew {self._name}")
         try:
             await asyncio.wait({work, renewal, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -82,3 +82,25 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_settings_error(tmp_path: 
     services = [service(None, kubeconfig=missing), service(None, kubeconfig=missing)]
     with pytest.raises(SettingsError, match="nowhere does not exist"):
         await run_services(services, health_port=0)
+
+
+async def test_who_has_just_won_the_lease_is_not_ready_before_its_parts_are(kube: FakeKube) -> None:
+    tested = service(kube, nats_url="nats://127.0.0.1:1")
+    composed, stop = asyncio.Event(), asyncio.Event()
+
+    def compose(_: Base) -> Work:
+        composed.set()
+        return Work([], [], lambda: None, lambda: None)
+
+    tested.compose = compose
+    kube.health = tested.health
+    running = asyncio.create_task(tested.run(stop))
+    async with asyncio.timeout(10):
+        while not composed.is_set():
+            await asyncio.sleep(0)
+            assert not tested.health.readiness().ok
+    for _ in range(20):
+        await asyncio.sleep(0)
+        assert [reason.partition(":")[0] for reason in tested.health.readiness().reasons] == ["bus"]
+    stop.set()
+    await running
