@@ -253,10 +253,12 @@ class Effects:
                     await self.event(_view(world), Reason.RESTORED.value, f"put again: {action.said.message}")
                 awaited = replace(awaited, version=version)
             case Deploy(version=version):
+                self.known.told[key] = version  # also if the answer gets lost
                 if await wadm.deploy(key.name, version) is None:
                     raise Outdated
                 awaited = replace(awaited, deployed=version)
             case Undeploy():
+                self.known.told[key] = ""
                 await wadm.undeploy(key.name)
                 awaited = replace(awaited, deployed="")
             case DeleteModel():

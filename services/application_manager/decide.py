@@ -108,7 +108,7 @@ def _read_only(snapshot: Snapshot, found: Object) -> Decision:
         if found.digest != snapshot.wadm.digests[version] and not found.changed:
             return Decision((WriteSpec(Said(Reason.FROM_WADM, f"wadm has it in version {version}"), version),))
         if found.digest == snapshot.wadm.digests[version]:
-            return _record(found, snapshot.wadm, version)
+            return _record(found, snapshot.wadm, version, snapshot.unsettled)
     if snapshot.wadm is Absence.GONE and not found.changed:
         return Decision((DeleteObject(Said(Reason.DELETED_IN_WADM, "it was deleted in wadm")),))
     return _wait(Reason.READ_ONLY, "another cluster keeps this lattice's applications: change it there, or with wash")
@@ -129,8 +129,11 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
     version = model.shown(found.base)
     here, there = (found.digest, found.deployed), (model.digests[version], model.deployed == version)
     if here == there:
-        return _record(found, model, version)
+        return _record(found, model, version, snapshot.unsettled)
     base = found.base
+    if base is not None and snapshot.told == model.deployed:
+        # What wadm has is what the object said before; that it says something else by now is a change of Kubernetes.
+        return _push(found, model, True)
     if base is not None and base.bucket != model.bucket and not model.deployed:
         # Put again, and not yet deployed: it was nobody with wash who undeployed it.
         return _push(found, model, found.changed)
@@ -186,15 +189,22 @@ def _pull(found: Object, model: Model, version: str) -> Decision:
     return Decision((write,) if holds else (keep, write), winner=Side.WADM, lost=Lost(Side.KUBERNETES, kept))
 
 
-def _record(found: Object, model: Model, version: str) -> Decision:
-    """Both sides are equal: that is written down, unless it is."""
+def _record(found: Object, model: Model, version: str, unsettled: float = 0.0) -> Decision:
+    """Both sides are equal: that is written down, unless it is.
+
+    Not that a newer version was put and does not run, for a moment: it may be deployed next, and if nobody sees that
+    and the application is undeployed then, it is the one to show.
+    """
     former = found.base or Base("", "", deployed=False, newest="")
     deployed = model.deployed == version
-    base = Base(model.digests[version], version, deployed, model.newest, found.undeploy, former.serial, model.bucket)
+    waits = bool(unsettled) and deployed and version != model.newest != former.newest
+    newest = (former.newest or version) if waits else model.newest
+    again = unsettled if waits else None
+    base = Base(model.digests[version], version, deployed, newest, found.undeploy, former.serial, model.bucket)
     if base == found.base:
-        return _NOTHING
+        return Decision(again=again)
     base = replace(base, serial=former.serial + 1)
-    return Decision((Record(Said(Reason.SYNCED, f"both sides have version {version}"), base),))
+    return Decision((Record(Said(Reason.SYNCED, f"both sides have version {version}"), base),), again=again)
 
 
 def _contest(wait: float) -> Decision:

@@ -28,6 +28,8 @@ from trellis.peers import Controller
 
 AWAIT_SECONDS: Final = 15.0
 """For so long a store may lag behind what wadm acknowledged."""
+SETTLE_SECONDS: Final = 10.0
+"""Within which a version that was put may be deployed."""
 _ABSENCES: Final = {Proof.GONE: Absence.GONE, Proof.LOST: Absence.LOST, Proof.UNKNOWN: Absence.LOST}
 """What is not proved to be deleted is put again: nothing is destroyed on silence."""
 
@@ -81,7 +83,8 @@ class Known:
 
     ``forced``: objects whose finalizer somebody else took; ``let_go``: uids of those from which we took it ourselves.
     ``away``: since when wadm does not answer, monotonic seconds. ``awaited``, ``refused``, ``won`` and ``lost``: of
-    what is being carried over; losing them costs a repetition.
+    what is being carried over; losing them costs a repetition. ``told``: which version wadm was told to run since the
+    base was recorded. ``put``: the newest version, and since when it was seen to be, monotonic seconds (ADR 81).
     """
 
     kube: Kube
@@ -98,6 +101,8 @@ class Known:
     away: dict[Key, float] = field(default_factory=dict)
     won: dict[Key, Side] = field(default_factory=dict)
     lost: dict[Key, Lost] = field(default_factory=dict)
+    told: dict[Key, str] = field(default_factory=dict)
+    put: dict[Key, tuple[str, float]] = field(default_factory=dict)
     digests: dict[str, Digests] = field(default_factory=dict)
 
     def key_of(self, view: ApplicationView) -> Key:
@@ -163,7 +168,7 @@ class Known:
             key,
             view,
             tuple(found[1:]),
-            Snapshot(obj, wadm, standing, now, tombstone),
+            Snapshot(obj, wadm, standing, now, tombstone, self.told.get(key), self._unsettled(key, wadm, view)),
             model,
             store.status(key.name) if store is not None else None,
             store.bucket if store is not None else "",
@@ -179,12 +184,14 @@ class Known:
         left = awaited.until - time.monotonic()
         if left <= 0 or awaited.shown_by(world.model) or world.snapshot.wadm is Absence.AWAY:
             del self.awaited[world.key]
+            if world.model is not None and world.model.deployed != self.told.get(world.key):
+                self.told.pop(world.key, None)  # somebody else has told it something
             return None
         return left
 
     def forget(self, key: Key) -> None:
         """Forget what was remembered of an application that is on neither side."""
-        for held in (self.awaited, self.refused, self.away, self.won, self.lost):
+        for held in (self.awaited, self.refused, self.away, self.won, self.lost, self.told, self.put):
             held.pop(key, None)
         if (digests := self.digests.get(key.mark)) is not None:
             digests.forget(key.name)
@@ -201,6 +208,19 @@ class Known:
         bucket = store.bucket or (base.bucket if base is not None else "")
         digests = self.digests.setdefault(key.mark, Digests())
         return Model(digests.of(model), model.deployed, bucket)
+
+    def _unsettled(self, key: Key, wadm: Model | Absence, view: ApplicationView | None) -> float:
+        """Return for how many seconds a version that was put beside the one that runs may still be deployed."""
+        base = view.object.base if view is not None else None
+        if not isinstance(wadm, Model) or wadm.newest in {wadm.deployed, base.newest if base is not None else ""}:
+            self.put.pop(key, None)
+            return 0.0
+        now = time.monotonic()
+        newest, since = self.put.get(key, ("", now))
+        if newest != wadm.newest:
+            since = now
+        self.put[key] = (wadm.newest, since)
+        return max(0.0, since + SETTLE_SECONDS - now)
 
     def _why_none(self, view: ApplicationView | None) -> str:
         if view is None:

@@ -201,6 +201,7 @@ class Keep:
         if seen.recorded is not None:
             self.known.won.pop(key, None)
             self.known.lost.pop(key, None)
+            self.known.told.pop(key, None)
         overridden = status.get("overridden")
         return await self._say(
             key,

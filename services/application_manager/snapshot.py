@@ -127,10 +127,16 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One application. ``tombstone``: its object was let go by force, and wadm's model is the one of then."""
+    """One application. ``tombstone``: its object was let go by force, and wadm's model is the one of then.
+
+    ``told``: the version that we told wadm to run since the base was recorded, "" if none, whether it did or not; None
+    if we told it nothing. ``unsettled``: for how many seconds more a version that was put just now may be deployed.
+    """
 
     object: Object | None
     wadm: Model | Absence
     standing: Standing = Standing.OURS
     now: float = 0.0
     tombstone: bool = False
+    told: str | None = None
+    unsettled: float = 0.0

@@ -35,7 +35,7 @@ class Killed(Exception):  # noqa: N818 - no error
 
 @dataclass
 class TwoSides:
-    """``log``: every action that was carried out."""
+    """``log``: every action that was carried out. ``told``, ``unsettled``: what application_manager remembers."""
 
     object: Object | None = None
     model: Model | None = None
@@ -43,6 +43,8 @@ class TwoSides:
     away: bool = False
     bucket: str = "0"
     now: float = 0.0
+    told: str | None = None
+    unsettled: float = 0.0
     log: list[Action] = field(default_factory=list)
 
     # What people do in Kubernetes.
@@ -93,7 +95,14 @@ class TwoSides:
     def snapshot(self) -> Snapshot:
         absence = Absence.AWAY if self.away else Absence.LOST if self.lost else Absence.GONE
         wadm = self.model if self.model is not None and not self.away else absence
-        return Snapshot(self.object, wadm, now=self.now)
+        return Snapshot(self.object, wadm, now=self.now, told=self.told, unsettled=self.unsettled)
+
+    def once(self) -> None:
+        """Carry out one decision, after which people may act."""
+        decision = decide(self.snapshot())
+        for action in decision.actions:
+            self.log.append(action)
+            self._carry_out(action, decision.winner)
 
     def sync(self, survive: int | None = None) -> None:
         """Work until nothing is left to do; with ``survive`` be killed after so many actions."""
@@ -105,6 +114,7 @@ class TwoSides:
                 return
             for action in decision.actions:
                 if survive is not None and survive <= 0:
+                    self.told = None
                     raise Killed
                 survive = None if survive is None else survive - 1
                 self.log.append(action)
@@ -117,15 +127,17 @@ class TwoSides:
                 assert self.object is not None
                 assert self.put(self.object.digest, version), f"wadm has {version} already"
             case Deploy(version=version):
+                self.told = version
                 assert self.deploy(version), f"wadm has no {version}"
             case Undeploy():
+                self.told = ""
                 self.undeploy()
             case DeleteModel():
                 self.purge()
             case Record(base=base):
                 found = self._found()
                 wins = found.wins if won is None else (*found.wins, Win(won, self.now))[-4:]
-                self.object = replace(found, base=base, wins=wins)
+                self.object, self.told = replace(found, base=base, wins=wins), None
             case _:
                 self._write(action)
 

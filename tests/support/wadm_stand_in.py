@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -95,6 +95,12 @@ class WadmStandIn:
         self.statuses[name] = {"status": info, "scalers": scalers}
         await self.client.publish(f"wadm.status.{self.lattice}.{name}", json.dumps(self.statuses[name]).encode())
         await settle(self.client)
+
+    @contextlib.asynccontextmanager
+    async def thinking(self) -> AsyncIterator[None]:
+        """Do nothing of what is asked for the time of a block, and all of it afterwards."""
+        async with self._serving:
+            yield
 
     def _served(
         self, answer: Callable[[str, Any], Coroutine[Any, Any, Any]]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from application_manager import gather as gathering
 from application_manager.actions import CreateObject, RemoveFinalizer
 from application_manager.decide import decide
 from application_manager.following import Following
-from application_manager.gather import Awaited, Key, Known
+from application_manager.gather import SETTLE_SECONDS, Awaited, Key, Known
 from application_manager.snapshot import Absence, Base, Model, Standing
 from application_manager.views import ApplicationView, view_application
 from support.application_objects import stored
@@ -170,3 +172,33 @@ def test_a_store_that_does_not_show_what_wadm_acknowledged_is_awaited(
     found.awaited[KEY] = Awaited(**awaited, until=float("inf"))
     assert (found.awaits(found.world(KEY)) is None) is shown
     assert (KEY in found.awaited) is not shown
+
+
+def test_a_version_put_beside_the_one_that_runs_may_be_deployed_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(gathering, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: 5.0))
+    newer = replace(MODEL, versions=(*MODEL.versions, ("v2", {"metadata": {"name": "web"}, "spec": {}})))
+    store = Store({"web": newer})
+    found = known(Lattice(store))
+
+    def unsettled() -> float:
+        return found.world(KEY).snapshot.unsettled
+
+    assert unsettled() == SETTLE_SECONDS
+    clock[0] += 4
+    assert unsettled() == SETTLE_SECONDS - 4
+    store.models["web"] = replace(newer, versions=(*newer.versions, ("v3", {"metadata": {"name": "web"}, "spec": {}})))
+    assert unsettled() == SETTLE_SECONDS, "another one was put"
+    clock[0] += SETTLE_SECONDS + 1
+    assert unsettled() == 0
+    store.models["web"] = replace(store.models["web"], deployed="v3")
+    assert unsettled() == 0
+    assert found.put == {}
+
+
+@pytest.mark.parametrize(("told", "kept"), [("v1", {KEY: "v1"}), ("v9", {}), ("", {})])
+def test_what_wadm_was_told_is_forgotten_once_it_has_something_else(told: str, kept: dict[Key, str]) -> None:
+    found = known(Lattice(Store({"web": MODEL})))
+    found.told[KEY], found.awaited[KEY] = told, Awaited(None, None, gone=False, until=float("-inf"))
+    assert found.awaits(found.world(KEY)) is None
+    assert found.told == kept

@@ -106,7 +106,7 @@ def test_each_time_both_sides_end_as_the_rules_say(times: list[tuple[list[Step],
         assert state == expected
 
 
-A, B = "a" * 64, "b" * 64
+A, B, C = "a" * 64, "b" * 64, "c" * 64
 
 
 def test_killed_between_putting_and_deploying_what_was_lost_it_is_deployed_nevertheless() -> None:
@@ -165,6 +165,66 @@ def test_what_was_put_and_not_deployed_is_not_shown_because_the_application_is_u
     settle(world)
     world.mark(undeploy=True)
     world.put(B, "v1")
+    assert settle(world) == (A, False)
+
+
+def test_what_wadm_has_from_us_is_no_change_of_its_own_when_the_object_is_changed_back() -> None:
+    """Before it was written down that both were equal: as if nobody had changed anything."""
+    world = TwoSides()
+    world.apply(A, "v1")
+    settle(world)
+    world.apply(B, "v2")
+    world.once()
+    world.apply(A, "v1")
+    assert settle(world) == (A, True)
+
+
+def test_what_we_undeployed_runs_again_when_the_object_is_to_run_again_at_once() -> None:
+    world = TwoSides()
+    world.apply(A, "v1")
+    settle(world)
+    world.mark(undeploy=True)
+    world.once()
+    world.mark(undeploy=False)
+    assert settle(world) == (A, True)
+
+
+def test_what_wash_made_of_what_we_told_is_a_change_of_its_own() -> None:
+    world = TwoSides()
+    world.apply(A, "v1")
+    settle(world)
+    world.apply(B, "v2")
+    world.once()
+    world.apply(A, "v1")
+    world.put(C, "w1")
+    world.deploy("w1")
+    assert settle(world) == (C, True)
+
+
+def test_a_version_that_was_put_just_now_is_not_passed_over_when_its_running_was_seen_by_nobody() -> None:
+    world = TwoSides()
+    world.put(A, "v1")
+    world.deploy("v1")
+    settle(world)
+    world.put(B, "v2")
+    world.unsettled = 10.0
+    world.sync()
+    world.deploy("v2")
+    world.undeploy()
+    assert settle(world) == (B, False)
+
+
+def test_a_version_that_was_put_and_did_not_run_for_a_while_is_passed_over() -> None:
+    world = TwoSides()
+    world.put(A, "v1")
+    world.deploy("v1")
+    settle(world)
+    world.put(B, "v2")
+    world.unsettled = 10.0
+    world.sync()
+    world.unsettled = 0.0
+    world.sync()
+    world.undeploy()
     assert settle(world) == (A, False)
 
 

@@ -1,0 +1,63 @@
+"""What people change and take back while wadm is being told of it, and what wash does while nobody looks."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fleet import eventually
+from support.host_world import PATIENCE
+from support.kept import KeptWorld, spec
+from support.kept_behaviour import image_of, wadm_has
+from support.real_lattice import Wadm, application, wasm_component
+from support.wadm_stand_in import WadmStandIn
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+async def test_an_application_that_is_to_run_again_while_wadm_is_told_to_end_it_runs(
+    kept: KeptWorld, wadm: Wadm, stand_in: WadmStandIn
+) -> None:
+    kept.group()
+    kept.apply("web", spec())
+    async with kept.manager():
+        await kept.synced("web")
+        async with stand_in.thinking():
+            kept.undeploy("web")
+            await eventually(lambda: "undeploy" in stand_in.asked, "wadm is told", seconds=PATIENCE)
+            kept.undeploy("web", None)
+        await eventually(lambda: stand_in.asked.count("deploy") == 2, "wadm is told again", seconds=PATIENCE)
+        synced = await kept.synced("web")
+        await wadm_has(wadm, "web", deployed_version=synced["status"]["synced"]["wadmVersion"])
+
+
+async def test_a_manifest_that_is_taken_back_while_wadm_is_told_of_it_does_not_come_back(
+    kept: KeptWorld, wadm: Wadm, stand_in: WadmStandIn
+) -> None:
+    kept.group()
+    kept.apply("web", spec(), annotations={"version": "v1"})
+    async with kept.manager():
+        await kept.synced("web", version="v1")
+        async with stand_in.thinking():
+            kept.patch("web", {"metadata": {"annotations": {"version": "v2"}}, "spec": spec("file:///none-2.wasm")})
+            await eventually(lambda: stand_in.asked.count("put") == 2, "wadm is told", seconds=PATIENCE)
+            kept.patch("web", {"metadata": {"annotations": {"version": "v1"}}, "spec": spec()})
+        await wadm_has(wadm, "web", deployed_version="v1")
+        assert image_of(await kept.synced("web", version="v1")) == "file:///none-1.wasm"
+
+
+async def test_what_was_put_deployed_and_undeployed_with_wash_while_nobody_looked_is_shown(
+    kept: KeptWorld, wadm: Wadm
+) -> None:
+    """Of the first of these steps the status was written, as if the new version was passed over."""
+    first, second = (wasm_component("echo", f"file:///none-{number}.wasm") for number in (1, 2))
+    kept.group()
+    await wadm.put(application("web", first, version="v1"))
+    await wadm.deploy("web", "v1")
+    async with kept.manager():
+        await kept.synced("web", version="v1")
+        await wadm.put(application("web", second, version="v2"))
+        await kept.until("web", "both versions", lambda one: len(one["status"].get("versions", ())) == 2)
+    await wadm.deploy("web", "v2")
+    await wadm.undeploy("web")
+    async with kept.manager():
+        assert image_of(await kept.synced("web", deployed=False, version="v2")) == "file:///none-2.wasm"
