@@ -53,14 +53,21 @@ def late_writes(records: Iterable[Record], lease: Lease) -> list[str]:
 
     A term begins with the first accepted write of the lease by another than the holder. Only holder and candidates
     write the lease, so the log says by itself who led when. A write of somebody who never led is a violation too;
-    namespaces are made before anyone leads, by whoever comes first.
+    namespaces are made before anyone leads, by whoever comes first. Whose lease somebody else deleted or took away is
+    not told: what they write until they ask for it again is no violation. That two lead for so long nobody can help;
+    what each of them reads before it writes keeps their writes apart.
     """
-    term, holder = 0, ""
+    term, holder, unaware = 0, "", ""
     term_of: dict[str, int] = {}
     newest: dict[tuple[str, str, str], tuple[int, Record]] = {}
     found: list[str] = []
     for record in records:
         who, where = writer(record, lease.product), place(record)
+        if where == lease.place and record["verb"] != "get":
+            # Also a refusal tells who holds it no more.
+            unaware = "" if who == unaware else unaware
+            if who is None and accepted(record):
+                unaware = holder
         if who is None or not accepted(record) or where[0] == "namespaces":
             continue
         if where == lease.place:
@@ -72,7 +79,7 @@ def late_writes(records: Iterable[Record], lease: Lease) -> list[str]:
         led, before = newest.get(where, (0, record))
         if not mine:
             found.append(f"{_say(record)} by {who}, who never led")
-        elif mine < led:
+        elif mine < led and who != unaware:
             found.append(f"{_say(record)} by {who}, after {_say(before)} by {writer(before, lease.product)}")
         else:
             newest[where] = (mine, record)
