@@ -21,7 +21,8 @@ from chaos.misfortune import Fault
 from chaos.steps import Step
 from support.tcp_proxy import TcpProxy
 from trellis.bus.message import HEADER_MSG_ID
-from trellis.events.subjects import escape
+from trellis.bus.permissions import durables
+from trellis.events.subjects import PROVISIONER, STREAM_EVENTS, escape
 
 GARBAGE: Final = b"\xff not json"
 
@@ -64,14 +65,20 @@ class BusFaults:
                 await self.servers.start(int(step.value))
 
     async def _say_garbage(self, said_as: str) -> None:
-        """Say what nobody can read, until a stream has taken it; one that took it and could not say so has it once."""
+        """Say what nobody can read, until a stream has taken it; one that took it and could not say so has it once.
+
+        Once somebody hears it: what was said before is nobody's to tell of.
+        """
         headers = {HEADER_MSG_ID: said_as}
         subject = f"trellis.evt.{self.name}.node.opted_in.{escape('garbage')}"
         while True:
             with contextlib.suppress(nats.errors.Error, OSError):
                 client = await nats.connect(self.servers.urls, connect_timeout=2, allow_reconnect=False, error_cb=quiet)
                 try:
-                    await client.jetstream(timeout=2).publish(subject, GARBAGE, headers=headers)
+                    jetstream = client.jetstream(timeout=2)
+                    for hearer in durables(PROVISIONER, self.name):
+                        await jetstream.consumer_info(STREAM_EVENTS, hearer)
+                    await jetstream.publish(subject, GARBAGE, headers=headers)
                     return
                 finally:
                     await client.close()
