@@ -84,3 +84,5 @@ class ApplicationsKind:
             self.api.call("DELETE", registration)
         self.api.call("DELETE", DEFINITION)
         until(lambda: self.stands() is None, "the definition is gone")
+        # The API server registers what is defined, and takes that away a moment after the definition.
+        until(lambda: self.api.call("GET", registration)[0] == http.HTTPStatus.NOT_FOUND, "its registration is gone")
