@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controller_host import app
+from controller_host import app, lifecycle
 from controller_host.deliveries import Served
 from controller_host.guest.faults import FaultKind
 from controller_host.progress import Mark, NotWritten, Past, Progress
@@ -32,7 +32,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 @pytest.fixture
-def host(disk: Disk, tmp_path: Path) -> Iterator[Host]:
+def host(disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """A host whose guests are called for all that there is, however slow the machine is."""
+    monkeypatch.setattr(lifecycle, "SLICE_SECONDS", 60.0)
     assert disk.left is None
     one = Host(tmp_path / "data")
     yield one
