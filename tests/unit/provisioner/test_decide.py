@@ -145,6 +145,18 @@ def test_what_an_earlier_job_did_never_outlives_a_newer_one() -> None:
     assert first == DeleteJob(earlier, Reason.SUPERSEDED, foreground=False)
 
 
+def test_a_failed_job_of_what_is_proved_by_now_is_cleared_away_unjudged() -> None:
+    """It was made once more after somebody had deleted the one that was proved: the node has what it is to have."""
+    again = a_job(NODE, JobState.FAILED)
+    assert deciding(proved(NODE), again) == [DeleteJob(again, Reason.SUPERSEDED, foreground=False)]
+
+
+def test_what_an_earlier_job_left_is_recorded_before_the_next_one_is_made() -> None:
+    left = a_job(NODE, JobState.COMPLETE, digest=OTHER_DIGEST, installs="slight=ab")
+    assert "DeleteJob" not in kinds(deciding(NODE, left, entry=SLOT))
+    assert "CreateJob" not in kinds(deciding(NODE, left, entry=SLOT))
+
+
 def test_a_try_stays_beside_the_job_that_takes_it_back() -> None:
     tried = a_job(NODE, JobState.FAILED, uid="try", name="try", created_at=900)
     undo = a_job(
