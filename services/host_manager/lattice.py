@@ -72,12 +72,21 @@ def _report(pod: PodView, seen: Sighting | None, snapshot: Snapshot, linked: flo
         return Report("Yes" if heard else "Unknown", seen)
     # What it could not say before it was ready, and we not hear before our link was there, is no silence.
     # The API server's clock may be far from ours, so that its time alone proves nothing.
-    told = snapshot.clock - _seconds_between(pod.ready_since or snapshot.now, snapshot.now)
+    told = snapshot.clock - _ready_seconds(pod, snapshot)
     listened = max(linked, told, snapshot.ready_at.get(pod.name, told))
     presence = presence_of(None if seen is None else seen.at, snapshot.clock, listened)
     since = seen.at if seen is not None and presence is Presence.PRESENT else listened
     due = None if presence is Presence.SILENT else max(0.0, since + SILENCE_SECONDS - snapshot.clock)
     return Report(_WORDS[presence], seen, due)
+
+
+def has_been_ready(pod: PodView, snapshot: Snapshot, seconds: float) -> bool:
+    """Say whether a pod is ready for longer than so long, by the API server's clock."""
+    return pod.ready and _ready_seconds(pod, snapshot) > seconds
+
+
+def _ready_seconds(pod: PodView, snapshot: Snapshot) -> float:
+    return _seconds_between(pod.ready_since or snapshot.now, snapshot.now)
 
 
 def _started(seen: Sighting) -> tuple[float, str]:

@@ -1,12 +1,14 @@
 """What the status of a group says of its lattice: hosts beside pods, all hosts, applications, how well it is heard.
 
 Pure. In: a snapshot. Out: parts of the status. Called by ``status``. Invariants: while the lattice cannot be heard,
-what it told last stays and the condition says Unknown; a heartbeat that tells nothing new changes nothing here.
+what it told last stays and the condition says Unknown; a heartbeat that tells nothing new changes nothing here; nor
+does a link that is new: what was said of a host stays until it could have been heard.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -14,10 +16,10 @@ import orjson
 
 from host_manager.environment import POD_LABEL
 from host_manager.group import Manifest
-from host_manager.lattice import Report, reports_of
+from host_manager.lattice import Report, has_been_ready, reports_of
 from host_manager.pods import PodView
 from host_manager.snapshot import Snapshot
-from trellis.lattice.hosts import Sighting, Unit
+from trellis.lattice.hosts import SILENCE_SECONDS, Sighting, Unit
 from trellis.lattice.models import Model
 
 REPORTED: Final = "HostsReported"
@@ -39,7 +41,7 @@ Said = tuple[str, str, str, str]
 
 def make_hosts(snapshot: Snapshot) -> list[Manifest]:
     """Return the group's pods, each with the host in it."""
-    reports = reports_of(snapshot)
+    reports = _shown_reports(snapshot)
     former = _by_id(snapshot, "hosts")
     pods = sorted(snapshot.pods, key=lambda pod: pod.name)[:HOSTS_SHOWN]
     return _fitting(_host(snapshot, pod, reports[pod.name], former) for pod in pods)
@@ -113,10 +115,27 @@ def _fitting(items: Iterable[Manifest]) -> list[Manifest]:
     return shown
 
 
+def _shown_reports(snapshot: Snapshot) -> dict[str, Report]:
+    """Return by name what is shown of each pod: after each start, and each time that NATS is there again, every silent
+    host would else be unknown, and silent again 70 s later, with an Event.
+    """
+    reports, view = reports_of(snapshot), snapshot.lattice
+    if view is None or (view.settled and view.linked_since is None):
+        return reports
+    former = {one.get("pod"): one for one in snapshot.status.get("hosts") or ()}
+    for pod in snapshot.pods:
+        said = former.get(pod.name, {})
+        if reports[pod.name].reported != "Unknown" or said.get("ready") is not pod.ready:
+            continue
+        if not view.settled or (said["reported"] == "No" and has_been_ready(pod, snapshot, SILENCE_SECONDS)):
+            reports[pod.name] = replace(reports[pod.name], reported=said["reported"])
+    return reports
+
+
 def _reported(snapshot: Snapshot) -> Said:
-    reports = reports_of(snapshot)
+    reports = _shown_reports(snapshot)
     ready = [pod for pod in snapshot.pods if pod.ready]
-    silent = silent_pods(snapshot)
+    silent = sorted(name for name, report in reports.items() if report.reported == "No")
     if silent:
         named = ", ".join(silent[:_PODS_NAMED]) + (
             f" and {len(silent) - _PODS_NAMED} more" * (len(silent) > _PODS_NAMED)

@@ -123,6 +123,7 @@ def test_a_service_that_has_just_begun_says_what_was_said_before() -> None:
     before = world(pod(), lattice=view(heard(), models=(Model("shop", "v1"),)))
     before = replace(before, status=status(before))
     begun = replace(before, lattice=view(linked_since=None, models=None, settled=False))
+    assert status(begun)["hosts"] == before.status["hosts"]
     assert status(begun)["conditions"] == before.status["conditions"]
     assert status(begun)["app_count"] == 1
     assert status(begun)["latticeHosts"] == before.status["latticeHosts"]
@@ -155,6 +156,26 @@ def test_silence_is_told_with_the_pods_and_once_as_an_event() -> None:
     assert event.reason == "HostsSilent"
     again = replace(known, status=status(known))
     assert not [action for action in decide(again) if isinstance(action, WarnGroup)]
+
+
+def test_a_new_link_is_no_news_about_a_host_that_was_silent() -> None:
+    silent = world(pod(), pod("group-2"), lattice=view(heard("group-2")))
+    silent = replace(silent, status=status(silent))
+    for linked, hosts in ((CLOCK - 1, ()), (CLOCK - 1, (heard("group-2"),)), (CLOCK - 71, (heard("group-2"),))):
+        known = replace(silent, lattice=view(*hosts, linked_since=linked))
+        first, second = status(known)["hosts"]
+        assert (first["reported"], second["reported"]) == ("No", "Yes" if hosts else "Unknown")
+        assert condition(known)[:2] == ("False", "HostsSilent")
+        assert not [action for action in decide(known) if isinstance(action, WarnGroup)], "it was said before"
+        assert silent_pods(known) == (["group-1"] if linked < CLOCK - 70 else []), "what is shown is no proof"
+    assert condition(replace(silent, lattice=view(heard(), heard("group-2"))))[:2] == ("True", "HostsHeard")
+
+
+def test_a_pod_that_became_ready_again_is_not_silent_as_before() -> None:
+    silent = world(pod(), lattice=view())
+    silent = replace(silent, status=status(silent))
+    anew = replace(silent, pods=(pod(ready_since="2026-01-01T00:09:55Z"),), lattice=view(linked_since=CLOCK - 1))
+    assert status(anew)["hosts"][0]["reported"] == "Unknown"
 
 
 def test_pods_of_the_former_template_do_not_tell_which_host_is_theirs() -> None:
