@@ -18,7 +18,7 @@ from trellis.health import HealthServer
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
 from trellis.kube.leader import Leader, readiness_of
-from trellis.service import Base, Cluster, Compose, Service, Work
+from trellis.service import PARTS, Base, Cluster, Compose, Service, Work
 from trellis.settings import ServiceSettings, SettingsError, exit_on_settings_error, load
 from trellis.stopping import RELEASED, Ending
 from trellis.telemetry import get_logger, process_metrics, setup_logging
@@ -98,7 +98,7 @@ class EqualService(Service):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.health.expect("kubernetes")
+        self.health.expect("kubernetes", PARTS)
 
     async def _work(self, kube: Kube, cluster: Cluster, stop: asyncio.Event) -> None:
         """Work until ``stop``; what a part's failure ended begins anew."""
@@ -109,6 +109,7 @@ class EqualService(Service):
                 for error in errors.exceptions:
                     _log.error("a part failed; everything begins anew", error=repr(error), exc_info=error)
             if not stop.is_set():
+                self.health.expect(PARTS)
                 await asyncio.sleep(_AGAIN_SECONDS)
 
 

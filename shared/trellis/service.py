@@ -34,6 +34,8 @@ from trellis.telemetry import Telemetry, get_logger
 from trellis.telemetry.service import SHUTDOWN_SECONDS
 from trellis.together import Together
 
+PARTS: Final = "parts"
+"""What is not ready before the parts are there to say it themselves."""
 RESYNC_SECONDS: Final = 600.0
 BUS_HEAD_START_SECONDS: Final = 3.0
 """How long the first decisions wait for the bus: without it they could only say again what was said before."""
@@ -193,6 +195,8 @@ class Service(ABC):
                     *(group.create_task(start(), name="background") for start in work.background),
                     group.create_task(self._decide(work, consuming, leading), name="decide"),
                 ]
+                # After their first steps, in which each says what it waits for.
+                asyncio.get_running_loop().call_soon(self.health.forget, PARTS)
                 await stopping.wait()
                 for_runs = self._grace.left(DRAINED)
                 await asyncio.gather(

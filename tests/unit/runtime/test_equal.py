@@ -90,3 +90,19 @@ async def test_a_part_that_fails_ends_no_process_and_everything_begins_anew() ->
     assert world.told == ["begun", "begun"]
     stop.set()
     await running
+
+
+async def test_who_begins_anew_is_not_ready_meanwhile() -> None:
+    world, stop = World(failures=1), asyncio.Event()
+    running = asyncio.create_task(world.service.run(stop))
+    async with asyncio.timeout(20):
+        while world.told != ["begun"]:  # noqa: ASYNC110 - of a part
+            await asyncio.sleep(0)
+        for _ in range(50):  # what failed is cleared away, and waits for a second
+            await asyncio.sleep(0)
+        assert [reason.partition(":")[0] for reason in world.service.health.readiness().reasons] == ["parts"]
+        await world.working.wait()
+        assert world.told == ["begun", "begun"]
+        assert world.service.health.readiness().ok
+    stop.set()
+    await running

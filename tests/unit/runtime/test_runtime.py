@@ -10,7 +10,7 @@ import pytest
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import NAMESPACES
 from trellis.kube.transport import HttpRequest, Reply
-from trellis.runtime import Base, LedService, Work, run_services
+from trellis.runtime import Base, EqualService, LedService, Service, Work, run_services
 from trellis.settings import ServiceSettings, SettingsError
 from trellis.telemetry import Metrics, setup
 
@@ -84,15 +84,22 @@ async def test_a_kubeconfig_that_cannot_be_used_is_one_settings_error(tmp_path: 
         await run_services(services, health_port=0)
 
 
-async def test_who_has_just_won_the_lease_is_not_ready_before_its_parts_are(kube: FakeKube) -> None:
-    tested = service(kube, nats_url="nats://127.0.0.1:1")
+@pytest.mark.parametrize("kind", [LedService, EqualService])
+async def test_a_service_is_not_ready_before_its_parts_are(kube: FakeKube, kind: type[Service]) -> None:
     composed, stop = asyncio.Event(), asyncio.Event()
 
     def compose(_: Base) -> Work:
         composed.set()
         return Work([], [], lambda: None, lambda: None)
 
-    tested.compose = compose
+    tested = kind(
+        name="tested",
+        settings=ServiceSettings(nats_url="nats://127.0.0.1:1"),
+        telemetry=setup("tested", metrics=Metrics()),
+        compose=compose,
+        namespaces={"trellis-system": {}},
+        kube=kube,
+    )
     kube.health = tested.health
     running = asyncio.create_task(tested.run(stop))
     async with asyncio.timeout(10):
@@ -101,6 +108,8 @@ async def test_who_has_just_won_the_lease_is_not_ready_before_its_parts_are(kube
             assert not tested.health.readiness().ok
     for _ in range(20):
         await asyncio.sleep(0)
-        assert [reason.partition(":")[0] for reason in tested.health.readiness().reasons] == ["bus"]
+        assert not tested.health.readiness().ok
+    assert [reason.partition(":")[0] for reason in tested.health.readiness().reasons] == ["bus"]
+    assert set(tested.health.parts()) == {"bus", "kubernetes"} | ({"lease trellis-tested"} & set(tested.health.parts()))
     stop.set()
     await running
