@@ -82,6 +82,8 @@ CHANGES: Final[dict[str, Change]] = {
     "application": application_applied,
     "controller": object_changed,
 }
+OF: Final = {"node": "nodes", "host": "lattices", "application": "applications", "controller": "controllers"}
+"""What of a size there has to be some of for a kind of change."""
 
 
 async def one_after_another(world: World, change: Change, count: int) -> list[float]:

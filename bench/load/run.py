@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from load import results, sizes
 from load.bundle import Bundle, Count, running, until_ready
-from load.changes import CHANGES, one_after_another
+from load.changes import CHANGES, OF, one_after_another
 from load.results import Changed, Result, append, commit
 from load.seen import until
 from load.sizes import FULL, SHARES, Size
@@ -90,6 +90,8 @@ async def measured(made: World, bundle: Bundle, idle: Count) -> dict[str, Change
     """Make changes of each kind; what goes on anyway is taken off."""
     found = {}
     for kind, change in CHANGES.items():
+        if not getattr(made.size, OF[kind]):
+            continue
         former = await asyncio.to_thread(bundle.count)
         took = await one_after_another(made, change, COUNT)
         opted_in = [name for name in made.spares if name in made.seen.jobs]
