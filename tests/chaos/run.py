@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos import lattice_work, small_disk
 from chaos.check import check
+from chaos.day import FOUND, SECONDS
 from chaos.misfortune import PART, Fault
 from chaos.outcome import Outcome
 from chaos.record import Line, append, commit
@@ -216,6 +217,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=None, help="the first run's; the next ones count up")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30.0, help="how long each run's schedule is")
+    parser.add_argument("--found", action="store_true", help="the seeds that found a fault once, as they did")
     parser.add_argument("--jobs", type=int, default=1, help="so many runs at a time")
     parser.add_argument("--parts", type=names, default=tuple(WORK), help="of the workload, with commas between")
     parser.add_argument("--faults", type=names, default=(), help="only these, with commas between")
@@ -227,6 +229,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(given)
     if options.jobs > 1 and options.cluster:
         parser.error("--jobs: runs at a time have a control plane each, so --cluster is for one job")
+    if options.found:
+        options.seconds = SECONDS
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(10**6)
     return options
@@ -235,7 +239,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Run, or print the schedules."""
     options = arguments()
-    seeds = range(options.seed, options.seed + options.runs)
+    seeds = FOUND if options.found else range(options.seed, options.seed + options.runs)
     if options.show:
         for seed in seeds:
             print(shown(schedule_of(options, seed)))

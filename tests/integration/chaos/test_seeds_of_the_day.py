@@ -1,4 +1,5 @@
 """Five runs of chaos with seeds made of today's date, by the same code as `make chaos`: each day breaks something else.
+And one by a seed that found a fault once.
 
 In a control plane of their own, as runs restart theirs. Without the part of lattices, which takes a wadm
 (``chaos/day.py``). A run whose machine gave the replicas no processor has seen nothing and is skipped by name.
@@ -16,7 +17,7 @@ from typing import Final
 import pytest
 
 from chaos import day, run
-from chaos.day import SERVERS, command_of, schedule_of, seeds_of
+from chaos.day import SERVERS, command_of, found_on, schedule_of, seeds_of
 from support.installers import INSTALLER_STAGES
 from support.nursery import Nursery
 from trellis.localcluster import ClusterInfo, owned_cluster
@@ -69,11 +70,15 @@ def made_by() -> Iterator[Nursery]:
 @pytest.fixture(scope="module")
 def seeds() -> tuple[int, ...]:
     """The seeds of this day; of one, though midnight may pass."""
-    return seeds_of(day.day_of(os.environ, datetime.now(UTC).date()))
+    today = day.day_of(os.environ, datetime.now(UTC).date())
+    return *seeds_of(today), found_on(today)
 
 
 # By lane and not by seed: what a test is called must not change between two processes that collect it.
-@pytest.mark.parametrize("lane", range(len(SERVERS)), ids=lambda lane: f"lane-{lane}-with-{SERVERS[lane]}-nats")
+LANES: Final = (*(f"lane-{number}-with-{servers}-nats" for number, servers in enumerate(SERVERS)), "found-once")
+
+
+@pytest.mark.parametrize("lane", range(len(LANES)), ids=LANES)
 async def test_what_the_seed_breaks_is_mended(
     control_plane: ControlPlane, made_by: Nursery, seeds: tuple[int, ...], lane: int
 ) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from datetime import date
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chaos import day, misfortune, run, small_disk
+from chaos import day, misfortune, outcome, record, run, small_disk
 from chaos.misfortune import Fault
 from support import suite_rights
 from trellis.settings import PREFIX
@@ -46,6 +47,19 @@ def test_the_command_makes_the_schedule_of_the_run(one: date) -> None:
         options = run.arguments([*(each for one in asked.items() for each in (f"--{one[0].lower()}", one[1])), *rest])
         assert options.runs == 1
         assert run.schedule_of(options, options.seed) == day.schedule_of(seed)
+
+
+def test_every_seed_that_found_something_has_its_day() -> None:
+    first = date(2026, 11, 23)
+    days = [date.fromordinal(first.toordinal() + number) for number in range(len(day.FOUND))]
+    assert {day.found_on(one) for one in days} == {*day.FOUND}
+    asked = run.arguments(["--found"])
+    recorded = {
+        (line["seed"], line["seconds"])
+        for line in map(json.loads, record.RECORD.read_text(encoding="utf-8").splitlines())
+        if line["outcome"] != outcome.OK
+    }
+    assert {(seed, asked.seconds) for seed in day.FOUND} <= recorded
 
 
 def test_nothing_of_a_day_takes_more_than_every_machine_has() -> None:
