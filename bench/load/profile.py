@@ -2,8 +2,9 @@
 
 In: nothing; it makes the world of ``run.py`` at one size. Out, on stdout with the machine: of a start with everything
 new, and of one with nothing left to do, when each part was ready, what the process took, and by ``py-spy`` the
-functions in which its time was, by themselves and with all that they called. ``--without`` profiles nothing, as a
-profiler stops what it looks at a hundred times a second: then figures are as of ``run.py``.
+functions in which it ran Python: by themselves, with all that they called, and those of ours with all that they called.
+``--without`` profiles nothing, as a profiler stops what it looks at a hundred times a second: then figures are as of
+``run.py``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from load.bundle import Bundle, running, until_ready
+from load.bundle import SERVICES, Bundle, running, until_ready
 from load.run import quiet, settled
 from load.sizes import Size
 from load.world import World, world
@@ -44,6 +45,7 @@ _SHOWN: Final = 25
 _LOOK_SECONDS: Final = 0.05
 _END_SECONDS: Final = 60.0
 _PACKAGES: Final = "site-packages/"
+_OURS: Final = frozenset({"trellis", "trellis_bundle", *(name.replace("-", "_") for name in SERVICES)})
 
 
 @dataclass
@@ -87,7 +89,8 @@ def profiled(bundle: Bundle, directory: Path) -> Iterator[None]:
     started = []
     for name, one in bundle.processes.items():
         file = directory / f"{name or 'bundle'}.raw"
-        options = ["--format", "raw", "--function", "--rate", str(_RATE), "--duration", str(_MOST_SECONDS)]
+        # Whoever has the interpreter's lock: on a busy machine threads that wait look as if they worked.
+        options = ["--gil", "--format", "raw", "--function", "--rate", str(_RATE), "--duration", str(_MOST_SECONDS)]
         argv = [str(program), "record", "--pid", str(one.pid), *options, "--output", str(file)]
         started.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     try:
@@ -117,13 +120,18 @@ def _short(frame: str) -> str:
     return f"{name} ({place.rpartition(_PACKAGES)[2].removeprefix(str(Path.cwd())).lstrip('/')}"
 
 
+def _is_ours(name: str) -> bool:
+    return name.partition(" (")[2].partition("/")[0] in _OURS
+
+
 def show(directory: Path) -> None:
     """Print the functions of all profiles in a directory, and remove these."""
     for file in sorted(directory.glob("*.raw")):
         own, total, samples = own_and_total(file.read_text().splitlines())
         file.unlink()
         print(f"  {file.stem}: {samples} samples, {samples / _RATE:.1f} s")
-        for title, counted in (("own", own), ("total", total)):
+        ours = Counter({name: count for name, count in total.items() if _is_ours(name)})
+        for title, counted in (("own", own), ("total", total), ("total, of ours", ours)):
             print(f"    {title}")
             for name, count in counted.most_common(_SHOWN):
                 print(f"      {100 * count / samples:5.1f} %  {name}")

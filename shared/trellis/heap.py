@@ -4,7 +4,8 @@ In: the process as it is once everything is imported and wired. Out: a heap whos
 since. Called by each ``main``, and by who has many threads. Why: modules and models are 94,000 objects, and a full
 collection that walks through them takes 60 ms in which nothing else runs (measured, two services in one process). A
 page of 200 Nodes is decoded into 50,000 objects, so lists make the collector do that again and again: it was half of
-their processor time. While all that is imported it was three tenths.
+their processor time. While all that is imported it was three tenths, and one look at all of it at the end takes 0.15 s
+more: of 200,000 objects it finds 2,000 to be garbage, which nobody misses.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _ARENAS: Final = 2
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Have nothing collected meanwhile: next to nothing of what an import makes is garbage."""
+    """Have nothing collected meanwhile, nor what was made meanwhile ever: next to nothing of that is garbage."""
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        freeze()
         if collects:
             gc.enable()
 
 
 def freeze() -> None:
-    """Have collections pass over every object there is now; what is garbage among them is removed before."""
-    gc.collect()
+    """Have collections pass over every object there is now."""
     gc.freeze()
 
 
