@@ -1,7 +1,8 @@
 """What one plan costs of a cluster in which one node is new: ``python bench/plan.py [--nodes N]``.
 
 In: nothing; it plans in this process. Out: processor time of a plan, the least of several, with and without a limit in
-percent, on stdout with the machine. Each change of a node is planned for the whole cluster, several times.
+percent, and while half of all nodes are in work, on stdout with the machine. Each change of a node is planned for the
+whole cluster, several times.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import replace
 from typing import Final
 
 from machine import describe
 from provisioner.attempts import Retries
-from provisioner.plan import Ledger, ShimLimits, World, plan
+from provisioner.plan import Entry, Ledger, ShimLimits, World, plan
 from trellis.counts import CountOrPercent
 from trellis.provisioning import KWASM
 from trellis.targets import target_of
-from trellis.testing.builders import DIGEST, a_node, opted_in, proved
+from trellis.testing.builders import DIGEST, a_job, a_node, opted_in, proved
 
 ROUNDS: Final = 9
 
@@ -29,6 +31,18 @@ def world(nodes: int, limit: CountOrPercent | None) -> World:
     found = {one.uid: target_of(one, [], DIGEST, auto_provision=False, require_checksum=True) for one in views}
     targets = {uid: target for uid, target in found.items() if target is not None}
     return World(tuple(views), targets, {}, Ledger({}), {KWASM: ShimLimits(limit)}, Retries(10.0, 300.0), 10_000.0)
+
+
+def at_work(nodes: int) -> World:
+    """Return a world in which every second node has a Job that runs, one is new, and the others are done."""
+    found = world(nodes, None)
+    views = [opted_in(a_node(one.name)) if number % 2 else one for number, one in enumerate(found.nodes[:-1])]
+    entries, jobs = {}, {}
+    for one in views[1::2]:
+        digest = found.targets[one.uid].digest
+        entries[one.uid] = Entry(digest, 1, 9_990)
+        jobs[one.uid] = (a_job(one, digest=digest),)
+    return replace(found, nodes=(*views, found.nodes[-1]), ledger=Ledger(entries), jobs=jobs)
 
 
 def least(of: World) -> float:
@@ -49,6 +63,7 @@ def main() -> int:
     print(f"machine: {describe()}", flush=True)
     for title, limit in (("no limit", None), ("a limit of 10 %", CountOrPercent.parse("10%"))):
         print(f"{options.nodes} nodes, one of them new, {title}: {least(world(options.nodes, limit)) * 1000:.1f} ms")
+    print(f"{options.nodes} nodes, half of them in work: {least(at_work(options.nodes)) * 1000:.1f} ms")
     return 0
 
 

@@ -189,7 +189,8 @@ def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Targ
     """Return what a node is given by the slot it has: of its target what is changed by it, the rest stays."""
     if target is None or entry is None:
         return target
-    return held_back(target, node, {name for name, _ in target.shims} - {*entry.shims})
+    others = {name for name, _ in target.shims} - {*entry.shims}
+    return held_back(target, node, others) if others else target
 
 
 def _asked(world: World, wanted: Mapping[str, NodeView], halted: Collection[str]) -> dict[str, Target]:
@@ -240,7 +241,9 @@ def _kept(world: World) -> dict[str, Entry]:
             continue
         if (uid in world.held or uid in world.hands_off) and not jobs:
             continue  # it waits for something else than us: others may go first
-        under_way = any(job.state is JobState.ACTIVE or job.deleting for job in jobs)
+        if any(job.state is JobState.ACTIVE or job.deleting for job in jobs):
+            kept[uid] = entry
+            continue
         target, job = world.targets.get(uid), newest(jobs)
         begun = begun_of(node, target, entry)
         # A removal leaves no mark behind, and its Job goes when it is done: nothing is left to change then.
@@ -248,7 +251,7 @@ def _kept(world: World) -> dict[str, Entry]:
         # An older Job is nothing to wait for: it would keep the slot of a try that nobody will make any more.
         its = job is not None and (job.digest, job.attempt) == (entry.digest, entry.attempt)
         current = to_do or (begun is not None and its and not overtaken(job, node, begun))
-        if current or under_way or left_by(job, node):
+        if current or left_by(job, node):
             kept[uid] = entry
     return kept
 
