@@ -51,7 +51,10 @@ STATUS_DELAY_SECONDS: Final = 1.0
 PLAN_DELAY_SECONDS: Final = 0.05
 """A plan looks at every node: changes that come in a burst are answered by one plan, at most 20 a second."""
 PLAN_REST: Final = 3.0
-"""Times a plan's own duration: however many nodes there are, plans take no more than a quarter of the event loop."""
+"""Times what the last plan took, with writing the ledger: however many nodes there are, and in work, plans take no more
+than a quarter of the event loop. Who comes after such a rest waits for nothing but the burst."""
+PLAN_REST_MOST_SECONDS: Final = 0.5
+"""An API server that is slow to take the ledger is no reason to rest."""
 
 DELETING_SECONDS: Final = 30.0
 """Between two looks at a Shim that is being deleted: its patience with nodes that are away ends by the clock."""
@@ -114,7 +117,7 @@ def compose(settings: Settings, base: Base) -> Work:
     followed = KeyedQueue(follow.run, workers=SHIM_WORKERS, name="shims", telemetry=telemetry)
 
     def plan_soon() -> None:
-        plans.add_after(PLAN, max(PLAN_DELAY_SECONDS, PLAN_REST * known.plan_seconds))
+        plans.add_after(PLAN, max(PLAN_DELAY_SECONDS, known.rested_at - time.monotonic()))
         for name in shims.objects:
             followed.add_after(name, STATUS_DELAY_SECONDS)
 
@@ -220,12 +223,21 @@ class Planner:
     async def run(self, _: str, trace: TraceContext | None) -> float | None:
         """Plan once; raises KubeError when the ledger could not be written, for the queue to try again."""
         del trace
-        just_read = self.known.ledger is None
         started = time.monotonic()
+        self._rest(started)  # as long as last time: changes come meanwhile, too
+        try:
+            return await self._plan()
+        finally:
+            self.known.plan_seconds = time.monotonic() - started
+            self._rest(time.monotonic())
+
+    def _rest(self, since: float) -> None:
+        self.known.rested_at = since + min(PLAN_REST_MOST_SECONDS, PLAN_REST * self.known.plan_seconds)
+
+    async def _plan(self) -> float | None:
+        just_read = self.known.ledger is None
         world = await world_of(self.known)
         outcome = plan(world)
-        if not just_read:
-            self.known.plan_seconds = time.monotonic() - started
         self.telemetry.metrics.rollouts_halted.labels(self.telemetry.service).set(len(outcome.ledger.halted))
         for node in (*outcome.claimed, *outcome.waiting):
             self.known.waiting_since.setdefault(node.uid, world.now)

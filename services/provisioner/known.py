@@ -86,7 +86,9 @@ class Known:
     """By Node uid, for which view of the Node; by the Shims ``targets_by``."""
     targets_by: tuple[ShimView, ...] = ()
     plan_seconds: float = 0.0
-    """How long the last plan took to be made."""
+    """How long the last plan took, with writing the ledger."""
+    rested_at: float = 0.0
+    """Monotonic: the next plan is not made before."""
     settled_at: float = 0.0
     """Monotonic: from then on nodes may be begun."""
     ledger: Ledger | None = None
