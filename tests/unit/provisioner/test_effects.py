@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,7 @@ from provisioner.actions import (
     Snapshot,
     User,
 )
-from provisioner.app import PLAN, Planner
+from provisioner.app import PLAN, PLAN_REST_MOST_SECONDS, Planner
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.decide import decide
@@ -270,6 +270,24 @@ async def test_prometheus_sees_how_many_rollouts_are_halted_while_this_replica_p
     shown.cancel()
     await asyncio.gather(shown, return_exceptions=True)
     assert halted() is None, "another replica plans now"
+
+
+@pytest.mark.parametrize("took", [0.05, 0.2])
+async def test_after_a_ledger_that_took_long_the_next_plan_waits(
+    rollout: Rollout, monkeypatch: pytest.MonkeyPatch, took: float
+) -> None:
+    create = rollout.kube.create
+
+    async def slow(*given: Any, **more: Any) -> Any:
+        await asyncio.sleep(took)
+        return await create(*given, **more)
+
+    known = rollout.effects.known
+    monkeypatch.setattr(rollout.effects.kube, "create", slow)
+    await rollout.plan(failing=5)
+    assert known.plan_seconds >= took
+    rest = known.rested_at - time.monotonic()
+    assert 2 * took < rest <= PLAN_REST_MOST_SECONDS, "never longer than that, however slow the API server is"
 
 
 async def test_a_halt_that_could_not_be_said_is_said_later_also_by_another_leader(rollout: Rollout) -> None:
