@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ OTHER = b"what somebody else made"
 DIGEST = f"sha256:{hashlib.sha256(b'manifest').hexdigest()}"
 EC = ec.generate_private_key(ec.SECP256R1())
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+COSIGN = Path(__file__).parents[2] / "data" / "cosign"
 STRANGER = ec.generate_private_key(ec.SECP256R1())
 
 
@@ -154,6 +156,29 @@ def test_an_image_is_signed_by_a_payload_that_names_its_digest() -> None:
 )
 def test_a_payload_of_something_else_lets_nothing_in(said: bytes | None) -> None:
     assert not installed(image(said, by_ec(said or DIGEST.encode())), EC)
+
+
+def cosigned(manifest: Manifest) -> bool:
+    key = (COSIGN / "cosign.pub").read_text(encoding="utf-8")
+    return isinstance(wish_for(Keys.parse(key).judge(view_shim(manifest)), "amd64", require_checksum=True), ShimWish)
+
+
+def test_what_cosign_3_signed_is_installed() -> None:
+    """By the commands of docs/shims.md; the blob is ``hello`` and a newline."""
+    bundle = json.loads((COSIGN / "blob.bundle.json").read_bytes())
+    signature = bundle["messageSignature"]["signature"]
+    assert cosigned(archive(signature, b"hello\n"))
+    assert not cosigned(archive(signature, b"hello"))
+
+
+def test_the_image_that_cosign_3_signed_is_installed() -> None:
+    said = (COSIGN / "image.payload.json").read_bytes()
+    digest = json.loads(said)["critical"]["image"]["docker-manifest-digest"]
+    signature = (COSIGN / "image.signature").read_text(encoding="utf-8").strip()
+    manifest = image(said, signature)
+    manifest["spec"]["fetchStrategy"]["oci"]["image"] = f"localhost:5055/shims/spin@{digest}"
+    assert cosigned(manifest)
+    assert not cosigned(image(said, signature)), "another image's"
 
 
 def test_a_payload_that_nobody_signed_lets_nothing_in() -> None:
