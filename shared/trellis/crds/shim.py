@@ -47,7 +47,7 @@ class AnonHttp(ApiModel):
     sha256: Sha256 | None = None
     """Checksum of what is at the location. Without it nothing is installed, unless checksums are not required."""
     signature: Signature | None = None
-    """Signature of what is at the location, in base64, as `cosign sign-blob` makes it; asked for where the platform has named keys."""
+    """In base64, of what is at the location, as of `cosign sign-blob`; asked for where the platform has named keys."""
 
 
 class Platform(ApiModel):
@@ -62,7 +62,7 @@ class Platform(ApiModel):
     sha256: str | None = None
     """Checksum of what is at the location: 64 hex digits."""
     signature: Signature | None = None
-    """Signature of what is at the location, in base64, as `cosign sign-blob` makes it; asked for where the platform has named keys."""
+    """In base64, of what is at the location, as of `cosign sign-blob`; asked for where the platform has named keys."""
 
 
 class PullSecret(ApiModel):
@@ -82,7 +82,7 @@ class OciSource(ApiModel):
     pull_secret: PullSecret | None = None
     """Credentials of the registry."""
     signature: Signature | None = None
-    """Signature of the payload, in base64; asked for where the platform has named keys."""
+    """In base64, of the payload; asked for where the platform has named keys."""
     signed_payload: str | None = Field(default=None, pattern=BASE64, max_length=16384)
     """The payload that was signed, in base64; it has to name the digest of the image."""
 
@@ -95,7 +95,7 @@ class ImageSource(ApiModel):
     sha256: Sha256 | None = None
     """Checksum of the binary. Without it nothing is installed, unless checksums are not required."""
     signature: Signature | None = None
-    """Signature of the binary, in base64, as `cosign sign-blob` makes it; asked for where the platform has named keys."""
+    """In base64, of the binary, as of `cosign sign-blob`; asked for where the platform has named keys."""
 
 
 class FetchStrategy(ApiModel):
