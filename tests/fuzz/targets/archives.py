@@ -115,7 +115,7 @@ def warnings_ignored() -> Any:
 
 _PACKERS: dict[str, Any] = {
     "tar": lambda raw: raw,
-    "gz": lambda raw: gzip.compress(raw, 1),
+    "gz": lambda raw: gzip.compress(raw, 1, mtime=0),
     "bz2": lambda raw: bz2.compress(raw, 1),
     "xz": lambda raw: lzma.compress(raw, preset=0),
     "zst": zstd.compress,
