@@ -3,13 +3,15 @@
 In: the loop's calls. Out: messages, signs of progress, and at the end the messages that came and were not handled.
 Called by FastStream in place of the subscription it made. FastStream swallows what goes wrong in its loop, and drops
 without a word what was fetched when it is stopped. Invariants: a server that refuses at once is not asked again at
-once; a message that came is handled or given back, but for those still on the wire.
+once; a message is handed over when it comes, whatever comes after it; one that came is handled or given back, but for
+those still on the wire.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from typing import Final
 
@@ -26,6 +28,8 @@ _TOO_SOON: Final = 0.25
 """A fetch that brings nothing lasts until its timeout. One that ends sooner was refused, and is repeated after this."""
 _SETTLES: Final = 0.2
 """After so long without an answer a request waits for messages that are not there yet."""
+_MORE_SECONDS: Final = 1.0
+"""How long the server may take to send what it has: it says at once where that ends."""
 _LAST_SECONDS: Final = 1
 """How long the end may take: until the server has answered, and until what it sent has been read."""
 _NO_MORE: Final = {"Status": "408"}
@@ -127,7 +131,27 @@ class Fetching:
 
     async def _read(self, batch: int, timeout: float) -> list[Msg]:  # noqa: ASYNC109
         # Taken here, or the client would hold them while it waits for more, and lose them when it is cancelled.
-        return self._leftovers() or await self._subscription.fetch(batch, timeout)
+        if found := self._leftovers():
+            return found
+        # One, and then what else there is: of a request for many the client keeps the first message until the last one
+        # has come or the time is over, if it comes while it takes itself to be asking without waiting.
+        found = await self._subscription.fetch(1, timeout)
+        return found + await self._more(batch - len(found))
+
+    async def _more(self, batch: int) -> list[Msg]:
+        """Return what the server has beside a message that came; that one is not lost with an error here."""
+        found: list[Msg] = []
+        if batch < 1 or self._ending or not self._client.is_connected:
+            return found
+        with contextlib.suppress(nats.errors.Error, OSError):
+            request = json.dumps({"batch": batch, "no_wait": True}).encode()
+            await self._client.publish(self._subscription._nms, request, self._subscription._deliver)  # noqa: SLF001
+            while len(found) < batch:
+                message = await self._inbox.next_msg(_MORE_SECONDS)
+                if "Status" in (message.headers or {}):
+                    break
+                found.append(message)
+        return found
 
     def _leftovers(self) -> list[Msg]:
         """Return what came after the fetch that asked for it had ended."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,8 +24,10 @@ class Pull:
     def __init__(self) -> None:
         self.delivered = 0
         self.fetches = 0
+        self.asked_for: list[int] = []
         self.answers: asyncio.Queue[list[Msg] | Exception] = asyncio.Queue()
         self._nc = SimpleNamespace(is_connected=False)
+        self._nms = self._deliver = ""
         self._sub = SimpleNamespace(_pending_queue=asyncio.Queue[Msg](), _pending_size=0)
 
     def arrives(self, message: Msg) -> None:
@@ -32,8 +35,9 @@ class Pull:
         self._sub._pending_queue.put_nowait(message)
         self._sub._pending_size += len(message.data)
 
-    async def fetch(self, *_: float) -> list[Msg]:
+    async def fetch(self, batch: int, _: float) -> list[Msg]:
         self.fetches += 1
+        self.asked_for.append(batch)
         answer = await self.answers.get()
         if isinstance(answer, Exception):
             raise answer
@@ -134,6 +138,54 @@ async def test_what_comes_after_its_fetch_has_ended_is_handed_over_first(hearing
     assert [raw.reply for raw in await fetching.fetch(100, 5)] == ["left over"]
     assert pull.fetches == 0
     assert pull._sub._pending_size == 0
+
+
+class Asked(Connected):
+    """A connection whose server sends something when it is asked for what there is without waiting."""
+
+    def __init__(self, pull: Pull, sends: list[Msg]) -> None:
+        super().__init__()
+        self.pull, self.sends = pull, sends
+        self.requests: list[dict[str, object]] = []
+
+    async def publish(self, _: str, request: bytes, __: str) -> None:
+        self.requests.append(json.loads(request))
+        for one in self.sends:
+            self.pull.arrives(one)
+
+
+def asking(pull: Pull, *sends: Msg) -> Asked:
+    async def next_msg(seconds: float) -> Msg:
+        try:
+            return await asyncio.wait_for(pull._sub._pending_queue.get(), seconds)
+        except TimeoutError:
+            raise nats.errors.TimeoutError from None
+
+    made = Asked(pull, list(sends))
+    pull._nc, pull._sub.next_msg, pull._nms, pull._deliver = cast("Any", made), next_msg, "next", "inbox"
+    return made
+
+
+NO_MORE = Msg(_client=cast("Any", None), headers={"Status": "404"})
+
+
+async def test_with_the_first_message_comes_what_else_there_is_and_nobody_waits_for_more(hearing: Hearing) -> None:
+    """The client's own fetch of many kept the first of them until its time was over, once in a while."""
+    pull = Pull()
+    server = asking(pull, message("b"), message("c"), NO_MORE)
+    pull.answers.put_nowait([message("a")])
+    began = time.monotonic()
+    assert [raw.reply for raw in await fetching_of(pull, hearing).fetch(100, 60)] == ["a", "b", "c"]
+    assert time.monotonic() - began < 1
+    assert pull.asked_for == [1]
+    assert server.requests == [{"batch": 99, "no_wait": True}]
+
+
+async def test_a_message_that_came_is_handed_over_though_the_server_answers_no_more(hearing: Hearing) -> None:
+    pull = Pull()
+    asking(pull, message("b"))
+    pull.answers.put_nowait([message("a")])
+    assert [raw.reply for raw in await fetching_of(pull, hearing).fetch(100, 60)] == ["a", "b"]
 
 
 async def test_what_comes_between_two_fetches_is_not_lost_at_the_end(hearing: Hearing) -> None:
