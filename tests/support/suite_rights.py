@@ -35,14 +35,17 @@ Pair = tuple[str, str]
 """A verb, and a resource with its group and subresource."""
 
 _GIVEN_ON = "each group's own Role gives it to hosts, and nobody may give what he does not have"
-_OF_A_KUBELET = "simulated pods have no log and always run; tests on real nodes use it"
+_OF_A_KUBELET = "simulated canaries always run; tests on real nodes use it"
+_BY_CHANCE = (
+    "read where a simulated installer ends between two writes of its pod, so not in every run; real nodes use it"
+)
 _OF_OPENSHIFT = "the API server asks for it where OwnerReferencesPermissionEnforcement is on, which is off by default"
 NOT_USED: Final[dict[str, dict[Pair, str]]] = {
     "host-manager.yaml": {(verb, "services"): _GIVEN_ON for verb in ("list", "update", "delete")},
-    "provisioner.yaml": {("get", "pods/log"): _OF_A_KUBELET, ("list", "events"): _OF_A_KUBELET},
+    "provisioner.yaml": {("get", "pods/log"): _BY_CHANCE, ("list", "events"): _OF_A_KUBELET},
     "service-reflector.yaml": {("update", "services/finalizers"): _OF_OPENSHIFT},
 }
-"""What this suite cannot use, and why."""
+"""What this suite does not use, or not in every run, and why."""
 
 
 def is_read_by_suite(record: Manifest) -> bool:
@@ -83,13 +86,15 @@ def faults(folder: Path, *, whole: bool = True) -> list[str]:
     for name in FILES if whole else ():
         account = f"trellis-{name.removesuffix('.yaml')}"
         found = {tuple(pair) for one in seen for pair in one.get(account, {}).get("used", ())}
-        excused = set(NOT_USED.get(name, ()))
-        unused = given_pairs(manifests(name)) - found - excused
+        excused = NOT_USED.get(name, {})
+        unused = given_pairs(manifests(name)) - found - set(excused)
         wrong += [
             f"deploy/rbac/{name} gives {verb} {resource}, and no test uses it" for verb, resource in sorted(unused)
         ]
         wrong += [
-            f"{verb} {resource} of {name} is used: NOT_USED is wrong" for verb, resource in sorted(excused & found)
+            f"{verb} {resource} of {name} is used: NOT_USED is wrong"
+            for verb, resource in sorted(set(excused) & found)
+            if excused[verb, resource] != _BY_CHANCE
         ]
     return wrong
 
