@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from typing import Final
 
@@ -22,14 +21,13 @@ from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
 from trellis.bus.hearing import Hearing
+from trellis.bus.pulling import more
 from trellis.telemetry import get_logger
 
 _TOO_SOON: Final = 0.25
 """A fetch that brings nothing lasts until its timeout. One that ends sooner was refused, and is repeated after this."""
 _SETTLES: Final = 0.2
 """After so long without an answer a request waits for messages that are not there yet."""
-_MORE_SECONDS: Final = 1.0
-"""How long the server may take to send what it has: it says at once where that ends."""
 _LAST_SECONDS: Final = 1
 """How long the end may take: until the server has answered, and until what it sent has been read."""
 _NO_MORE: Final = {"Status": "408"}
@@ -133,25 +131,10 @@ class Fetching:
         # Taken here, or the client would hold them while it waits for more, and lose them when it is cancelled.
         if found := self._leftovers():
             return found
-        # One, and then what else there is: of a request for many the client keeps the first message until the last one
-        # has come or the time is over, if it comes while it takes itself to be asking without waiting.
         found = await self._subscription.fetch(1, timeout)
-        return found + await self._more(batch - len(found))
-
-    async def _more(self, batch: int) -> list[Msg]:
-        """Return what the server has beside a message that came; that one is not lost with an error here."""
-        found: list[Msg] = []
-        if batch < 1 or self._ending or not self._client.is_connected:
+        if self._ending or not self._client.is_connected:
             return found
-        with contextlib.suppress(nats.errors.Error, OSError):
-            request = json.dumps({"batch": batch, "no_wait": True}).encode()
-            await self._client.publish(self._subscription._nms, request, self._subscription._deliver)  # noqa: SLF001
-            while len(found) < batch:
-                message = await self._inbox.next_msg(_MORE_SECONDS)
-                if "Status" in (message.headers or {}):
-                    break
-                found.append(message)
-        return found
+        return found + await more(self._subscription, batch - len(found))
 
     def _leftovers(self) -> list[Msg]:
         """Return what came after the fetch that asked for it had ended."""

@@ -28,6 +28,7 @@ from trellis.bus import cancellation
 from trellis.bus.connection import describe
 from trellis.bus.dial import AGAIN_SECONDS
 from trellis.bus.errors import BusUnavailable, StreamError
+from trellis.bus.pulling import fetch
 from trellis.bus.streams import Epoch, epoch_of
 from trellis.bus.user_client import PermissionDenied
 from trellis.digits import whole
@@ -145,7 +146,7 @@ class StreamReader:
                 if not left:
                     yield None
                 try:
-                    fetched = await subscription.fetch(self.batch, timeout=_FETCH_SECONDS)
+                    fetched = await fetch(subscription, self.batch, _FETCH_SECONDS)
                 except nats.errors.TimeoutError:
                     # Raises if the server was restarted, or the stream made anew.
                     left = _left(await subscription.consumer_info(), received)

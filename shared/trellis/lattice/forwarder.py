@@ -25,6 +25,7 @@ from nats.js.errors import APIError, NotFoundError
 from trellis.bus import cancellation
 from trellis.bus.backoff import Backoff
 from trellis.bus.connection import describe
+from trellis.bus.pulling import fetch
 from trellis.bus.user_client import PermissionDenied
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.link import Link, LinkAwayError
@@ -219,7 +220,7 @@ class Forwarder:
 
 async def _fetch(subscription: JetStreamContext.PullSubscription) -> list[Msg]:
     try:
-        return await subscription.fetch(_BATCH, timeout=_FETCH_SECONDS)
+        return await fetch(subscription, _BATCH, _FETCH_SECONDS)
     except TimeoutError:  # the library's own is one, and it raises Python's if the time ends between two requests
         return []
 

@@ -1,0 +1,51 @@
+"""Fetches messages of a JetStream consumer as soon as there are any.
+
+In: a pull subscription of the NATS client. Out: messages, in their order. Called by whoever pulls: ``fetching``,
+``stored``, and the readers of lattices. Why not the client's own fetch of many: if a message comes while it takes
+itself to be asking without waiting, and an earlier request still waits at the server, it keeps that message until so
+many have come or the time is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Final
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+
+_MORE_SECONDS: Final = 1.0
+"""How long the server may take to send what it has: it says at once where that ends."""
+
+
+async def fetch(subscription: JetStreamContext.PullSubscription, batch: int, seconds: float) -> list[Msg]:
+    """Wait for a message, and return it with what else there is, ``batch`` in all at most.
+
+    Raises:
+        nats.errors.TimeoutError: nothing came in time, or the server has no such consumer any more.
+        nats.errors.Error: the server cannot be asked.
+    """
+    found: list[Msg] = await subscription.fetch(1, seconds)
+    return found + await more(subscription, batch - len(found))
+
+
+async def more(subscription: JetStreamContext.PullSubscription, batch: int) -> list[Msg]:
+    """Return what there is without waiting, at most so many; what was read is not lost with an error.
+
+    What comes too late for this is the first of the next fetch.
+    """
+    found: list[Msg] = []
+    if batch < 1:
+        return found
+    inbox = subscription._sub  # noqa: SLF001 (there is no public way)
+    with contextlib.suppress(nats.errors.Error, OSError):
+        request = json.dumps({"batch": batch, "no_wait": True}).encode()
+        await subscription._nc.publish(subscription._nms, request, subscription._deliver)  # noqa: SLF001
+        while len(found) < batch:
+            message = await inbox.next_msg(_MORE_SECONDS)
+            if "Status" in (message.headers or {}):
+                break
+            found.append(message)
+    return found
