@@ -42,7 +42,11 @@ _BATCH: Final = 100
 _FETCH_SECONDS: Final = 5.0
 LATE_SECONDS: Final = 30.0
 """From then on events that wait are warned of: they live 70 s."""
-_ACK_WAIT_SECONDS: Final = 30.0
+_ACK_WAIT_SECONDS: Final = 5.0
+"""When an event comes again to whoever follows a reader that died with it: several may die in the 70 s that it lives.
+
+A reader that takes longer, as the bus is away, asks for no other event meanwhile, and its acknowledgement still counts.
+"""
 _LOOK_SECONDS: Final = 10.0
 _INACTIVE_SECONDS: Final = 3600.0
 """A consumer that nobody reads any more vanishes: the lattice is not ours."""

@@ -8,6 +8,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import nats
 import pytest
@@ -85,6 +86,17 @@ async def buses(nats_server: NatsServer) -> AsyncIterator[Buses]:
     yield made
     nats_server.start()
     await made.close()
+
+
+class Mortal:
+    """The bus of somebody who dies when he is about to say an event."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+
+    async def copy(self, *_: object, **__: object) -> None:
+        self.began.set()
+        await asyncio.Event().wait()
 
 
 @contextlib.asynccontextmanager
@@ -248,6 +260,19 @@ async def test_lattices_of_one_nats_are_kept_apart(buses: Buses, origin: Origin)
         theirs = [await other.say("manifest_published", {"n": 1})]
         await copied(buses, origin, mine)
         await copied(buses, other, theirs)
+
+
+async def test_an_event_that_one_reader_after_another_dies_with_is_kept_before_it_is_lost(
+    buses: Buses, origin: Origin
+) -> None:
+    bus = await connected(buses)
+    ids = [await origin.say("manifest_published", {"n": 0})]
+    for _ in range(4):
+        mortal = Mortal()
+        async with copying(buses, cast("Bus", mortal), origin):
+            await asyncio.wait_for(mortal.began.wait(), LIVE_SECONDS)
+    async with copying(buses, bus, origin):
+        await copied(buses, origin, ids)
 
 
 async def test_events_that_wait_for_long_are_warned_of(origin: Origin, monkeypatch: pytest.MonkeyPatch) -> None:
