@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import Final
 
 from machine import describe
-from provisioner.attempts import Retries
-from provisioner.plan import Entry, Ledger, ShimLimits, World, plan
+from provisioner.plan import World, plan
+from trellis.attempts import Retries, ShimLimits
 from trellis.counts import CountOrPercent
+from trellis.ledger import Entry, Ledger
 from trellis.provisioning import KWASM
 from trellis.targets import target_of
 from trellis.testing.builders import DIGEST, a_job, a_node, opted_in, proved

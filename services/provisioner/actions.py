@@ -6,50 +6,21 @@ Pure data. Made by ``gather`` (snapshots) and ``decide`` (actions), carried out 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from provisioner.canary import Canary, CanaryPod
-from provisioner.plan import Entry
 from trellis.breaker import Destruction
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.envelope import FactData
+from trellis.installer_pods import InstallerState
+from trellis.ledger import Entry
 from trellis.peers import Controller
+from trellis.provision_reasons import Reason
 from trellis.provisioning import (
     JobView,
     NodeView,
     Proof,
     Target,
 )
-
-
-class Reason(StrEnum):
-    """Why an action is taken; also the reason of Events and of a failure's verdict."""
-
-    CLAIMED = "SlotClaimed"
-    PROVED = "ProvisionSucceeded"
-    OPTED_OUT = "OptedOut"
-    NODE_REPLACED = "NodeReplaced"
-    SUPERSEDED = "JobSuperseded"
-    INSTALLER_FAILED = "InstallerFailed"
-    HANDLER_MISSING = "HandlerMissing"
-    CANARY_FAILED = "CanaryFailed"
-    UNPROVED = "Unproved"
-    NOT_STARTING = "InstallerNotStarting"
-    JOB_REFUSED = "InstallerJobRefused"
-    NODE_NOT_READY = "NodeNotReady"
-    IN_USE = "RuntimeInUse"
-    NOTHING_TO_INSTALL = "NothingToInstall"
-    OTHER_CONTROLLER = "OtherControllerActive"
-    DRAIN_BLOCKED = "DrainBlocked"
-
-
-@dataclass(frozen=True, slots=True)
-class InstallerState:
-    """What the Job's newest pod says: why it waits, how it ended, its last log lines. Empty strings if unknown."""
-
-    waiting: str = ""
-    terminated: str = ""
-    log_tail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

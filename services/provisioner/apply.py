@@ -27,7 +27,6 @@ from provisioner.actions import (
     JudgeFailed,
     LookAgain,
     ProveJob,
-    Reason,
     SayFact,
     WarnNode,
 )
@@ -42,6 +41,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import JOBS, Manifest
+from trellis.provision_reasons import Reason
 from trellis.provisioning import END_NOW_SECONDS, JobView, NodeView
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, links_to, trace_from
 

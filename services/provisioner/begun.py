@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from provisioner.plan import Entry, Ledger
+from trellis.ledger import Entry, Ledger
 from trellis.provisioning import Manifest
 
 

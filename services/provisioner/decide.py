@@ -20,19 +20,19 @@ from provisioner.actions import (
     EvictPod,
     GiveBackSlot,
     LookAgain,
-    Reason,
     SayFact,
     Snapshot,
     User,
     WarnNode,
 )
-from provisioner.attempts import changes_of, difference
 from provisioner.proving import verify
 from provisioner.verdicts import about, blamed_by, judge, result_of, why
 from trellis import names
+from trellis.attempts import changes_of, difference
 from trellis.breaker import Destruction
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.provision import ProvisionRemoved, ProvisionStarted
+from trellis.provision_reasons import Reason
 from trellis.provisioning import (
     KWASM,
     UNDO,

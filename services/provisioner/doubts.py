@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
-from provisioner.plan import Entry
+from trellis.ledger import Entry
 from trellis.provisioning import (
     KWASM,
     JobView,

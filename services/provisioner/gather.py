@@ -13,8 +13,9 @@ from provisioner.actions import Snapshot
 from provisioner.canary import Canary, CanaryPod, canary_of
 from provisioner.decide import inspect, leaving
 from provisioner.known import Known
-from provisioner.plan import Ledger, World, begun_of
+from provisioner.plan import World, begun_of
 from trellis.kube.resources import JOBS
+from trellis.ledger import Ledger
 from trellis.provisioning import JobView, NodeView, Target, newest
 
 

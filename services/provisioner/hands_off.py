@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
 
 from trellis.peers import Controller, Peer, keeping_off
 from trellis.provisioning import NodeView
-
-CONDITION: Final = "OtherControllerActive"
 
 
 class Reason(StrEnum):

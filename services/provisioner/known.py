@@ -12,23 +12,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from provisioner.attempts import changes_of
 from provisioner.begun import Begun
 from provisioner.canary import CanaryPod
 from provisioner.doubts import doubted, feared_on
-from provisioner.plan import Entry, Ledger, Try, is_forgiven
+from provisioner.plan import is_forgiven
 from provisioner.pods import Pods
-from provisioner.resources import Manifest, Task, read_ledger
+from provisioner.resources import Manifest, Task
 from provisioner.settings import Settings
 from provisioner.signatures import Keys
 from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
 from trellis import names
+from trellis.attempts import changes_of
 from trellis.bus.bus import Bus
 from trellis.installing import ShimWish
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
+from trellis.ledger import Entry, Ledger, Try, read_ledger
 from trellis.peers import Controller, keeping_off
 from trellis.provisioning import (
     SUPPORTED_OS,

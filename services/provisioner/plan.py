@@ -14,20 +14,20 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from provisioner.attempts import (
+from provisioner.slots import Slots
+from trellis.attempts import (
     Retries,
+    ShimLimits,
+    asked_of,
     changes_of,
     difference,
     failing_on,
     failure_of,
     next_attempt,
     retry_at,
-    spared_of,
 )
-from provisioner.slots import Slots
-from trellis.counts import CountOrPercent
+from trellis.ledger import Entry, Ledger
 from trellis.provisioning import (
-    KWASM,
     FailedAttempt,
     JobState,
     JobView,
@@ -39,51 +39,8 @@ from trellis.provisioning import (
 )
 from trellis.unfinished import concerned_by, fulfilled, left_by, overtaken
 
-Try = tuple[str, str, int]
-"""A Node's uid, the digest of what it is to have, the attempt."""
 HELD_SECONDS = 0.2
 """When to look again at a node that is held back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One node in work: what it is to have, which attempt, since when (Unix seconds), which shims change.
-
-    ``feared``: the shims may be there though no mark names them, from a try before this one whose Job is gone.
-    """
-
-    digest: str
-    attempt: int
-    since: int
-    shims: tuple[str, ...] = (KWASM,)
-    feared: bool = False
-
-    def tried(self, uid: str) -> Try:
-        """Return which try of a Node, by its uid, the slot is for."""
-        return uid, self.digest, self.attempt
-
-
-@dataclass(frozen=True, slots=True)
-class Ledger:
-    """The nodes in work by Node uid, the shims whose rollout is halted, and those of whose halt the bus was told."""
-
-    entries: Mapping[str, Entry]
-    halted: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ShimLimits:
-    """What one shim's rollout is held to.
-
-    ``max_update`` None: all nodes at once. ``halt_after``: failing nodes at which no further one is begun, 0 never.
-    ``forgiven``: Unix seconds; failures recorded up to then do not count towards the halt and are tried again at once.
-    """
-
-    max_update: CountOrPercent | None
-    halt_after: int = 0
-    paused: bool = False
-    forgiven: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,19 +127,6 @@ def plan(world: World) -> Plan:
 def _rests(world: World, node: NodeView) -> bool:
     """Say whether a node has what it is to have, and nothing failed there: of most nodes a plan asks no more."""
     return node.failed_attempt is None and node.failed_shims is None and not changes_of(node, world.targets[node.uid])
-
-
-def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]) -> Target:
-    """Return what a node may be given now: its target, but nothing of a shim that is paused or halted.
-
-    The other shims go on, and so do those beside one that failed. Where the whole of it was tried in vain it is tried
-    again, also while a shim is halted: that is how a halt ends.
-    """
-    paused = {name for name, _ in target.shims if name in limits and limits[name].paused}
-    asked = held_back(target, node, paused) if paused else target
-    if spared := spared_of(node, asked):
-        asked = held_back(asked, node, spared)
-    return asked if not halted or failure_of(node, asked) else held_back(asked, node, halted)
 
 
 def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:

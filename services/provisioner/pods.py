@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from provisioner.actions import InstallerState, User
+from provisioner.actions import User
 from provisioner.canary import CanaryPod
 from provisioner.resources import Manifest
 from trellis import names
+from trellis.installer_pods import InstallerState, installer_state
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import EVENTS, PODS
@@ -23,7 +24,6 @@ from trellis.shims import ShimView
 LOG_LINES = 10
 LOG_BYTES = 2048
 _ENDED = ("Succeeded", "Failed")
-_STARTING = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,29 +100,6 @@ def users_of(pods: Iterable[Manifest], going: Iterable[str], shims: Mapping[str,
         if shim := by_class.get(used) or next(selected, ""):
             users.append(User(metadata["namespace"], metadata["name"], metadata["uid"], shim))
     return tuple(users)
-
-
-def installer_state(pod: Manifest) -> InstallerState:
-    """Read a pod's status: why the installer's container waits, how it ended, what it said last.
-
-    A container's termination message is, by the Job's ``FallbackToLogsOnError``, the end of its log (2 KiB at most).
-    """
-    status: Mapping[str, Any] = pod.get("status") or {}
-    for container in (*_unfinished_first(status), *(status.get("containerStatuses") or ())):
-        state: Mapping[str, Any] = container.get("state") or {}
-        last: Mapping[str, Any] = container.get("lastState") or {}
-        waits: Mapping[str, Any] = state.get("waiting") or {}
-        ended: Mapping[str, Any] = state.get("terminated") or last.get("terminated") or {}
-        waiting = "" if waits.get("reason") in _STARTING else _words(waits)
-        terminated = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})" if ended else ""
-        return InstallerState(waiting, terminated, str(ended.get("message") or ""))
-    return InstallerState(terminated=_words(status))
-
-
-def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the containers that run before the installer's own and did not end well: it waits for them."""
-    before: list[Mapping[str, Any]] = list(status.get("initContainerStatuses") or ())
-    return [one for one in before if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
 
 
 def _words(state: Mapping[str, Any]) -> str:

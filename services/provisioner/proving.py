@@ -16,13 +16,13 @@ from provisioner.actions import (
     DeleteJob,
     LookAgain,
     ProveJob,
-    Reason,
     SayFact,
     Snapshot,
 )
 from provisioner.canary import proves_all, trial_of
 from provisioner.verdicts import about, blame, judge, unlike
 from trellis.events.provision import ProvisionSucceeded
+from trellis.provision_reasons import Reason
 from trellis.provisioning import (
     PROVISION,
     JobView,

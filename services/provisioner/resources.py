@@ -10,19 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from provisioner.plan import Entry, Ledger
 from provisioner.surroundings import Surroundings, make_env, make_volumes, pull_secrets_of
 from trellis import names
-from trellis.digits import whole
 from trellis.install_results import EXIT_FINAL
 from trellis.installing import InstallSpec
-from trellis.provisioning import KWASM, PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests
+from trellis.provisioning import PROVISION, REMOVE, UNDO, JobView, NodeView, Target, encode_digests
 
 Manifest = dict[str, Any]
-_FEARED: Final = "/feared"
-"""At the end of an entry of the ledger; who does not know it reads the entry without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,46 +220,3 @@ def _command(task: Task) -> Manifest:
     if not task.removes:
         return {"args": ["install"]}
     return {"args": ["uninstall", "--force"] if task.force else ["uninstall"]}
-
-
-def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) -> Manifest:
-    """Return the ledger's ConfigMap: an entry a node in work, keyed by Node uid (about 100 bytes each).
-
-    With the resourceVersion of what was read, writing it is a compare-and-swap.
-    """
-    marks = {names.ANNOTATION_HALTED: ledger.halted, names.ANNOTATION_HALT_TOLD: ledger.told}
-    metadata: Manifest = {
-        "name": names.LEDGER,
-        "namespace": namespace,
-        "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
-        "annotations": {key: ",".join(value) for key, value in marks.items() if value},
-    }
-    if resource_version:
-        metadata["resourceVersion"] = resource_version
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": {uid: _encode(entry) for uid, entry in sorted(ledger.entries.items())},
-    }
-
-
-def _encode(entry: Entry) -> str:
-    return f"{entry.digest}/{entry.attempt}/{entry.since}/{','.join(entry.shims)}{_FEARED if entry.feared else ''}"
-
-
-def read_ledger(manifest: Manifest) -> Ledger:
-    """Read a ledger as the API server returns it; an entry someone broke is left out (its Job is adopted again)."""
-    entries: dict[str, Entry] = {}
-    for uid, value in (manifest.get("data") or {}).items():
-        feared = value.endswith(_FEARED)
-        digest, attempt, since, shims = (*value.removesuffix(_FEARED).split("/"), "", "", "")[:4]
-        number, begun = whole(attempt), whole(since)
-        if digest and number is not None and begun is not None:
-            entries[uid] = Entry(digest, number, begun, tuple(filter(None, shims.split(","))) or (KWASM,), feared)
-    marks = manifest["metadata"].get("annotations") or {}
-    halted, told = (
-        tuple(filter(None, (marks.get(key) or "").split(",")))
-        for key in (names.ANNOTATION_HALTED, names.ANNOTATION_HALT_TOLD)
-    )
-    return Ledger(entries, halted, told)

@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from provisioner.attempts import Retries
-from provisioner.plan import ShimLimits
 from provisioner.resources import Installer
 from provisioner.signatures import Keys
 from provisioner.surroundings import PROXY_VARIABLES, Surroundings
+from trellis.attempts import Retries, ShimLimits
 from trellis.counts import CountOrPercent
 from trellis.events.subjects import PROVISIONER
 from trellis.provisioning import KWASM

@@ -21,7 +21,7 @@ from provisioner.shim_decide import (
     WarnShim,
     WriteStatus,
 )
-from provisioner.shim_resources import make_runtime_class, make_status, view_runtime_class
+from provisioner.shim_resources import make_runtime_class, view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.kube.client import Kube
@@ -29,6 +29,7 @@ from trellis.kube.errors import Forbidden, Invalid, NotFound
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
 from trellis.shim_history import Revision, make_revision
+from trellis.shim_status import make_status
 from trellis.shims import ShimView
 from trellis.telemetry import get_logger
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from provisioner.hands_off import keeps_off_all
-from provisioner.shim_snapshot import RuntimeClassView, Snapshot, Status
-from provisioner.shim_status import BAD_NEWS, Reason, conflict_of, listed, status_of
+from provisioner.shim_snapshot import RuntimeClassView, Snapshot
+from provisioner.shim_status import BAD_NEWS, conflict_of, listed, status_of
 from trellis import names
 from trellis.shim_history import Manifest, Revision, next_number, same_as, surplus
+from trellis.shim_status import Reason, Status
 from trellis.shims import ShimView
 
 

@@ -11,20 +11,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from provisioner.attempts import failing_on
 from provisioner.hands_off import working_on
 from provisioner.known import Known
-from provisioner.plan import Ledger, asked_of
-from provisioner.shim_resources import read_status, view_runtime_class
+from provisioner.shim_resources import view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView, Snapshot
+from trellis.attempts import asked_of, failing_on
 from trellis.installing import ShimWish
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
+from trellis.ledger import Ledger
 from trellis.node_and_job import unix_seconds
 from trellis.peers import Controller
 from trellis.provisioning import KWASM, JobState, NodeView, installed_on, last_proved, newest
 from trellis.shim_history import Manifest, Revision, label_selector, restored, revisions_of, version_of
+from trellis.shim_status import read_status
 from trellis.shims import ShimView, is_for, view_shim, wish_for
 from trellis.targets import rival_of, stays_on, wish_on
 from trellis.unfinished import concerned_by, left_by

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provisioner.shim_decide import wanted_selector
-from provisioner.shim_snapshot import Condition, Counts, RuntimeClassView, Status
+from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
 from trellis.shims import ShimView
 
@@ -58,45 +58,3 @@ def view_runtime_class(manifest: Manifest) -> RuntimeClassView:
         selector=tuple(sorted(selector.items())),
         owner=next((str(owner.get("uid", "")) for owner in owners), ""),
     )
-
-
-def make_status(status: Status) -> Manifest:
-    """Return a Shim's status as it is written."""
-    return {
-        "observedGeneration": status.observed_generation,
-        "nodes": status.counts.nodes,
-        "nodesReady": status.counts.ready,
-        "nodesUpdated": status.counts.updated,
-        "nodesFailed": status.counts.failed,
-        "digest": status.digest or None,  # a merge patch: none takes away what stood there
-        "conditions": [
-            {
-                "type": condition.type,
-                "status": condition.status,
-                "reason": condition.reason,
-                "message": condition.message,
-                "lastTransitionTime": condition.since,
-                "observedGeneration": condition.observed_generation,
-            }
-            for condition in status.conditions
-        ],
-    }
-
-
-def read_status(manifest: Manifest) -> Status:
-    """Read the status of a Shim as the API server returns it; what is missing reads as never written."""
-    status: Mapping[str, Any] = manifest.get("status") or {}
-    numbers = (status.get(name) or 0 for name in ("nodes", "nodesReady", "nodesUpdated", "nodesFailed"))
-    conditions = tuple(
-        Condition(
-            type=str(item.get("type", "")),
-            status=str(item.get("status", "")),
-            reason=str(item.get("reason", "")),
-            message=str(item.get("message", "")),
-            since=str(item.get("lastTransitionTime", "")),
-            observed_generation=int(item.get("observedGeneration") or 0),
-        )
-        for item in status.get("conditions") or ()
-    )
-    generation = int(status.get("observedGeneration") or 0)
-    return Status(Counts(*numbers), conditions, generation, str(status.get("digest") or ""))

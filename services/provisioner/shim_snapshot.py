@@ -12,19 +12,8 @@ from trellis.installing import ShimWish
 from trellis.peers import Controller
 from trellis.provisioning import NodeView
 from trellis.shim_history import Manifest, Revision
+from trellis.shim_status import Status
 from trellis.shims import Refusal, ShimView
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One condition as it stands, or is to stand, in the status; ``since`` is its lastTransitionTime."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    since: str = ""
-    observed_generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +27,6 @@ class RuntimeClassView:
     overhead: tuple[tuple[str, str], ...]
     selector: tuple[tuple[str, str], ...]
     owner: str
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """The numbers of a status."""
-
-    nodes: int = 0
-    ready: int = 0
-    updated: int = 0
-    failed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """A Shim's status as it stands, or is to stand. ``digest``: what nodes are brought to, "" if no node is."""
-
-    counts: Counts = Counts()
-    conditions: tuple[Condition, ...] = ()
-    observed_generation: int = 0
-    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,38 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from enum import StrEnum
 from typing import Final
 
-from provisioner.hands_off import CONDITION, keeps_off_all, verdict
-from provisioner.shim_snapshot import Condition, Counts, Snapshot, Status
+from provisioner.hands_off import keeps_off_all, verdict
+from provisioner.shim_snapshot import Snapshot
 from trellis.installing import ShimWish
 from trellis.provisioning import NodeView, installed_on, proved_of
+from trellis.shim_status import OTHER_CONTROLLER, Condition, Counts, Reason, Status
 from trellis.shims import Refusal, ShimView
 
-BAD_NEWS: Final = frozenset({"Degraded", CONDITION})
+BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
 """Conditions that are bad news when they are True."""
 _NAMED: Final = 5
 """Nodes a message names; the others are counted."""
-
-
-class Reason(StrEnum):
-    """Why a condition or an action is as it is."""
-
-    ALL_READY = "AllNodesReady"
-    NOT_ALL_READY = "NodesNotReady"
-    NO_NODES = "NoNodes"
-    UPDATED = "Updated"
-    UPDATING = "Updating"
-    REMOVING = "Removing"
-    PAUSED = "Paused"
-    HALTED = "RolloutHalted"
-    FAILING = "NodesFailing"
-    HEALTHY = "AsExpected"
-    RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
-    RUNTIME_CLASS_REFUSED = "RuntimeClassRefused"
-    IN_USE = "RuntimeInUse"
-    UNREACHABLE_LEFT = "UnreachableNodesLeft"
 
 
 def status_of(snapshot: Snapshot) -> Status:
@@ -48,7 +29,7 @@ def status_of(snapshot: Snapshot) -> Status:
     Where another controller writes the Shim itself, everything but that is left as it is: it counts too.
     """
     if keeps_off_all(snapshot.other):
-        others = (condition for condition in snapshot.status.conditions if condition.type != CONDITION)
+        others = (condition for condition in snapshot.status.conditions if condition.type != OTHER_CONTROLLER)
         return replace(snapshot.status, conditions=(*others, *_other_controller(snapshot)))
     counts = _counts(snapshot)
     conditions = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
@@ -58,9 +39,9 @@ def status_of(snapshot: Snapshot) -> Status:
 
 
 def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
-    former = next((condition for condition in snapshot.status.conditions if condition.type == CONDITION), None)
+    former = next((condition for condition in snapshot.status.conditions if condition.type == OTHER_CONTROLLER), None)
     said = verdict(snapshot.other, told_before=former is not None)
-    return (_dated(Condition(CONDITION, *said), former, snapshot),) if said else ()
+    return (_dated(Condition(OTHER_CONTROLLER, *said), former, snapshot),) if said else ()
 
 
 def _digest(snapshot: Snapshot) -> str:
@@ -100,7 +81,7 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
     if counts.updated == counts.nodes and not snapshot.leaving:
         return Condition(kind, "False", Reason.UPDATED.value, text)
     if snapshot.other is not None and not snapshot.in_work:
-        return Condition(kind, "False", CONDITION, f"waits for {snapshot.other.peer.value} to go: {text}")
+        return Condition(kind, "False", OTHER_CONTROLLER, f"waits for {snapshot.other.peer.value} to go: {text}")
     if shim.paused:
         return Condition(kind, "False", Reason.PAUSED.value, f"paused by spec.paused: {text}")
     if snapshot.halted:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from provisioner.room import Room
-
-if TYPE_CHECKING:
-    from provisioner.plan import Entry, ShimLimits
+from trellis.attempts import ShimLimits
+from trellis.ledger import Entry
 
 
 class Slots:

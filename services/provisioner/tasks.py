@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from provisioner.attempts import changes_of
 from provisioner.canary import canary_of
 from provisioner.resources import Task
+from trellis.attempts import changes_of
 from trellis.crds.shim import RemovalPolicy
 from trellis.installing import InstallSpec, ShimWish, removal_of, shim_owner
 from trellis.provisioning import KWASM, JobView, NodeView, Target, installed_on, unproved

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from provisioner.actions import Action, InstallerState, JudgeFailed, Reason, SayFact
+from provisioner.actions import Action, JudgeFailed, SayFact
 from trellis.events.provision import ProvisionFailed
 from trellis.install_results import InstallResult, parse_result
+from trellis.installer_pods import InstallerState
+from trellis.provision_reasons import Reason
 from trellis.provisioning import (
     JobView,
     NodeView,

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from provisioner.actions import Reason
-from provisioner.pods import installer_state
 from trellis import names
 from trellis.install_results import FailureReason
+from trellis.installer_pods import installer_state
 from trellis.node_and_job import view_job
+from trellis.provision_reasons import Reason
 from trellis.provisioning import JobState, JobView
 from trellis_bundle.explaining import PULL_FAILED, Line, Rank, warnings_of, words
 

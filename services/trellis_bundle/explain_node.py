@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from provisioner.plan import Ledger
 from trellis import names
 from trellis.installing import ShimWish
+from trellis.ledger import Ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import SUPPORTED_OS, JobState, NodeView, Wish, installed_on, newest, proved_of, wish_of
 from trellis.shims import ShimView, is_for

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-from provisioner.actions import Reason
-from provisioner.plan import Ledger
-from provisioner.resources import read_ledger
 from service_reflector.views import view_pod, view_service, view_slice
 from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR
 from trellis import names
@@ -32,7 +29,9 @@ from trellis.kube.resources import (
     Manifest,
 )
 from trellis.lattice.group_views import view_group
+from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_node
+from trellis.provision_reasons import Reason
 from trellis.provisioning import INSTALLER_JOBS
 from trellis.shims import view_shim
 from trellis_bundle.apps import read_apps

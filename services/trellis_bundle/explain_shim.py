@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from provisioner.hands_off import CONDITION as OTHER
-from provisioner.plan import Ledger
+from trellis.ledger import Ledger
 from trellis.provisioning import NodeView, installed_on, proved_of
+from trellis.shim_status import OTHER_CONTROLLER as OTHER
 from trellis.shims import ShimView, is_for, view_shim
 from trellis_bundle.explain_job import failure_line
 from trellis_bundle.explain_subject import Beside, Subject, looked_at

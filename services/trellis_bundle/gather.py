@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from provisioner.plan import Ledger
-from provisioner.resources import read_ledger
 from trellis import names
 from trellis.health import Health
 from trellis.jobs import JobIndex
@@ -20,6 +18,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.lease import read_lease
 from trellis.kube.resources import CONFIGMAPS, JOBS, LEASES, NODES, Resource
+from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS
 from trellis.telemetry import setup, setup_logging

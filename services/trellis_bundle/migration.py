@@ -14,10 +14,10 @@ from enum import StrEnum
 from typing import Any, Final
 
 import node_watcher.marks
-from provisioner.attempts import changes_of
 from provisioner.resources import Installer
 from provisioner.shim_snapshot import RuntimeClassView
 from trellis import names
+from trellis.attempts import changes_of
 from trellis.kube.preconditions import only_if
 from trellis.node_and_job import unix_seconds, view_job
 from trellis.peers import Peer, in_charge, view_controller

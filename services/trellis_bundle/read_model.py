@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from provisioner.plan import Entry, Ledger
 from trellis import names
+from trellis.ledger import Entry, Ledger
 from trellis.provisioning import (
     SUPPORTED_OS,
     FailedAttempt,

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from provisioner.attempts import failing_on
-from provisioner.hands_off import CONDITION
-from provisioner.plan import Entry, Ledger, ShimLimits, asked_of
-from provisioner.shim_snapshot import Condition, Status
-from provisioner.shim_status import Reason
+from trellis.attempts import ShimLimits, asked_of, failing_on
 from trellis.installing import ShimWish
+from trellis.ledger import Entry, Ledger
 from trellis.provisioning import FailedAttempt, NodeView, installed_on
 from trellis.shim_history import Revision
+from trellis.shim_status import OTHER_CONTROLLER, Condition, Reason, Status
 from trellis.shims import Refusal, ShimView, is_for
 from trellis.targets import stays_on, target_of, wish_on
 
@@ -231,7 +229,7 @@ def _blocking(world: World) -> Condition | None:
 
 def _other_controller(world: World) -> Condition | None:
     """Return the condition that another controller works on the Shim, or on nodes of it."""
-    found = (one for one in world.status.conditions if one.type == CONDITION and one.status == "True")
+    found = (one for one in world.status.conditions if one.type == OTHER_CONTROLLER and one.status == "True")
     return next(found, None)
 
 

@@ -10,16 +10,15 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from provisioner.plan import Ledger
-from provisioner.resources import read_ledger
-from provisioner.shim_resources import read_status
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, NODES, SHIMS
+from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_node
 from trellis.provisioning import NodeView
 from trellis.shim_history import Revision, label_selector, revisions_of, same_as, version_of
+from trellis.shim_status import read_status
 from trellis.shims import view_shim
 from trellis_bundle.cli_errors import CommandError, explain
 from trellis_bundle.rollout_model import World

@@ -16,18 +16,19 @@ from node_watcher.actions import Destroy as Unmark
 from node_watcher.actions import PatchNode, Said
 from node_watcher.actions import Snapshot as NodeSnapshot
 from provisioner.actions import Action, CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
-from provisioner.attempts import Retries
 from provisioner.decide import decide
 from provisioner.doubts import doubted, feared_on
-from provisioner.plan import Entry, Ledger, Plan, ShimLimits, Try, World, begun_of, plan
+from provisioner.plan import Plan, World, begun_of, plan
 from provisioner.resources import make_installer_job
 from provisioner.settings import Settings
 from provisioner.tasks import Rules, task_of
 from support.exploring import Remembered
 from trellis import names
+from trellis.attempts import Retries, ShimLimits
 from trellis.counts import CountOrPercent
 from trellis.installing import Source
 from trellis.kube.fake_patches import json_patch
+from trellis.ledger import Entry, Ledger, Try
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import JobView, NodeView, Target, installed_on
 from trellis.shims import ShimView, Verification

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from provisioner.actions import Action, CreateJob, DeleteJob, EndJob, JudgeFailed
-from provisioner.plan import Entry, Try
 from support.exploring import Remembered
 from support.rollout_decisions import (
     EMPTY,
@@ -26,6 +25,7 @@ from support.rollout_decisions import (
     planned,
     target_on,
 )
+from trellis.ledger import Entry, Try
 from trellis.provisioning import JobState, JobView, NodeView, Target, decode_digests, installed_on, newest
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from provisioner.plan import Ledger
-from provisioner.resources import read_ledger
 from trellis import names
 from trellis.bus.errors import BusError
 from trellis.bus.tail import Selection, tail
@@ -23,6 +21,7 @@ from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change, Informer
 from trellis.kube.resources import CONFIGMAPS, JOBS, NODES
+from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS, JobState, JobView, NodeView
 from trellis.telemetry import trace_from

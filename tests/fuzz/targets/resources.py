@@ -17,8 +17,6 @@ from fuzz.target import Target, tried
 from fuzz.targets.lattice import manifest as application
 from host_manager.group import Group
 from host_manager.snapshot import Problem, group_of, view_head
-from provisioner.plan import Entry, Ledger
-from provisioner.resources import make_ledger, read_ledger
 from secrets_backend.decide import view_grant
 from service_reflector.keeping import read_kept
 from service_reflector.reach import read_reach, write_reach
@@ -36,6 +34,7 @@ from trellis.kube.nesting import cut
 from trellis.lattice.addresses import Family
 from trellis.lattice.group_views import view_group
 from trellis.lattice.manifests import Listener, Protocol
+from trellis.ledger import Entry, Ledger, make_ledger, read_ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import (
     FailedAttempt,

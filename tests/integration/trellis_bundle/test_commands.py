@@ -19,8 +19,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.plan import Entry, Ledger
-from provisioner.resources import Installer, Task, make_installer_job, make_ledger
+from provisioner.resources import Installer, Task, make_installer_job
 from trellis import names
 from trellis.breaker import Destruction, Limits, State, ask
 from trellis.breaker_record import make_breakers
@@ -28,6 +27,7 @@ from trellis.bus.bus import Bus
 from trellis.events.node import NodeGone
 from trellis.health import Health
 from trellis.kube.lease import new_lease, taken
+from trellis.ledger import Entry, Ledger, make_ledger
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer

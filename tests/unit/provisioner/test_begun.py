@@ -11,14 +11,14 @@ from typing import cast
 
 import pytest
 
-from provisioner.actions import CreateJob, DeleteJob, Reason, User
+from provisioner.actions import CreateJob, DeleteJob, User
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.decide import decide
 from provisioner.doubts import NOTHING
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
-from provisioner.plan import Entry, Ledger, Plan, plan
+from provisioner.plan import Plan, plan
 from provisioner.pods import Pods
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
@@ -30,6 +30,8 @@ from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import JOBS, NAMESPACES, NODES
 from trellis.kube.transport import HttpRequest
+from trellis.ledger import Entry, Ledger
+from trellis.provision_reasons import Reason
 from trellis.provisioning import KWASM, REMOVE, NodeView, Target
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import DIGEST, a_job, a_node, opted_in

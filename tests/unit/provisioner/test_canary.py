@@ -13,22 +13,22 @@ from provisioner.actions import (
     CreateUndo,
     DeleteCanary,
     DeleteJob,
-    InstallerState,
     JudgeFailed,
     LookAgain,
     ProveJob,
-    Reason,
     SayFact,
     Snapshot,
 )
 from provisioner.canary import Canary, CanaryPod, canary_of, trial_of
 from provisioner.canary_resources import make_canary_class, make_canary_pod, view_canary
 from provisioner.decide import decide
-from provisioner.plan import Entry
 from provisioner.settings import Settings
 from trellis import names
 from trellis.events.provision import ProvisionSucceeded
 from trellis.install_results import FailureReason, InstallResult, Outcome
+from trellis.installer_pods import InstallerState
+from trellis.ledger import Entry
+from trellis.provision_reasons import Reason
 from trellis.provisioning import UNDO, JobState, JobView, NodeView, Proof, Target, encode_digests, proof_of
 from trellis.shims import Verification
 from trellis.testing.builders import a_job, a_node, a_shim

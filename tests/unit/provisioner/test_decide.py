@@ -15,20 +15,20 @@ from provisioner.actions import (
     EndJob,
     EvictPod,
     GiveBackSlot,
-    InstallerState,
     JudgeFailed,
     LookAgain,
-    Reason,
     SayFact,
     Snapshot,
     User,
     WarnNode,
 )
 from provisioner.decide import decide, inspect
-from provisioner.plan import Entry
 from trellis.crds.shim import RemovalPolicy
 from trellis.install_results import FailureReason, InstallResult, Outcome, ShimResult
+from trellis.installer_pods import InstallerState
+from trellis.ledger import Entry
 from trellis.peers import Controller, Peer
+from trellis.provision_reasons import Reason
 from trellis.provisioning import KWASM, UNDO, JobState, JobView, NodeView, Target
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from provisioner.doubts import NOTHING, doubted, feared_on
-from provisioner.plan import Entry
+from trellis.ledger import Entry
 from trellis.provisioning import KWASM, JobView, NodeView, installed_on
 from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
 

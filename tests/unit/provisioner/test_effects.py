@@ -9,26 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.actions import (
-    Action,
-    CreateJob,
-    DeleteJob,
-    EvictPod,
-    InstallerState,
-    JudgeFailed,
-    Reason,
-    SayFact,
-    Snapshot,
-    User,
-)
+from provisioner.actions import Action, CreateJob, DeleteJob, EvictPod, JudgeFailed, SayFact, Snapshot, User
 from provisioner.app import PLAN, PLAN_REST_MOST_SECONDS, Planner
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.decide import decide
 from provisioner.gather import snapshot_of, world_of
 from provisioner.known import Known
-from provisioner.plan import Entry, Ledger, Plan
-from provisioner.resources import make_ledger
+from provisioner.plan import Plan
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from trellis import names
@@ -36,12 +24,15 @@ from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusError, BusUnavailable, Fa
 from trellis.bus.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
+from trellis.installer_pods import InstallerState
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.errors import Conflict, Forbidden
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
+from trellis.ledger import Entry, Ledger, make_ledger
 from trellis.node_and_job import view_job
+from trellis.provision_reasons import Reason
 from trellis.provisioning import KWASM, JobState, JobView, Target
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved

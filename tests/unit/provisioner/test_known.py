@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.actions import InstallerState
 from provisioner.known import Known
-from provisioner.pods import installer_state, users_of
+from provisioner.pods import users_of
 from provisioner.settings import Settings
 from trellis import names
 from trellis.bus.bus import Bus
+from trellis.installer_pods import InstallerState, installer_state
 from trellis.kube.fake import FakeKube
 from trellis.provisioning import NodeView, Target
 from trellis.targets import target_of

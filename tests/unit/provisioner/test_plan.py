@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.attempts import Retries, next_attempt, retry_at
-from provisioner.plan import Entry, Ledger, Plan, ShimLimits, World, plan
-from provisioner.resources import make_ledger
+from provisioner.plan import Plan, World, plan
+from trellis.attempts import Retries, ShimLimits, next_attempt, retry_at
 from trellis.counts import CountOrPercent
+from trellis.ledger import Entry, Ledger, make_ledger
 from trellis.provisioning import KWASM, FailedAttempt, JobState, JobView, NodeView, Target
 from trellis.targets import target_of
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.attempts import Retries, changes_of, failing_on
-from provisioner.plan import Entry, Ledger, Plan, ShimLimits, World, begun_of, plan
+from provisioner.plan import Plan, World, begun_of, plan
+from trellis.attempts import Retries, ShimLimits, changes_of, failing_on
 from trellis.counts import CountOrPercent
+from trellis.ledger import Entry, Ledger
 from trellis.provisioning import JobState, JobView, NodeView, Target, encode_digests
 from trellis.testing.builders import a_job, a_node, failed, proved
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provisioner.plan import Entry, Ledger
-from provisioner.resources import Installer, Task, make_installer_job, make_ledger, read_ledger
+from provisioner.resources import Installer, Task, make_installer_job
 from support.golden import Golden
 from trellis import names
 from trellis.installing import InstallSpec, ShimWish, Source
+from trellis.ledger import Entry, Ledger, make_ledger, read_ledger
 from trellis.provisioning import KWASM, Target
 from trellis.testing.builders import DIGEST, a_node
 

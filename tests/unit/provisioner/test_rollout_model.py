@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import pytest
 
 from provisioner import plan as planning
-from provisioner.plan import Entry, World
+from provisioner.plan import World
 from support import rollout_decisions
 from support.exploring import BrokenPromise, Explored, Promises, explore
 from support.rollout_model import Left, Rollout
 from trellis import unfinished
+from trellis.ledger import Entry
 from trellis.provisioning import PROVISION, JobState, JobView
 
 

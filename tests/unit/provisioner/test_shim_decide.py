@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from provisioner.hands_off import CONDITION
 from provisioner.shim_decide import (
     Action,
     ApplyRuntimeClass,
@@ -19,13 +18,14 @@ from provisioner.shim_decide import (
     WriteStatus,
     decide,
 )
-from provisioner.shim_resources import make_runtime_class, make_status, read_status, view_runtime_class
-from provisioner.shim_snapshot import Condition, Counts, RuntimeClassView, Snapshot, Status
+from provisioner.shim_resources import make_runtime_class, view_runtime_class
+from provisioner.shim_snapshot import RuntimeClassView, Snapshot
 from trellis import names
 from trellis.installing import ShimWish, Source
 from trellis.peers import Controller, Peer
 from trellis.provisioning import NodeView, Target, encode_digests
 from trellis.shim_history import KEPT, Revision
+from trellis.shim_status import OTHER_CONTROLLER, Condition, Counts, Status, make_status, read_status
 from trellis.shims import Refusal, ShimView, wish_for
 from trellis.testing.builders import a_node, a_shim, failed, proved
 
@@ -328,7 +328,7 @@ def test_while_runtime_class_manager_runs_nothing_but_that_is_written(changes: d
     assert [type(action) for action in actions] == [WriteStatus, WarnShim]
     assert (status.counts, status.observed_generation) == (THEIRS.counts, THEIRS.observed_generation)
     assert status.conditions[0] == THEIRS.conditions[0]
-    assert condition(actions, CONDITION) == ("True", "RuntimeClassManagerRuns")
+    assert condition(actions, OTHER_CONTROLLER) == ("True", "RuntimeClassManagerRuns")
     message = status.conditions[1].message
     assert "Deployment rcm/rcm" in message
     assert "kubectl -n rcm delete deployment rcm" in message
@@ -338,8 +338,8 @@ def test_while_runtime_class_manager_runs_nothing_but_that_is_written(changes: d
 
 def test_while_kwasms_operator_runs_the_shim_is_ours_and_its_nodes_wait() -> None:
     actions = deciding(a_node(), other=KWASM_OPERATOR)
-    assert condition(actions, CONDITION) == ("True", "KWasmOperatorRuns")
-    assert condition(actions, "Progressing") == ("False", CONDITION)
+    assert condition(actions, OTHER_CONTROLLER) == ("True", "KWasmOperatorRuns")
+    assert condition(actions, "Progressing") == ("False", OTHER_CONTROLLER)
     others_go_on = deciding(a_node(), other=KWASM_OPERATOR, in_work=(a_node(),))
     assert condition(others_go_on, "Progressing") == ("True", "Updating")
 
@@ -347,9 +347,9 @@ def test_while_kwasms_operator_runs_the_shim_is_ours_and_its_nodes_wait() -> Non
 def test_once_the_other_controller_is_gone_the_shim_says_since_when() -> None:
     before = written(deciding(a_node(), other=RCM, now="2026-01-31T11:00:00Z"))
     actions = deciding(a_node(), status=before)
-    assert condition(actions, CONDITION) == ("False", "NoOtherController")
-    assert next(one for one in written(actions).conditions if one.type == CONDITION).since == NOW
+    assert condition(actions, OTHER_CONTROLLER) == ("False", "NoOtherController")
+    assert next(one for one in written(actions).conditions if one.type == OTHER_CONTROLLER).since == NOW
 
 
 def test_where_no_other_controller_ever_was_there_is_nothing_to_say() -> None:
-    assert CONDITION not in {one.type for one in written(deciding(a_node())).conditions}
+    assert OTHER_CONTROLLER not in {one.type for one in written(deciding(a_node())).conditions}

@@ -9,11 +9,11 @@ import pytest
 
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_decide import ApplyRuntimeClass, WriteStatus
-from provisioner.shim_snapshot import Condition, Status
 from trellis.kube.errors import Call, Conflict, Invalid, KubeError
 from trellis.kube.fake import FakeKube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import RUNTIME_CLASSES, SHIMS, Resource
+from trellis.shim_status import Condition, Status
 from trellis.shims import view_shim
 from trellis.telemetry import Metrics, setup
 

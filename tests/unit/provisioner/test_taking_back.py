@@ -7,19 +7,21 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.actions import CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Reason, Snapshot
-from provisioner.attempts import Retries
+from provisioner.actions import CreateJob, DeleteJob, Destroy, EndJob, JudgeFailed, Snapshot
 from provisioner.decide import decide
 from provisioner.known import Known
-from provisioner.plan import Entry, Ledger, World, plan
-from provisioner.pods import installer_state
+from provisioner.plan import World, plan
 from provisioner.resources import Task, make_installer_job
 from provisioner.settings import Settings
 from trellis import names
+from trellis.attempts import Retries
 from trellis.bus.bus import Bus
+from trellis.installer_pods import installer_state
 from trellis.installing import ShimWish, parse_spec
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import CONTROLLER_REVISIONS, NAMESPACES, SHIMS
+from trellis.ledger import Entry, Ledger
+from trellis.provision_reasons import Reason
 from trellis.provisioning import UNDO, JobState, JobView, NodeView, Target, decode_digests, encode_digests
 from trellis.shim_history import make_revision, version_of
 from trellis.shims import ShimView, view_shim, wish_for

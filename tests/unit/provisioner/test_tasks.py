@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.plan import Entry, begun_of
+from provisioner.plan import begun_of
 from provisioner.resources import Task
 from provisioner.tasks import Rules, Undoing, task_of, undo_of
 from trellis.crds.shim import RemovalPolicy
 from trellis.installing import Source, parse_spec
+from trellis.ledger import Entry
 from trellis.provisioning import KWASM, NodeView, Target, encode_digests
 from trellis.shims import ShimView
 from trellis.targets import target_of

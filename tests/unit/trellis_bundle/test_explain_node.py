@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from provisioner.actions import Reason
-from provisioner.plan import Entry, Ledger
 from trellis import names
+from trellis.ledger import Entry, Ledger
 from trellis.node_and_job import view_node
+from trellis.provision_reasons import Reason
 from trellis.provisioning import encode_digests
 from trellis.shims import view_shim, wish_for
 from trellis_bundle.explain_job import held_up_by_node

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.plan import Entry, Ledger
+from trellis.ledger import Entry, Ledger
 from trellis.provisioning import JobState, JobView, NodeView, Wish
 from trellis.testing.builders import DIGEST, OTHER_DIGEST, a_job, a_node, failed, opted_in, proved
 from trellis_bundle.read_model import MESSAGE_MAX, NodeRow, NodeState, row_of, rows_of, summary, tally

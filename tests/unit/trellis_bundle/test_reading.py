@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from provisioner.actions import Reason
 from trellis import names
 from trellis.kube.errors import Unavailable
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
+from trellis.provision_reasons import Reason
 from trellis.telemetry import Metrics, setup
 from trellis_bundle.apps_status import causes_of
 from trellis_bundle.explain_application import AppWorld, explain_application

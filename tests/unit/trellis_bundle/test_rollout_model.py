@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from provisioner.hands_off import CONDITION
-from provisioner.plan import Entry, Ledger
-from provisioner.shim_snapshot import Condition, Counts, Status
 from trellis import names
 from trellis.installing import ShimWish
+from trellis.ledger import Entry, Ledger
 from trellis.provisioning import NodeView, Target, encode_digests
 from trellis.shim_history import Revision
+from trellis.shim_status import OTHER_CONTROLLER, Condition, Counts, Status
 from trellis.shims import ShimView, wish_for
 from trellis.testing.builders import a_node, a_shim, failed, opted_in, proved
 from trellis_bundle.cli_errors import CommandError
@@ -61,7 +60,7 @@ def degraded(reason: str, generation: int = 1) -> Status:
 
 
 PAUSED = replace(SPIN, paused=True)
-BESIDE = Status(Counts(), (Condition(CONDITION, "True", "RuntimeClassManagerRuns", "so it is"),), 1)
+BESIDE = Status(Counts(), (Condition(OTHER_CONTROLLER, "True", "RuntimeClassManagerRuns", "so it is"),), 1)
 PHASES: dict[str, tuple[World, Phase]] = {
     "every node has it": (world(DONE), Phase.COMPLETE),
     "no node is to have it": (world(), Phase.COMPLETE),
@@ -72,7 +71,11 @@ PHASES: dict[str, tuple[World, Phase]] = {
     "paused and complete": (world(DONE, shim=PAUSED), Phase.COMPLETE),
     "another controller is active": (world(DONE, a_node("b"), status=BESIDE), Phase.PAUSED),
     "another controller was active": (
-        world(DONE, a_node("b"), status=Status(Counts(), (Condition(CONDITION, "False", "NoOtherController", ""),), 1)),
+        world(
+            DONE,
+            a_node("b"),
+            status=Status(Counts(), (Condition(OTHER_CONTROLLER, "False", "NoOtherController", ""),), 1),
+        ),
         Phase.PROGRESSING,
     ),
     "another controller is active, and all is done": (world(DONE, status=BESIDE), Phase.COMPLETE),

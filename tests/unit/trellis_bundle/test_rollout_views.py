@@ -8,8 +8,8 @@ import json
 import pytest
 from rich.console import Console
 
-from provisioner.plan import Ledger
-from provisioner.shim_snapshot import Status
+from trellis.ledger import Ledger
+from trellis.shim_status import Status
 from trellis.testing.builders import a_node, a_shim
 from trellis_bundle.output import Format
 from trellis_bundle.rollout_model import NodeStage, Phase, ShimNode, Standing, World

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from provisioner.plan import Entry, Ledger
 from trellis.bus.survey import StreamCount
 from trellis.bus.tail import TailedEvent
+from trellis.ledger import Entry, Ledger
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 from trellis_bundle.events import line_of
 from trellis_bundle.gather import Leadership, Rollout

@@ -1,18 +1,19 @@
 """What was tried on a node in vain, because of which shims, and what is to be tried next, and when.
 
-Pure. In: a Node's marks and what it is to have. Out: changes, failures, the next try. Called by ``plan``, ``tasks`` and
-the gathering of snapshots.
+Pure. In: a Node's marks and what it is to have. Out: changes, failures, the next try. Called by ``provisioner``
+and by whatever shows a rollout.
 Invariant: a shim that failed keeps no other from its nodes: the next try leaves out what the last one was blamed on, as
 long as there is anything else to do; what is left then is tried one by one (ADR 23).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from trellis.counts import CountOrPercent
 from trellis.names import short_hash
-from trellis.provisioning import FailedAttempt, NodeView, Target, installed_on
+from trellis.provisioning import FailedAttempt, NodeView, Target, held_back, installed_on
 
 DISRUPTION_FACTOR = 12
 """A try that restarted a node's container runtime in vain is repeated after ``Retries.most``, and later after as many
@@ -25,6 +26,20 @@ class Retries:
 
     first: float
     most: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShimLimits:
+    """What one shim's rollout is held to.
+
+    ``max_update`` None: all nodes at once. ``halt_after``: failing nodes at which no further one is begun, 0 never.
+    ``forgiven``: Unix seconds; failures recorded up to then do not count towards the halt and are tried again at once.
+    """
+
+    max_update: CountOrPercent | None
+    halt_after: int = 0
+    paused: bool = False
+    forgiven: int = 0
 
 
 def difference(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[str, ...]:
@@ -67,6 +82,19 @@ def spared_of(node: NodeView, target: Target) -> frozenset[str]:
         return frozenset(blamed)
     turn = node.failed.attempt if node.failed else 0
     return frozenset(blamed) - {blamed[turn % len(blamed)]}
+
+
+def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], halted: Collection[str]) -> Target:
+    """Return what a node may be given now: its target, but nothing of a shim that is paused or halted.
+
+    The other shims go on, and so do those beside one that failed. Where the whole of it was tried in vain it is tried
+    again, also while a shim is halted: that is how a halt ends.
+    """
+    paused = {name for name, _ in target.shims if name in limits and limits[name].paused}
+    asked = held_back(target, node, paused) if paused else target
+    if spared := spared_of(node, asked):
+        asked = held_back(asked, node, spared)
+    return asked if not halted or failure_of(node, asked) else held_back(asked, node, halted)
 
 
 def next_attempt(node: NodeView, target: Target) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from provisioner.attempts import Retries, failing_on, next_attempt, spared_of
-from provisioner.plan import Ledger, Plan, ShimLimits, World, asked_of, plan
+from provisioner.plan import Plan, World, plan
+from trellis.attempts import Retries, ShimLimits, asked_of, failing_on, next_attempt, spared_of
+from trellis.ledger import Ledger
 from trellis.provisioning import NodeView, Target, encode_digests
 from trellis.testing.builders import a_node, failed, proved
 

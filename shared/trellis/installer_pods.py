@@ -1,0 +1,50 @@
+"""What an installer's pod says of its run.
+
+Pure. In: a pod as the API server returns it. Out: why it waits, how it ended, what it said last. Called by
+``provisioner`` and by whatever explains a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Manifest = Mapping[str, Any]
+_STARTING = ("ContainerCreating", "PodInitializing")
+
+
+@dataclass(frozen=True, slots=True)
+class InstallerState:
+    """What the Job's newest pod says: why it waits, how it ended, its last log lines. Empty strings if unknown."""
+
+    waiting: str = ""
+    terminated: str = ""
+    log_tail: str = ""
+
+
+def installer_state(pod: Manifest) -> InstallerState:
+    """Read a pod's status: why the installer's container waits, how it ended, what it said last.
+
+    A container's termination message is, by the Job's ``FallbackToLogsOnError``, the end of its log (2 KiB at most).
+    """
+    status: Mapping[str, Any] = pod.get("status") or {}
+    for container in (*_unfinished_first(status), *(status.get("containerStatuses") or ())):
+        state: Mapping[str, Any] = container.get("state") or {}
+        last: Mapping[str, Any] = container.get("lastState") or {}
+        waits: Mapping[str, Any] = state.get("waiting") or {}
+        ended: Mapping[str, Any] = state.get("terminated") or last.get("terminated") or {}
+        waiting = "" if waits.get("reason") in _STARTING else _words(waits)
+        terminated = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})" if ended else ""
+        return InstallerState(waiting, terminated, str(ended.get("message") or ""))
+    return InstallerState(terminated=_words(status))
+
+
+def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the containers that run before the installer's own and did not end well: it waits for them."""
+    before: list[Mapping[str, Any]] = list(status.get("initContainerStatuses") or ())
+    return [one for one in before if ((one.get("state") or {}).get("terminated") or {}).get("exitCode") != 0]
+
+
+def _words(state: Mapping[str, Any]) -> str:
+    return ": ".join(str(state[part]) for part in ("reason", "message") if state.get(part))

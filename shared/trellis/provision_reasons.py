@@ -1,0 +1,29 @@
+"""Why provisioner does what it does, in one word each: reasons of its actions, of Events and of verdicts on Jobs.
+
+Pure names. Said by ``provisioner``, understood by whatever explains a node.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why an action is taken; also the reason of Events and of a failure's verdict."""
+
+    CLAIMED = "SlotClaimed"
+    PROVED = "ProvisionSucceeded"
+    OPTED_OUT = "OptedOut"
+    NODE_REPLACED = "NodeReplaced"
+    SUPERSEDED = "JobSuperseded"
+    INSTALLER_FAILED = "InstallerFailed"
+    HANDLER_MISSING = "HandlerMissing"
+    CANARY_FAILED = "CanaryFailed"
+    UNPROVED = "Unproved"
+    NOT_STARTING = "InstallerNotStarting"
+    JOB_REFUSED = "InstallerJobRefused"
+    NODE_NOT_READY = "NodeNotReady"
+    IN_USE = "RuntimeInUse"
+    NOTHING_TO_INSTALL = "NothingToInstall"
+    OTHER_CONTROLLER = "OtherControllerActive"
+    DRAIN_BLOCKED = "DrainBlocked"

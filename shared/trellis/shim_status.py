@@ -1,0 +1,109 @@
+"""The status of a Shim, as it is written and read.
+
+Pure. In: the object as the API server returns it. Out: counts and conditions, and back. Written by ``provisioner``
+alone, read by whatever shows a rollout. Invariant: what is missing reads as never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+Manifest = dict[str, Any]
+OTHER_CONTROLLER: Final = "OtherControllerActive"
+"""The condition that another controller works on the Shim, or on nodes of it."""
+
+
+class Reason(StrEnum):
+    """Why a condition or an action is as it is."""
+
+    ALL_READY = "AllNodesReady"
+    NOT_ALL_READY = "NodesNotReady"
+    NO_NODES = "NoNodes"
+    UPDATED = "Updated"
+    UPDATING = "Updating"
+    REMOVING = "Removing"
+    PAUSED = "Paused"
+    HALTED = "RolloutHalted"
+    FAILING = "NodesFailing"
+    HEALTHY = "AsExpected"
+    RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
+    RUNTIME_CLASS_REFUSED = "RuntimeClassRefused"
+    IN_USE = "RuntimeInUse"
+    UNREACHABLE_LEFT = "UnreachableNodesLeft"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition as it stands, or is to stand, in the status; ``since`` is its lastTransitionTime."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: str = ""
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The numbers of a status."""
+
+    nodes: int = 0
+    ready: int = 0
+    updated: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A Shim's status as it stands, or is to stand. ``digest``: what nodes are brought to, "" if no node is."""
+
+    counts: Counts = Counts()
+    conditions: tuple[Condition, ...] = ()
+    observed_generation: int = 0
+    digest: str = ""
+
+
+def make_status(status: Status) -> Manifest:
+    """Return a Shim's status as it is written."""
+    return {
+        "observedGeneration": status.observed_generation,
+        "nodes": status.counts.nodes,
+        "nodesReady": status.counts.ready,
+        "nodesUpdated": status.counts.updated,
+        "nodesFailed": status.counts.failed,
+        "digest": status.digest or None,  # a merge patch: none takes away what stood there
+        "conditions": [
+            {
+                "type": condition.type,
+                "status": condition.status,
+                "reason": condition.reason,
+                "message": condition.message,
+                "lastTransitionTime": condition.since,
+                "observedGeneration": condition.observed_generation,
+            }
+            for condition in status.conditions
+        ],
+    }
+
+
+def read_status(manifest: Manifest) -> Status:
+    """Read the status of a Shim as the API server returns it; what is missing reads as never written."""
+    status: Mapping[str, Any] = manifest.get("status") or {}
+    numbers = (status.get(name) or 0 for name in ("nodes", "nodesReady", "nodesUpdated", "nodesFailed"))
+    conditions = tuple(
+        Condition(
+            type=str(item.get("type", "")),
+            status=str(item.get("status", "")),
+            reason=str(item.get("reason", "")),
+            message=str(item.get("message", "")),
+            since=str(item.get("lastTransitionTime", "")),
+            observed_generation=int(item.get("observedGeneration") or 0),
+        )
+        for item in status.get("conditions") or ()
+    )
+    generation = int(status.get("observedGeneration") or 0)
+    return Status(Counts(*numbers), conditions, generation, str(status.get("digest") or ""))
