@@ -8,8 +8,8 @@ from typing import Any
 
 from service_reflector.resources import Mirror
 from service_reflector.slices import Slice
-from service_reflector.views import RouteView, ServiceView, SliceView
 from trellis.lattice.group_views import GroupView
+from trellis.lattice.service_views import RouteView, ServiceView, SliceView
 
 Manifest = dict[str, Any]
 

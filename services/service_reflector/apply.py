@@ -28,7 +28,6 @@ from service_reflector.actions import (
 from service_reflector.gather import Known
 from service_reflector.resources import make_service, make_slice, make_slice_body, owned_by
 from service_reflector.routes import make_route
-from service_reflector.views import RouteView, ServiceView, SliceView
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, Invalid, NotFound
@@ -36,6 +35,7 @@ from trellis.kube.informer import Informer
 from trellis.kube.reader import Selection
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
+from trellis.lattice.service_views import RouteView, ServiceView, SliceView
 from trellis.telemetry import get_logger
 
 Manifest = dict[str, Any]

@@ -28,10 +28,10 @@ from service_reflector.resources import Mirror, make_service_patch, port_names
 from service_reflector.routes import route_actions
 from service_reflector.slices import FAMILIES, Reach, Slice, pack
 from service_reflector.snapshot import Claim, Snapshot
-from service_reflector.views import ServiceView
 from trellis import names
 from trellis.lattice.addresses import Family
 from trellis.lattice.manifests import Listener, Protocol
+from trellis.lattice.service_views import ServiceView
 
 PORTS_MOST: Final = 100
 """Of a Service: an EndpointSlice may have no more, and each node's proxy has rules for every one."""

@@ -6,8 +6,8 @@ Pure. Called by ``app``. Invariant: a fact is said whenever its state holds and 
 from __future__ import annotations
 
 from service_reflector.resources import Mirror
-from service_reflector.views import ServiceView
 from trellis.events.services import ServiceReflected, ServiceRemoved
+from trellis.lattice.service_views import ServiceView
 
 
 def reflected(mirror: Mirror, service: ServiceView) -> ServiceReflected:

@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 from service_reflector.following import Following
 from service_reflector.keeping import read_kept
-from service_reflector.reach import read_reach
 from service_reflector.snapshot import Claim, Refused, Snapshot
-from service_reflector.views import PodView, RouteView, ServiceView, SliceView
 from service_reflector.wishes import Wish, wish_of
 from trellis import names
 from trellis.events.services import ServiceReflected
@@ -22,7 +20,9 @@ from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Application
+from trellis.lattice.reach import read_reach
 from trellis.lattice.running import Running
+from trellis.lattice.service_views import PodView, RouteView, ServiceView, SliceView
 from trellis.peers import Controller
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from service_reflector.views import PodView
 from trellis.lattice.hosts import Sighting
 from trellis.lattice.manifests import Listener
+from trellis.lattice.reach import meets
 from trellis.lattice.running import Running
+from trellis.lattice.service_views import PodView
 
 
 def hosts_for(
@@ -24,9 +25,3 @@ def hosts_for(
     if not any(told.values()):
         return tuple(fit)
     return tuple(pod for pod in fit if told.get(pod.key, True))
-
-
-def meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
-    """Say whether a host has the labels that a port's scaler asks for; ``seen``: what the host itself said."""
-    labels = dict(pod.labels) | (dict(seen.host.labels) if seen is not None else {})
-    return any(all(labels.get(key) == value for key, value in each) for each in listener.requirements)

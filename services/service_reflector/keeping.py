@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from service_reflector.resources import ALLOCATED
-from service_reflector.views import ServiceView
+from trellis.lattice.service_views import ServiceView
 
 
 @dataclass(frozen=True, slots=True)

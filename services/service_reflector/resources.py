@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service_reflector.reach import write_reach
 from service_reflector.slices import Slice
 from service_reflector.wishes import Wish
 from trellis import names
 from trellis.lattice.addresses import Family
 from trellis.lattice.manifests import Listener, Protocol
+from trellis.lattice.reach import write_reach
 from trellis.names import WADM_OPERATOR
 
 Manifest = dict[str, Any]

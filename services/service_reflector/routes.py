@@ -15,9 +15,9 @@ import orjson
 
 from service_reflector.actions import DeleteRoute, WriteRoute
 from service_reflector.resources import Mirror, owned_by
-from service_reflector.views import RouteView
 from trellis import names
 from trellis.lattice.manifests import Protocol
+from trellis.lattice.service_views import RouteView
 
 Manifest = dict[str, Any]
 

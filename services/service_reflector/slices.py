@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from service_reflector.views import PodView, SliceView
 from trellis import names
 from trellis.digits import whole
 from trellis.lattice.addresses import Family
+from trellis.lattice.service_views import PodView, SliceView
 
 Manifest = Mapping[str, Any]
 

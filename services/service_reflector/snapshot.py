@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from service_reflector.views import PodView, RouteView, ServiceView, SliceView
 from service_reflector.wishes import Wish
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.hosts import Sighting
 from trellis.lattice.manifests import Application
 from trellis.lattice.running import Running
+from trellis.lattice.service_views import PodView, RouteView, ServiceView, SliceView
 
 
 @dataclass(frozen=True, slots=True)

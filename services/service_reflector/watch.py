@@ -11,19 +11,16 @@ from typing import TypeVar
 
 from service_reflector.gather import Known
 from service_reflector.keeping import read_kept
-from service_reflector.views import PodView, RouteView, ServiceView, SliceView
 from trellis import names
 from trellis.kube.informer import Change
 from trellis.lattice.group_views import GroupView
+from trellis.lattice.service_views import PodView, RouteView, ServiceView, SliceView
 from trellis.telemetry import get_logger
 
 Wake = Callable[[str], None]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-POD_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.WADM_OPERATOR}"
-"""Pods of groups, as wasmcloud-operator labels them."""
-SLICE_SELECTOR = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGED_BY}"
 ROUTE_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 _log = get_logger(__name__)

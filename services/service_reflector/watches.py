@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from service_reflector.views import (
+from service_reflector.watch import ROUTE_SELECTOR
+from trellis.kube.client import Kube
+from trellis.kube.informer import Change, Informer
+from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
+from trellis.lattice.group_views import GroupView, view_group
+from trellis.lattice.service_views import (
+    POD_SELECTOR,
+    SLICE_SELECTOR,
     PodView,
     RouteView,
     ServiceView,
@@ -19,11 +26,6 @@ from service_reflector.views import (
     view_service,
     view_slice,
 )
-from service_reflector.watch import POD_SELECTOR, ROUTE_SELECTOR, SLICE_SELECTOR
-from trellis.kube.client import Kube
-from trellis.kube.informer import Change, Informer
-from trellis.kube.resources import DEPLOYMENTS, ENDPOINT_SLICES, HOST_CONFIGS, HTTP_ROUTES, PODS, SERVICES
-from trellis.lattice.group_views import GroupView, view_group
 from trellis.operators import view_operator
 from trellis.peers import Controller
 

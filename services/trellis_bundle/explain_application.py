@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from service_reflector.views import ServiceView
 from trellis import names
+from trellis.lattice.service_views import ServiceView
 from trellis_bundle.apps_model import TROUBLE, application_of, condition, history_of, row_of
 from trellis_bundle.explain_hosts import group_cause, lattice_lines
 from trellis_bundle.explain_service import Warned, told_of

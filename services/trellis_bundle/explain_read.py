@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-from service_reflector.views import view_pod, view_service, view_slice
-from service_reflector.watch import POD_SELECTOR, SLICE_SELECTOR
 from trellis import names
 from trellis.kube.errors import Forbidden
 from trellis.kube.resources import (
@@ -29,6 +27,7 @@ from trellis.kube.resources import (
     Manifest,
 )
 from trellis.lattice.group_views import view_group
+from trellis.lattice.service_views import POD_SELECTOR, SLICE_SELECTOR, view_pod, view_service, view_slice
 from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_node
 from trellis.provision_reasons import Reason

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from service_reflector.hosts import meets
-from service_reflector.reach import read_reach
-from service_reflector.views import PodView, ServiceView, SliceView
 from trellis import names
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener
+from trellis.lattice.reach import meets, read_reach
+from trellis.lattice.service_views import PodView, ServiceView, SliceView
 from trellis_bundle.explain_subject import Absence, Beside, Subject
 from trellis_bundle.explaining import Explanation, Line, Rank
 

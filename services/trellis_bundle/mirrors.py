@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from service_reflector.views import ServiceView, SliceView
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import Manifest, Resource
+from trellis.lattice.service_views import ServiceView, SliceView
 from trellis_bundle.explain_service import REFLECTOR, Warned
 from trellis_bundle.gather import read_leadership
 

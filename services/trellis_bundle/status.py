@@ -17,8 +17,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from service_reflector.views import view_service, view_slice
-from service_reflector.watch import SLICE_SELECTOR
 from trellis import names
 from trellis.bus.errors import BusError
 from trellis.bus.survey import survey
@@ -27,6 +25,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError, NotFound, Unauthorized, Unavailable
 from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
 from trellis.kube.rights import missing_right
+from trellis.lattice.service_views import SLICE_SELECTOR, view_service, view_slice
 from trellis_bundle.apps_status import NAME, UNKNOWN, read_applications
 from trellis_bundle.breaker import read_rows
 from trellis_bundle.cli_errors import EXIT_FAILED, advice, exit_on_error, explain

@@ -19,7 +19,6 @@ from host_manager.group import Group
 from host_manager.snapshot import Problem, group_of, view_head
 from secrets_backend.decide import view_grant
 from service_reflector.keeping import read_kept
-from service_reflector.reach import read_reach, write_reach
 from support.mutations import DEEP, dumped, mutated, mutated_often, text
 from trellis import names
 from trellis.breaker import Admission, Closing, Opening, State
@@ -34,6 +33,7 @@ from trellis.kube.nesting import cut
 from trellis.lattice.addresses import Family
 from trellis.lattice.group_views import view_group
 from trellis.lattice.manifests import Listener, Protocol
+from trellis.lattice.reach import read_reach, write_reach
 from trellis.ledger import Entry, Ledger, make_ledger, read_ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import (

@@ -23,18 +23,26 @@ from service_reflector.actions import (
     WriteSlice,
 )
 from service_reflector.decide import PORTS_MOST, decide, mirrors_of
-from service_reflector.reach import read_reach
 from service_reflector.resources import make_service, make_slice
 from service_reflector.routes import make_route
 from service_reflector.snapshot import Claim, Refused, Snapshot
-from service_reflector.views import PodView, RouteView, ServiceView, SliceView, view_route, view_service, view_slice
 from service_reflector.wishes import wish_of
 from support.manifests import ANY_HOST, capability, link, manifest
 from trellis import names
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.hosts import Host, Sighting, Unit
 from trellis.lattice.manifests import Application, read_application
+from trellis.lattice.reach import read_reach
 from trellis.lattice.running import Running
+from trellis.lattice.service_views import (
+    PodView,
+    RouteView,
+    ServiceView,
+    SliceView,
+    view_route,
+    view_service,
+    view_slice,
+)
 
 GROUP = GroupView("g", "group", "uid-group", "2026-01-01T00:00:00Z", deleting=False, lattice="east/1")
 POD = PodView("g", "host-1", "uid-1", "group", "node", ("10.0.0.1",), True, False, (("kubernetes", "true"),))

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from service_reflector.actions import CreateService, WriteSlice
 from service_reflector.decide import decide
 from service_reflector.snapshot import Claim, Snapshot
-from service_reflector.views import PodView
 from service_reflector.wishes import wish_of
 from support.lattice_recordings import everything
 from support.replayed import replay
@@ -25,6 +24,7 @@ from trellis.lattice.groups import POD_LABEL
 from trellis.lattice.hosts import Host, Sighting
 from trellis.lattice.models import Model
 from trellis.lattice.running import Running
+from trellis.lattice.service_views import PodView
 from trellis.lattice.watch import LatticeWatch
 
 Message = dict[str, Any]

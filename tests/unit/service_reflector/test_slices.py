@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service_reflector.slices import ENDPOINTS_MAX, Reach, Slice, pack
-from service_reflector.views import PodView, SliceView
 from trellis.lattice.addresses import Family
+from trellis.lattice.service_views import PodView, SliceView
 
 BOTH = (Family.IPV4, Family.IPV6)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service_reflector.views import ServiceView
 from support.application_objects import managed, stored
 from trellis import names
+from trellis.lattice.service_views import ServiceView
 from trellis_bundle.apps_model import row_of
 from trellis_bundle.apps_status import applications_part, causes_of
 from trellis_bundle.explain_application import MANAGER, AppWorld, explain_application, explain_no_application, is_named

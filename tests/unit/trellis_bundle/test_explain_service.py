@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from service_reflector.reach import write_reach
-from service_reflector.views import PodView, ServiceView, SliceView
 from trellis import names
 from trellis.lattice.addresses import Family
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener, Protocol
+from trellis.lattice.reach import write_reach
+from trellis.lattice.service_views import PodView, ServiceView, SliceView
 from trellis_bundle.explain_read import view_warning
 from trellis_bundle.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
 from trellis_bundle.explain_subject import Absence, Beside

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service_reflector.reach import read_reach, write_reach
 from trellis.lattice.addresses import Family
 from trellis.lattice.manifests import Listener, Protocol
+from trellis.lattice.reach import read_reach, write_reach
 
 ONE = Listener("http", 8080, Protocol.HTTP, Family.ANY, ((("zone", "a"),),), ("p",))
 

@@ -1,6 +1,7 @@
 """What a Service remembers of its application: what listens, and on which hosts.
 
-Pure. In: listeners. Out: text of an annotation, and back. Called by ``resources`` and ``gather``.
+Pure. In: listeners. Out: text of an annotation, and back. Written by ``service_reflector``, read by
+whatever explains a Service.
 Rule: while nothing is known of a lattice its Services stay, and lead to the hosts that there are now.
 """
 
@@ -11,7 +12,9 @@ from typing import Any
 import orjson
 
 from trellis.lattice.addresses import Family, read_port
+from trellis.lattice.hosts import Sighting
 from trellis.lattice.manifests import Listener, Protocol
+from trellis.lattice.service_views import PodView
 
 
 def write_reach(listeners: tuple[Listener, ...]) -> str:
@@ -25,6 +28,12 @@ def read_reach(text: str) -> tuple[Listener, ...]:
         return tuple(_listener(one) for one in orjson.loads(text or "[]"))
     except (ValueError, TypeError, KeyError, AttributeError):
         return ()
+
+
+def meets(listener: Listener, pod: PodView, seen: Sighting | None) -> bool:
+    """Say whether a host has the labels that a port's scaler asks for; ``seen``: what the host itself said."""
+    labels = dict(pod.labels) | (dict(seen.host.labels) if seen is not None else {})
+    return any(all(labels.get(key) == value for key, value in each) for each in listener.requirements)
 
 
 def _plain(one: Listener) -> dict[str, Any]:

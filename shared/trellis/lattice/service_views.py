@@ -1,6 +1,6 @@
 """Pods, Services and EndpointSlices, as small views.
 
-Pure: raw objects in, views out. Called by the watches, read by everything else here.
+Pure: raw objects in, views out. Called by watches of ``service_reflector``, and by whatever shows Services.
 Invariant: no view has a credential in it.
 """
 
@@ -15,6 +15,9 @@ from trellis.peers import NAMES, Peer
 
 Manifest = Mapping[str, Any]
 
+POD_SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.WADM_OPERATOR}"
+"""Pods of groups, as wasmcloud-operator labels them."""
+SLICE_SELECTOR: Final = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGED_BY}"
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
