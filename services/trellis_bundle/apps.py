@@ -17,11 +17,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from trellis.crds.kinds import APPLICATIONS as KIND
-from trellis.definitions import Place
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, KubeError, NotFound, Unavailable
-from trellis.kube.resources import APPLICATIONS, Manifest
+from trellis.kube.errors import Forbidden, KubeError
+from trellis.kube.resources import Manifest
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.link import LinkAwayError
 from trellis.lattice.models import Model
@@ -29,11 +27,11 @@ from trellis.lattice.projection import project
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import WadmRefusedError
 from trellis.lattice.wadm import Wadm
+from trellis.read_model.apps import AppRow, LiveRow, application_of, compare, not_asked, row_of
+from trellis.read_model.apps_read import read_apps
 from trellis_bundle.apps_ask import NoLatticeError, address_of, asking, by_lattice, name_of, read_groups
 from trellis_bundle.apps_history import history, rollback
-from trellis_bundle.apps_model import AppRow, LiveRow, application_of, compare, not_asked, row_of
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error, explain
-from trellis_bundle.crds import look_at
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
@@ -104,23 +102,6 @@ class Wanted:
     namespace: str | None
     lattice: str | None
     nats: str | None
-
-
-async def read_apps(kube: Kube, namespace: str | None = None) -> list[Manifest]:
-    """Return all Applications, by namespace and name.
-
-    Raises:
-        CommandError: the kind is not defined here, or somebody else's.
-        KubeError: they could not be read.
-    """
-    try:
-        found = await kube.list(APPLICATIONS, namespace)
-    except (NotFound, Unavailable):
-        _, standing, _ = await look_at(kube, KIND)
-        if standing.place is Place.CURRENT and not standing.message:
-            raise
-        raise CommandError(standing.message) from None
-    return sorted(found.items, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"]))
 
 
 async def _read(settings: ClientSettings, wanted: Wanted) -> list[Manifest]:

@@ -25,11 +25,13 @@ from trellis.lattice.link import LinkAwayError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import Version, WadmRefusedError
 from trellis.lattice.wadm import Wadm
+from trellis.read_model.apps import VersionRow, application_of, history_of, row_of
+from trellis.read_model.apps_read import read_apps
+from trellis.read_model.leaders import read_leadership
 from trellis_bundle.apps_ask import NoLatticeError, address_of, asking, group_of, read_groups
-from trellis_bundle.apps_model import VersionRow, application_of, history_of, row_of
 from trellis_bundle.apps_rollback import Rollback, RollbackError, gitops_of, plan_rollback, target_of
 from trellis_bundle.cli_errors import CommandError, exit_on_error, say
-from trellis_bundle.gather import connected, read_leadership
+from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
@@ -109,8 +111,6 @@ async def find_app(kube: Kube, name: str, namespace: str | None) -> Manifest:
         CommandError: there is none, or several.
         KubeError: they could not be read.
     """
-    from trellis_bundle.apps import read_apps  # noqa: PLC0415 - registers these commands itself
-
     items = await read_apps(kube, namespace)
     found = [item for item in items if item["metadata"]["name"] == name]
     found = found or [item for item in items if application_of(item["metadata"]) == name]

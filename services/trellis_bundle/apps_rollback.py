@@ -17,7 +17,7 @@ from trellis.kube.preconditions import only_if
 from trellis.kube.resources import APPLICATIONS
 from trellis.lattice.projection import VERSION, Projection, project
 from trellis.lattice.reading import LatticeDataError
-from trellis_bundle.apps_model import KEPT, VersionRow, application_of
+from trellis.read_model.apps import KEPT, VersionRow, application_of
 
 Manifest = Mapping[str, Any]
 

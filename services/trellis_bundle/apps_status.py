@@ -15,12 +15,12 @@ from trellis.definitions import Place
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound, Unavailable
 from trellis.kube.resources import APPLICATIONS, Manifest
-from trellis_bundle.apps_model import TROUBLE, AppRow, row_of
-from trellis_bundle.crds import look_at
-from trellis_bundle.explain_application import MANAGER, application_cause
-from trellis_bundle.explaining import Rank
+from trellis.read_model.apps import TROUBLE, AppRow, row_of
+from trellis.read_model.apps_read import look_at
+from trellis.read_model.explain_application import MANAGER, application_cause
+from trellis.read_model.explaining import Rank
+from trellis.read_model.reading import Reading
 from trellis_bundle.part import Led, Part, Unwell, led_part
-from trellis_bundle.reading import Reading
 
 NAME: Final = "applications"
 UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}

@@ -13,6 +13,7 @@ from typing import Final
 
 from trellis.bus.errors import BusError, BusUnavailable
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
+from trellis.read_model.errors import AnswerError
 from trellis.redaction import redact_url
 from trellis.settings import SettingsError
 
@@ -21,7 +22,7 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 
-class CommandError(Exception):
+class CommandError(AnswerError):
     """A command cannot do what it was asked; its text is one line for people and says what to do."""
 
 
@@ -51,7 +52,7 @@ def explain(error: Exception) -> str:
 @contextmanager
 def exit_on_error(*expected: type[Exception]) -> Iterator[None]:
     """Turn errors of Kubernetes, the bus, settings and ``expected`` into a line on stderr and an exit status."""
-    handled: tuple[type[Exception], ...] = (KubeError, BusError, CommandError, *expected)
+    handled: tuple[type[Exception], ...] = (KubeError, BusError, AnswerError, *expected)
     try:
         yield
     except SettingsError as error:

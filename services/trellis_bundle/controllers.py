@@ -17,15 +17,16 @@ from rich.text import Text
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import WASM_CONTROLLERS
+from trellis.read_model.controllers import HOST, ControllerRow, controller_row
+from trellis.read_model.explain_controller import controller_cause
+from trellis.read_model.explaining import Rank
+from trellis.read_model.reading import Reading
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
-from trellis_bundle.controllers_model import HOST, ControllerRow, controller_row, controllers_part
-from trellis_bundle.explain_controller import controller_cause
-from trellis_bundle.explaining import Rank
+from trellis_bundle.controllers_model import controllers_part
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.part import Part
-from trellis_bundle.reading import Reading
 from trellis_bundle.settings import ClientSettings, client_settings
 
 STATES: Final = {"Resident": "green", "Suspended": "green", "Cold": "cyan", "Paused": "dim", "Failed": "bold red"}

@@ -1,74 +1,17 @@
-"""A controller as ``trellis controllers`` and ``trellis status`` show it. Pure: manifests in, rows out."""
+"""The row of ``trellis status`` about controllers. Pure: their rows in, a row out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from trellis.read_model.controllers import HOST, ControllerRow
 from trellis_bundle.part import Led, Part, Unwell, led_part
 
 PART: Final = "controllers"
 UNKNOWN: Final = {"count": None, "states": None, "not_ready": None, "holder": None}
-HOST: Final = "controller-host"
 _NEVER: Final = "NotLookedAt"
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerRow:
-    """One WasmController; figures are as old as its status, at most a minute. ``problem``: "" if it is well."""
-
-    namespace: str
-    name: str
-    state: str
-    ready: bool
-    problem: str
-    fault: Mapping[str, str]
-    figures: Mapping[str, Any]
-    module: Mapping[str, Any]
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
-
-    def document(self) -> dict[str, Any]:
-        """Return the row for JSON."""
-        return {
-            "namespace": self.namespace,
-            "name": self.name,
-            "state": self.state or None,
-            "ready": self.ready,
-            "problem": self.problem or None,
-            "resident_bytes": self.figures.get("residentBytes"),
-            "disk_bytes": self.figures.get("snapshotBytes"),
-            "calls": self.figures.get("calls"),
-            "wakes": self.figures.get("wakes"),
-            "wake_p99": self.figures.get("wakeP99"),
-            "traps": self.figures.get("traps"),
-            "last_fault": dict(self.fault) or None,
-            "module_sha256": self.module.get("sha256"),
-        }
-
-
-def controller_row(manifest: Mapping[str, Any]) -> ControllerRow:
-    """Return the row of a WasmController as the API server gives it."""
-    metadata, status = manifest["metadata"], manifest.get("status") or {}
-    ready = next((one for one in status.get("conditions") or () if one.get("type") == "Ready"), None)
-    problem = "" if ready is None or ready["status"] == "True" else f"{ready['reason']}: {ready['message']}"
-    if ready is None:
-        problem = f"nobody has looked at it yet: start the service with `trellis run {HOST}`"
-    return ControllerRow(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        state=str(status.get("state") or ""),
-        ready=ready is not None and ready["status"] == "True",
-        problem=problem,
-        fault=status.get("lastFault") or {},
-        figures=status,
-        module=status.get("module") or {},
-    )
 
 
 def controllers_part(

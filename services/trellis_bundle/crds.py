@@ -16,11 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis.crds.kinds import BY_DIRECTORY, Kind, make_definition
-from trellis.definitions import ADOPTABLE, REFUSED, Place, Standing, adopted, standing_of
+from trellis.definitions import ADOPTABLE, REFUSED, Place, Standing, adopted
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from trellis.kube.reader import Selection
-from trellis.kube.resources import API_SERVICES, DEFINITIONS, Manifest, Resource
+from trellis.kube.resources import DEFINITIONS, Manifest, Resource
+from trellis.read_model.apps_read import look_at
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
@@ -127,21 +128,6 @@ async def _apply(settings: ClientSettings, kinds: Sequence[Kind], *, adopt: bool
 
 async def _look(kube: Kube, kinds: Sequence[Kind]) -> list[tuple[Kind, Standing, Manifest | None]]:
     return list(await asyncio.gather(*(look_at(kube, kind) for kind in kinds)))
-
-
-async def look_at(kube: Kube, kind: Kind) -> tuple[Kind, Standing, Manifest | None]:
-    """Return where a kind stands, and its definition; raises KubeError if that cannot be read."""
-    definition, registration = await asyncio.gather(
-        _find(kube, DEFINITIONS, kind.name), _find(kube, API_SERVICES, f"{kind.version}.{kind.group}")
-    )
-    return kind, standing_of(kind, definition, registration), definition
-
-
-async def _find(kube: Kube, res: Resource, name: str) -> Manifest | None:
-    try:
-        return await kube.get(res, name)
-    except NotFound:
-        return None
 
 
 async def _write(kube: Kube, kind: Kind, standing: Standing, definition: Manifest | None) -> None:

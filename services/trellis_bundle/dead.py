@@ -18,12 +18,13 @@ from trellis.bus.dead_letters import dead_letters
 from trellis.bus.letters import DeadLetter, Wanted
 from trellis.bus.message import Reason
 from trellis.events.subjects import FACTS
+from trellis.read_model.letters import document as letter_document
+from trellis.read_model.letters import full_document
 from trellis.settings import SettingsError
 from trellis.telemetry import setup_logging
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error, say
 from trellis_bundle.letter_replay import Choice, Outcome, ReplayReport, replay_letters
-from trellis_bundle.letter_views import document as letter_document
-from trellis_bundle.letter_views import footer, full_document, page_of, table_of
+from trellis_bundle.letter_views import footer, page_of, table_of
 from trellis_bundle.output import Format, OutputOption, console, print_json, print_text
 from trellis_bundle.settings import ClientSettings, client_settings
 from trellis_bundle.times import span

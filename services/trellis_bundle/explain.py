@@ -19,24 +19,17 @@ from rich.text import Text
 from trellis.bus.dead_letters import dead_letters
 from trellis.bus.letters import DeadLetter
 from trellis.digits import whole
+from trellis.read_model.explain_find import NotThereError
+from trellis.read_model.explain_letter import explain_letter
+from trellis.read_model.explain_read import page_of
+from trellis.read_model.explaining import Explanation
+from trellis.read_model.reading import Reading
 from trellis.telemetry import setup_logging
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
-from trellis_bundle.explain_find import NotThereError
-from trellis_bundle.explain_letter import explain_letter
-from trellis_bundle.explain_read import (
-    application_page,
-    controller_page,
-    grant_page,
-    group_page,
-    node_page,
-    service_page,
-    shim_page,
-)
-from trellis_bundle.explaining import Explanation
+from trellis_bundle.explain_grant_read import grant_page
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json, print_text
-from trellis_bundle.reading import Reading
 from trellis_bundle.settings import ClientSettings, client_settings
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -121,22 +114,9 @@ async def _page(settings: ClientSettings, asked: Asked) -> Explanation:
 
 
 async def _found(settings: ClientSettings, reading: Reading, asked: Asked) -> Explanation:
-    name, namespace = asked.name, asked.namespace
-    match asked.kind:
-        case "node":
-            return await node_page(reading, settings.installer_namespace, name)
-        case "shim":
-            return await shim_page(reading, settings.installer_namespace, name)
-        case "hostgroup":
-            return await group_page(reading, name, namespace)
-        case "application":
-            return await application_page(reading, name, namespace)
-        case "service":
-            return await service_page(reading, name, namespace)
-        case "controller":
-            return await controller_page(reading, name, namespace)
-        case _:
-            return await grant_page(reading, name, namespace)
+    if asked.kind == "secretgrant":
+        return await grant_page(reading, asked.name, asked.namespace)
+    return await page_of(reading, settings.installer_namespace, asked.kind, asked.name, asked.namespace)
 
 
 async def _letter(settings: ClientSettings, name: str) -> Explanation:

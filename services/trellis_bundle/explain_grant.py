@@ -14,8 +14,8 @@ from secrets_backend.decide import Identity, view_grant
 from secrets_backend.resources import ACCOUNT_PREFIX
 from secrets_backend.rights import roles_hint
 from trellis.crds.secret_grants import ANY, SecretGrantSpec
-from trellis_bundle.explain_subject import Beside, Subject, cause_of
-from trellis_bundle.explaining import Explanation, Line, Rank
+from trellis.read_model.explain_subject import Beside, Subject, cause_of
+from trellis.read_model.explaining import Explanation, Line, Rank
 
 Manifest = Mapping[str, Any]
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
 
 from trellis import names
 from trellis.health import Health
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
-from trellis.kube.lease import read_lease
-from trellis.kube.resources import CONFIGMAPS, JOBS, LEASES, NODES, Resource
+from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, Resource
 from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS
+from trellis.read_model.nodes import NodeRow, rows_of
 from trellis.telemetry import setup, setup_logging
 from trellis_bundle.cli_errors import explain
-from trellis_bundle.read_model import NodeRow, rows_of
 from trellis_bundle.settings import ClientSettings
 
 COMMAND_LINE = "command_line"
@@ -36,15 +34,6 @@ class Rollout:
     rows: list[NodeRow]
     ledger: Ledger
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """Who leads one service. ``age``: seconds since the last renewal by this machine's clock."""
-
-    holder: str
-    age: float | None
-    duration: float
 
 
 class _Version(Resource):
@@ -101,13 +90,6 @@ async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
         notes.append(f"whether the rollout is halted is not known: {explain(error)}")
     rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger)
     return Rollout(rows, ledger, tuple(notes))
-
-
-async def read_leadership(kube: Kube, service: str, namespace: str, now: datetime) -> Leadership:
-    """Return who leads a service (``node-watcher``); raises NotFound if it never ran, or another KubeError."""
-    record = read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
-    age = (now - datetime.fromisoformat(record.renewed)).total_seconds() if record.renewed else None
-    return Leadership(record.holder, age, record.duration)
 
 
 async def read_version(kube: Kube) -> str:

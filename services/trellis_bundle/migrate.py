@@ -22,10 +22,10 @@ from trellis.kube.errors import KubeError
 from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, RUNTIME_CLASSES, SHIMS
 from trellis.node_and_job import view_node
 from trellis.peers import Peer
+from trellis.read_model.leaders import read_leadership
 from trellis.settings import load
 from trellis.shims import view_shim
 from trellis_bundle.cli_errors import exit_on_error
-from trellis_bundle.gather import read_leadership
 from trellis_bundle.migrate_run import DryRunOption, Found, How, TakeOverOption, YesOption, list_all, migrate
 from trellis_bundle.migrate_wasmcloud import wasmcloud_operator
 from trellis_bundle.migration import (

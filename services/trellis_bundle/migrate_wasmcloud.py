@@ -39,8 +39,8 @@ from trellis.kube.resources import (
 )
 from trellis.names import LABEL_MANAGED_BY
 from trellis.peers import NAMES, Peer
+from trellis.read_model.leaders import read_leadership
 from trellis_bundle.cli_errors import exit_on_error
-from trellis_bundle.gather import read_leadership
 from trellis_bundle.migrate_run import DryRunOption, Found, How, TakeOverOption, YesOption, list_all, migrate
 from trellis_bundle.migration import still_writing, take_over_controllers
 from trellis_bundle.migration_wasmcloud import (

@@ -8,15 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import Manifest, Resource
 from trellis.lattice.service_views import ServiceView, SliceView
-from trellis_bundle.explain_service import REFLECTOR, Warned
-from trellis_bundle.gather import read_leadership
+from trellis.read_model.explain_service import Warned
 
 _TOLD: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
 """What service_reflector says of an application, in Events on a group of hosts."""
@@ -94,12 +92,3 @@ async def read_views(
     except NotFound:
         return []
     return [view(one) for one in found.items]
-
-
-async def read_leader(kube: Kube, namespace: str, service: str = REFLECTOR) -> str:
-    """Return who leads a service, "" if nobody does; raises KubeError if that could not be read."""
-    try:
-        lead = await read_leadership(kube, service, namespace, datetime.now(UTC))
-    except NotFound:
-        return ""
-    return lead.holder if lead.age is not None and lead.age <= lead.duration else ""

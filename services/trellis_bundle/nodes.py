@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis.provisioning import Wish
+from trellis.read_model.nodes import NodeRow, NodeState, summary, tally
 from trellis_bundle.cli_errors import exit_on_error
 from trellis_bundle.gather import Rollout, connected, read_rollout
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
-from trellis_bundle.read_model import NodeRow, NodeState, summary, tally
 from trellis_bundle.settings import ClientSettings, client_settings
 
 STYLES: Final = {

@@ -16,6 +16,7 @@ import typer
 
 from trellis.durations import parse_seconds
 from trellis.kube.errors import Unavailable
+from trellis.read_model.rollout import Phase, Standing, World, document, standing_of
 from trellis.settings import SettingsError
 from trellis_bundle import rollout_change
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error, explain, say
@@ -23,9 +24,8 @@ from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json, print_text
 from trellis_bundle.rollout_change import Change, change
-from trellis_bundle.rollout_model import Phase, Standing, World, standing_of
 from trellis_bundle.rollout_read import Found, Reader
-from trellis_bundle.rollout_views import Display, display, document, page, summary
+from trellis_bundle.rollout_views import Display, display, page, summary
 from trellis_bundle.settings import ClientSettings, client_settings
 
 _LOOK_SECONDS: Final = 1.0

@@ -16,9 +16,9 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict
 from trellis.kube.preconditions import only_if
 from trellis.kube.resources import SHIMS
+from trellis.read_model.rollout import is_halted, last_failure
 from trellis.shim_history import Revision, former_of, restoring, version_of
 from trellis_bundle.cli_errors import CommandError
-from trellis_bundle.rollout_model import is_halted, last_failure
 from trellis_bundle.rollout_read import Found, Reader
 from trellis_bundle.settings import ClientSettings
 

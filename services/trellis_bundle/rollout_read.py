@@ -17,11 +17,11 @@ from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, NODES, SHIM
 from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_node
 from trellis.provisioning import NodeView
+from trellis.read_model.rollout import World
 from trellis.shim_history import Revision, label_selector, revisions_of, same_as, version_of
 from trellis.shim_status import read_status
 from trellis.shims import view_shim
 from trellis_bundle.cli_errors import CommandError, explain
-from trellis_bundle.rollout_model import World
 from trellis_bundle.settings import ClientSettings
 
 Manifest = dict[str, Any]

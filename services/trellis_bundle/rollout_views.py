@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from trellis.read_model.rollout import NodeStage, Phase, ShimNode, Standing, World, document
 from trellis_bundle.output import Format, console, one_line, print_json, print_text
-from trellis_bundle.rollout_model import NodeStage, Phase, ShimNode, Standing, World
 
 _STYLES: Final = {
     NodeStage.UPDATED: "green",
@@ -56,23 +56,6 @@ def summary(standing: Standing) -> str:
     revision = f" (revision {standing.revision})" if standing.revision is not None else ""
     text = f"{standing.shim}{revision}: {standing.phase.value}: {', '.join(parts)}"
     return "; ".join(filter(None, (text, one_line(standing.message), standing.advice)))
-
-
-def document(standing: Standing, world: World) -> dict[str, object]:
-    """Return the standing for JSON."""
-    return {
-        "shim": standing.shim,
-        "generation": standing.generation,
-        "revision": standing.revision,
-        "phase": standing.phase.value,
-        "message": standing.message or None,
-        "advice": standing.advice or None,
-        "desired": standing.desired,
-        "counts": {stage.value: count for stage, count in standing.counts.items()},
-        "nodes": [node.document() for node in standing.nodes],
-        "revisions": [{"revision": one.number, "created": one.created} for one in world.revisions],
-        "notes": world.notes,
-    }
 
 
 def page(standing: Standing) -> Group:

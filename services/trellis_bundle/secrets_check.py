@@ -28,15 +28,15 @@ from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.resources import SECRET_GRANTS, SECRETS, Manifest
+from trellis.read_model.apps import application_of
+from trellis.read_model.reading import REVIEWS
 from trellis.settings import load
 from trellis_bundle.apps_ask import NoLatticeError, group_of, read_groups
 from trellis_bundle.apps_history import find_app
-from trellis_bundle.apps_model import application_of
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
-from trellis_bundle.reading import REVIEWS
 from trellis_bundle.secrets_check_model import (
     Around,
     Row,

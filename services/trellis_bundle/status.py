@@ -26,6 +26,11 @@ from trellis.kube.errors import KubeError, NotFound, Unauthorized, Unavailable
 from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
 from trellis.kube.rights import missing_right
 from trellis.lattice.service_views import SLICE_SELECTOR, view_service, view_slice
+from trellis.read_model.explain_hosts import MANAGER as HOST_MANAGER
+from trellis.read_model.explain_read import held_up, warned
+from trellis.read_model.explain_service import REFLECTOR
+from trellis.read_model.leaders import read_leadership
+from trellis.read_model.reading import Reading
 from trellis_bundle.apps_status import NAME, UNKNOWN, read_applications
 from trellis_bundle.breaker import read_rows
 from trellis_bundle.cli_errors import EXIT_FAILED, advice, exit_on_error, explain
@@ -33,15 +38,11 @@ from trellis_bundle.controllers import read_controllers
 from trellis_bundle.controllers_model import PART as CONTROLLERS
 from trellis_bundle.controllers_model import UNKNOWN as CONTROLLERS_UNKNOWN
 from trellis_bundle.explain_grant import BACKEND
-from trellis_bundle.explain_hosts import MANAGER as HOST_MANAGER
-from trellis_bundle.explain_read import held_up, warned
-from trellis_bundle.explain_service import REFLECTOR
-from trellis_bundle.gather import connected, read_leadership, read_rollout, read_version
+from trellis_bundle.gather import connected, read_rollout, read_version
 from trellis_bundle.mirrors import Mirrors, counted, unreached
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.part import Part
-from trellis_bundle.reading import Reading
 from trellis_bundle.settings import ClientSettings, client_settings
 from trellis_bundle.status_parts import (
     HOSTS,

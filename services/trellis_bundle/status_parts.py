@@ -12,17 +12,18 @@ from typing import Any, Final
 
 from trellis.bus.survey import StreamCount
 from trellis.events.subjects import STREAM_DEAD
+from trellis.read_model.explain_hosts import MANAGER as HOST_MANAGER
+from trellis.read_model.explain_hosts import group_cause
+from trellis.read_model.explain_job import failure_line
+from trellis.read_model.explain_service import REFLECTOR
+from trellis.read_model.explaining import Rank, condition
+from trellis.read_model.leaders import Leadership
+from trellis.read_model.nodes import NodeRow, NodeState, summary, tally
 from trellis_bundle.breaker_model import BreakerRow, Position
 from trellis_bundle.explain_grant import BACKEND, grant_cause
-from trellis_bundle.explain_hosts import MANAGER as HOST_MANAGER
-from trellis_bundle.explain_hosts import group_cause
-from trellis_bundle.explain_job import failure_line
-from trellis_bundle.explain_service import REFLECTOR
-from trellis_bundle.explaining import Rank, condition
-from trellis_bundle.gather import Leadership, Rollout
+from trellis_bundle.gather import Rollout
 from trellis_bundle.mirrors import Mirrors
 from trellis_bundle.part import Led, Part, Unwell, command, led_part, named
-from trellis_bundle.read_model import NodeRow, NodeState, summary, tally
 
 Manifest = Mapping[str, Any]
 

@@ -14,6 +14,9 @@ import typer
 
 from trellis.bus.tail import Selection, TailedEvent, Tally, replay
 from trellis.events.subjects import FACTS, escape, pattern_filter
+from trellis.read_model.span_tree import document_of
+from trellis.read_model.spans import ReadSpan
+from trellis.read_model.trace_read import ask_jaeger
 from trellis.redaction import redact_url
 from trellis.settings import SettingsError
 from trellis.telemetry import setup_logging
@@ -21,9 +24,7 @@ from trellis_bundle.cli_errors import CommandError, exit_on_error, say
 from trellis_bundle.events import ClusterOption, NatsOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.settings import ClientSettings, client_settings
-from trellis_bundle.trace_model import ReadSpan
-from trellis_bundle.trace_read import ask_jaeger
-from trellis_bundle.trace_views import document_of, notes, summary, table_of
+from trellis_bundle.trace_views import notes, summary, table_of
 
 KINDS: Final = {
     "node": ("node", "provision"),

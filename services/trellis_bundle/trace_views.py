@@ -7,15 +7,16 @@ from outside steers the terminal.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from rich.bar import Bar
 from rich.table import Table
 from rich.text import Text
 
+from trellis.read_model.span_tree import forest
+from trellis.read_model.spans import ReadSpan, missing_parents
 from trellis_bundle.output import one_line
-from trellis_bundle.span_tree import NS_PER_MS, forest, lines_of
-from trellis_bundle.trace_model import ReadSpan, missing_parents
+from trellis_bundle.span_tree import NS_PER_MS, lines_of
 
 _PREFIX: Final = "trellis-"
 _BAR: Final = 24
@@ -64,16 +65,6 @@ def notes(spans: Sequence[ReadSpan]) -> list[str]:
         return []
     parents = _count(len(missing), "parent")
     return [f"the trace is not whole: {parents} missing; spans come in within seconds, or were dropped: ask again"]
-
-
-def document_of(trace_id: str, spans: Sequence[ReadSpan]) -> dict[str, Any]:
-    """Return the trace for JSON, its spans in the order of the tree."""
-    ordered = [(depth, span) for branch in forest(spans) for depth, span in branch.walk()]
-    return {
-        "trace": trace_id,
-        "whole": not missing_parents(spans),
-        "spans": [{"depth": depth} | span.document() for depth, span in ordered],
-    }
 
 
 def _bar(span: ReadSpan, began: int, ended: int, color: str) -> Bar:

@@ -25,7 +25,7 @@ from trellis.localcluster.paths import Layout
 from trellis.localcluster.ports import LOOPBACK, free_ports
 from trellis.localcluster.processes import end, spawn
 from trellis.localcluster.readiness import wait_ready
-from trellis_bundle.trace_model import ReadSpan, read_spans
+from trellis.read_model.spans import ReadSpan, read_spans
 
 JAEGER = "trellis.local/jaeger:1"
 """The same program as an image, for what the chart has."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from trellis_bundle.span_tree import forest, lines_of
-from trellis_bundle.trace_model import ReadSpan, missing_parents
+from trellis.read_model.span_tree import forest
+from trellis.read_model.spans import ReadSpan, missing_parents
+from trellis_bundle.span_tree import lines_of
 
 _PREFIX = "trellis-"
 

@@ -21,9 +21,10 @@ import provisioner.settings
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import NODES
+from trellis.read_model.leaders import read_leadership
 from trellis.settings import SettingsError, load
 from trellis_bundle.cli_errors import CommandError
-from trellis_bundle.gather import connected, read_leadership
+from trellis_bundle.gather import connected
 from trellis_bundle.settings import ClientSettings, client_settings
 from trellis_bundle.status import LED
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.otlp import Span
+from trellis.read_model.nodes import NodeRow, summary
+from trellis.read_model.span_tree import forest
 from trellis_bundle.demo.target import NAME
 from trellis_bundle.nodes import table_of
 from trellis_bundle.output import Format, console, print_json
-from trellis_bundle.read_model import NodeRow, summary
-from trellis_bundle.span_tree import NS_PER_MS, forest, render
+from trellis_bundle.span_tree import NS_PER_MS, render
 
 
 @dataclass(frozen=True, slots=True)

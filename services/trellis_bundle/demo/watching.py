@@ -24,11 +24,11 @@ from trellis.kube.resources import CONFIGMAPS, JOBS, NODES
 from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS, JobState, JobView, NodeView
+from trellis.read_model.nodes import NodeRow, NodeState, rows_of, summary
 from trellis.telemetry import trace_from
 from trellis_bundle.cli_errors import CommandError, explain
 from trellis_bundle.demo.display import Display
 from trellis_bundle.events import line_of
-from trellis_bundle.read_model import NodeRow, NodeState, rows_of, summary
 from trellis_bundle.settings import ClientSettings
 
 FIELD_MANAGER: Final = "trellis.dev/demo"

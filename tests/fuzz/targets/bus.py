@@ -30,8 +30,9 @@ from trellis.events.subjects import (
     spec_of,
     unescape,
 )
+from trellis.read_model.letters import document, full_document
 from trellis.telemetry import TraceContext
-from trellis_bundle.letter_views import document, full_document, page_of
+from trellis_bundle.letter_views import page_of
 
 _MODELS = {spec.type: spec.model for spec in FACTS}
 _NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -33,7 +33,7 @@ from trellis.kube.resources import DEPLOYMENTS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
-from trellis_bundle.trace_model import ReadSpan
+from trellis.read_model.spans import ReadSpan
 
 pytestmark = [
     pytest.mark.cluster,

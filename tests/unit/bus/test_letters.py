@@ -21,7 +21,8 @@ from trellis.bus.dead import (
 from trellis.bus.letters import DeadLetter, letter_of, replayed_headers
 from trellis.bus.message import Reason
 from trellis.bus.stored import Stored
-from trellis_bundle.letter_views import document, full_document, page_of
+from trellis.read_model.letters import document, full_document
+from trellis_bundle.letter_views import page_of
 from trellis_bundle.output import one_line
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)

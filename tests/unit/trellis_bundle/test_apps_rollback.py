@@ -9,7 +9,7 @@ import pytest
 
 from support.asked_wadm import manifest
 from trellis.lattice.projection import project
-from trellis_bundle.apps_model import VersionRow
+from trellis.read_model.apps import VersionRow
 from trellis_bundle.apps_rollback import RollbackError, gitops_of, plan_rollback, target_of
 
 Manifest = dict[str, Any]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trellis_bundle.controllers_model import controller_row, controllers_part
+from trellis.read_model.controllers import controller_row
+from trellis_bundle.controllers_model import controllers_part
 
 
 def a_controller(name: str = "mirror", ready: str | None = "True", **status: Any) -> dict[str, Any]:

@@ -10,12 +10,18 @@ import pytest
 from support.application_objects import managed, stored
 from trellis import names
 from trellis.lattice.service_views import ServiceView
-from trellis_bundle.apps_model import row_of
+from trellis.read_model.apps import row_of
+from trellis.read_model.explain_application import (
+    MANAGER,
+    AppWorld,
+    explain_application,
+    explain_no_application,
+    is_named,
+)
+from trellis.read_model.explain_service import Warned
+from trellis.read_model.explain_subject import Absence, Beside
+from trellis.read_model.explaining import Explanation, Leader
 from trellis_bundle.apps_status import applications_part, causes_of
-from trellis_bundle.explain_application import MANAGER, AppWorld, explain_application, explain_no_application, is_named
-from trellis_bundle.explain_service import Warned
-from trellis_bundle.explain_subject import Absence, Beside
-from trellis_bundle.explaining import Explanation, Leader
 
 Manifest = dict[str, Any]
 

@@ -8,20 +8,20 @@ import pytest
 
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, NODES, WASM_CONTROLLERS
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.explain_application import SUBJECT as APPLICATION
+from trellis.read_model.explain_controller import SUBJECT as CONTROLLER
+from trellis.read_model.explain_find import NotThereError, find
+from trellis.read_model.explain_hosts import SUBJECT as GROUP
+from trellis.read_model.explain_node import SUBJECT as NODE
+from trellis.read_model.explain_service import SUBJECT as SERVICE
+from trellis.read_model.explain_shim import SUBJECT as SHIM
+from trellis.read_model.explain_subject import Absence, Beside, Subject
+from trellis.read_model.explaining import Leader, Line, Rank
+from trellis.read_model.reading import Reading
 from trellis.telemetry import Metrics, setup
-from trellis_bundle.cli_errors import CommandError
 from trellis_bundle.explain import KINDS
-from trellis_bundle.explain_application import SUBJECT as APPLICATION
-from trellis_bundle.explain_controller import SUBJECT as CONTROLLER
-from trellis_bundle.explain_find import NotThereError, find
 from trellis_bundle.explain_grant import SUBJECT as GRANT
-from trellis_bundle.explain_hosts import SUBJECT as GROUP
-from trellis_bundle.explain_node import SUBJECT as NODE
-from trellis_bundle.explain_service import SUBJECT as SERVICE
-from trellis_bundle.explain_shim import SUBJECT as SHIM
-from trellis_bundle.explain_subject import Absence, Beside, Subject
-from trellis_bundle.explaining import Leader, Line, Rank
-from trellis_bundle.reading import Reading
 
 SUBJECTS = (APPLICATION, CONTROLLER, GRANT, GROUP, NODE, SERVICE, SHIM)
 EVENT = {"type": "Warning", "reason": "Odd", "message": "it was", "involvedObject": {"uid": "u"}}
@@ -97,7 +97,7 @@ async def test_an_object_is_found_in_its_namespace_or_in_any(kube: FakeKube) -> 
         found: Any = await find(reading, HOST_CONFIGS, GROUP, "shop", namespace)
         assert found["metadata"]["namespace"] == "team"
     assert (await find(reading, NODES, NODE, "node-1"))["metadata"]["name"] == "node-1"
-    with pytest.raises(CommandError, match="in namespaces team, vault: name one with --namespace"):
+    with pytest.raises(AnswerError, match="in namespaces team, vault: name one with --namespace"):
         await find(reading, HOST_CONFIGS, GROUP, "both", None)
 
 
@@ -114,7 +114,7 @@ async def test_of_one_that_is_not_there_the_nearest_are_named(kube: FakeKube) ->
 async def test_a_kind_that_nobody_defined_is_not_taken_for_an_object_that_is_missing(kube: FakeKube) -> None:
     kube.answer_next(9, lambda _: status_reply(404, "NotFound", "the server could not find the requested resource"))
     with pytest.raises(
-        CommandError, match=r"the kind WasmController is not defined.*`trellis crds apply wasmcontrollers` defines it"
+        AnswerError, match=r"the kind WasmController is not defined.*`trellis crds apply wasmcontrollers` defines it"
     ):
         await find(Reading(kube, "trellis-system"), WASM_CONTROLLERS, CONTROLLER, "x", None)
 
@@ -127,5 +127,5 @@ async def test_where_only_one_namespace_may_be_read_nothing_is_said_of_others(ku
         when=lambda request: request.path == HOST_CONFIGS.path() or request.path == NAMESPACES.path(None, "vault"),
     )
     assert (await said_of(kube, "shop", "vault")).startswith("there is no WasmCloudHostConfig shop in namespace vault.")
-    with pytest.raises(CommandError, match="may not look in all namespaces: name one with --namespace"):
+    with pytest.raises(AnswerError, match="may not look in all namespaces: name one with --namespace"):
         await find(Reading(kube, "trellis-system"), HOST_CONFIGS, GROUP, "shop", None)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from trellis.bus.letters import DeadLetter
+from trellis.read_model.explain_controller import controller_cause, explain_controller
+from trellis.read_model.explain_hosts import explain_group, group_cause
+from trellis.read_model.explain_letter import explain_letter
+from trellis.read_model.explain_subject import Beside
+from trellis.read_model.explaining import Explanation, Leader, Line, Rank
 from trellis_bundle.cli_errors import CommandError
 from trellis_bundle.explain import KINDS, Asked, read_argument
-from trellis_bundle.explain_controller import controller_cause, explain_controller
 from trellis_bundle.explain_grant import Account, GrantWorld, explain_grant
-from trellis_bundle.explain_hosts import explain_group, group_cause
-from trellis_bundle.explain_letter import explain_letter
-from trellis_bundle.explain_subject import Beside
-from trellis_bundle.explaining import Explanation, Leader, Line, Rank
 
 Manifest = dict[str, Any]
 

@@ -12,10 +12,10 @@ from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener, Protocol
 from trellis.lattice.reach import write_reach
 from trellis.lattice.service_views import PodView, ServiceView, SliceView
-from trellis_bundle.explain_read import view_warning
-from trellis_bundle.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
-from trellis_bundle.explain_subject import Absence, Beside
-from trellis_bundle.explaining import Explanation, Leader
+from trellis.read_model.explain_read import view_warning
+from trellis.read_model.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
+from trellis.read_model.explain_subject import Absence, Beside
+from trellis.read_model.explaining import Explanation, Leader
 from trellis_bundle.mirrors import Mirrors, counted, unreached
 from trellis_bundle.status_parts import mirrors_part
 

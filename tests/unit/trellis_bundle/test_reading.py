@@ -11,12 +11,12 @@ from trellis.kube.errors import Unavailable
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
 from trellis.provision_reasons import Reason
+from trellis.read_model.explain_application import AppWorld, explain_application
+from trellis.read_model.explain_job import refused_by_node
+from trellis.read_model.reading import Reading
 from trellis.telemetry import Metrics, setup
 from trellis_bundle.apps_status import causes_of
-from trellis_bundle.explain_application import AppWorld, explain_application
 from trellis_bundle.explain_grant import GrantWorld, explain_grant
-from trellis_bundle.explain_job import refused_by_node
-from trellis_bundle.reading import Reading
 
 Manifest = dict[str, Any]
 WHY = 'pods is forbidden: User "a" cannot list resource "pods" in API group "" at the cluster scope'

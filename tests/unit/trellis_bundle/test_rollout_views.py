@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from trellis.ledger import Ledger
+from trellis.read_model.rollout import NodeStage, Phase, ShimNode, Standing, World
 from trellis.shim_status import Status
 from trellis.testing.builders import a_node, a_shim
 from trellis_bundle.output import Format
-from trellis_bundle.rollout_model import NodeStage, Phase, ShimNode, Standing, World
 from trellis_bundle.rollout_views import Lines, OnTerminal, page
 
 WORLD = World(a_shim(), Status(), (a_shim(),), (a_node(),), Ledger({}))

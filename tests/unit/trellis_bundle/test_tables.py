@@ -13,13 +13,14 @@ from rich.console import Console
 from trellis.bus.survey import StreamCount
 from trellis.bus.tail import TailedEvent
 from trellis.ledger import Entry, Ledger
+from trellis.read_model.leaders import Leadership
+from trellis.read_model.nodes import rows_of
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 from trellis_bundle.events import line_of
-from trellis_bundle.gather import Leadership, Rollout
+from trellis_bundle.gather import Rollout
 from trellis_bundle.nodes import show, table_of
 from trellis_bundle.output import Format
 from trellis_bundle.part import Part
-from trellis_bundle.read_model import rows_of
 from trellis_bundle.status import Status
 from trellis_bundle.status_parts import bus_part, hosts_part, rollout_part, secrets_part, service_part
 

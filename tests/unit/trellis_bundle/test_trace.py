@@ -11,9 +11,10 @@ from rich.console import Console
 
 from trellis.bus.tail import Selection
 from trellis.events.subjects import FACTS, pattern_filter
+from trellis.read_model.span_tree import document_of
+from trellis.read_model.spans import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
 from trellis_bundle.trace import KINDS, pattern_of
-from trellis_bundle.trace_model import ReadSpan, SpanLink, TraceDataError, missing_parents, read_spans
-from trellis_bundle.trace_views import document_of, notes, summary, table_of
+from trellis_bundle.trace_views import notes, summary, table_of
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 OTHER = "b" * 32

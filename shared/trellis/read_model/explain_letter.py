@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trellis.bus.letters import DeadLetter
+from trellis.read_model.explaining import Explanation, Line, Rank
 from trellis.redaction import redact_url
-from trellis_bundle.explaining import Explanation, Line, Rank
 
 
 def explain_letter(letter: DeadLetter | None, name: str) -> Explanation:

@@ -12,12 +12,12 @@ from trellis.ledger import Entry, Ledger
 from trellis.node_and_job import view_node
 from trellis.provision_reasons import Reason
 from trellis.provisioning import encode_digests
+from trellis.read_model.explain_job import held_up_by_node
+from trellis.read_model.explain_node import NodeWorld, explain_node
+from trellis.read_model.explain_shim import ShimWorld, explain_shim
+from trellis.read_model.explain_subject import Beside
+from trellis.read_model.explaining import Leader, Line, Rank
 from trellis.shims import view_shim, wish_for
-from trellis_bundle.explain_job import held_up_by_node
-from trellis_bundle.explain_node import NodeWorld, explain_node
-from trellis_bundle.explain_shim import ShimWorld, explain_shim
-from trellis_bundle.explain_subject import Beside
-from trellis_bundle.explaining import Leader, Line, Rank
 
 Manifest = dict[str, Any]
 

@@ -15,8 +15,8 @@ from trellis.lattice.group_views import GroupView
 from trellis.lattice.manifests import Listener
 from trellis.lattice.reach import meets, read_reach
 from trellis.lattice.service_views import PodView, ServiceView, SliceView
-from trellis_bundle.explain_subject import Absence, Beside, Subject
-from trellis_bundle.explaining import Explanation, Line, Rank
+from trellis.read_model.explain_subject import Absence, Beside, Subject
+from trellis.read_model.explaining import Explanation, Line, Rank
 
 REFLECTOR: Final = "service-reflector"
 _SHOWN: Final = 10

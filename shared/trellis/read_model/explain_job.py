@@ -16,7 +16,7 @@ from trellis.installer_pods import installer_state
 from trellis.node_and_job import view_job
 from trellis.provision_reasons import Reason
 from trellis.provisioning import JobState, JobView
-from trellis_bundle.explaining import PULL_FAILED, Line, Rank, warnings_of, words
+from trellis.read_model.explaining import PULL_FAILED, Line, Rank, warnings_of, words
 
 Manifest = Mapping[str, Any]
 

@@ -1,12 +1,13 @@
 """Reads what the pages of ``trellis explain`` are made of, a kind a function.
 
-In: what may be read, a name. Out: the page. Called by ``explain``. Writes nothing. Invariant: the kind that is asked
-about has to be readable; of everything else a page says what was lacking.
+In: what may be read, a name. Out: the page. Called by ``trellis explain`` and by the console. Writes nothing.
+Invariant: the kind that is asked about has to be readable; of everything else a page says what was lacking.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from trellis import names
 from trellis.kube.errors import Forbidden
@@ -19,8 +20,6 @@ from trellis.kube.resources import (
     JOBS,
     NODES,
     PODS,
-    SECRET_GRANTS,
-    SERVICE_ACCOUNTS,
     SERVICES,
     SHIMS,
     WASM_CONTROLLERS,
@@ -32,39 +31,64 @@ from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_node
 from trellis.provision_reasons import Reason
 from trellis.provisioning import INSTALLER_JOBS
-from trellis.shims import view_shim
-from trellis_bundle.apps import read_apps
-from trellis_bundle.controllers_model import HOST
-from trellis_bundle.explain_application import (
+from trellis.read_model.apps_read import read_apps
+from trellis.read_model.controllers import HOST
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.explain_application import (
     MANAGER,
     AppWorld,
     explain_application,
     explain_no_application,
     is_named,
 )
-from trellis_bundle.explain_controller import SUBJECT as CONTROLLER
-from trellis_bundle.explain_controller import explain_controller
-from trellis_bundle.explain_find import absence, find, listed, one_place, unreadable
-from trellis_bundle.explain_grant import SUBJECT as GRANT
-from trellis_bundle.explain_grant import Account, GrantWorld, explain_grant, identity_of, named_accounts
-from trellis_bundle.explain_hosts import MANAGER as HOST_MANAGER
-from trellis_bundle.explain_hosts import SUBJECT as GROUP
-from trellis_bundle.explain_hosts import explain_group
-from trellis_bundle.explain_job import held_up_by_node, refused_by_node
-from trellis_bundle.explain_node import SUBJECT as NODE
-from trellis_bundle.explain_node import NodeWorld, explain_node
-from trellis_bundle.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
-from trellis_bundle.explain_shim import SUBJECT as SHIM
-from trellis_bundle.explain_shim import ShimWorld, explain_shim
-from trellis_bundle.explain_subject import Beside
-from trellis_bundle.explaining import Explanation, Leader, Line
-from trellis_bundle.reading import Reading
-from trellis_bundle.secrets_check_model import impersonation_review
+from trellis.read_model.explain_controller import SUBJECT as CONTROLLER
+from trellis.read_model.explain_controller import explain_controller
+from trellis.read_model.explain_find import absence, find, listed, one_place, unreadable
+from trellis.read_model.explain_hosts import MANAGER as HOST_MANAGER
+from trellis.read_model.explain_hosts import SUBJECT as GROUP
+from trellis.read_model.explain_hosts import explain_group
+from trellis.read_model.explain_job import held_up_by_node, refused_by_node
+from trellis.read_model.explain_node import SUBJECT as NODE
+from trellis.read_model.explain_node import NodeWorld, explain_node
+from trellis.read_model.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
+from trellis.read_model.explain_shim import SUBJECT as SHIM
+from trellis.read_model.explain_shim import ShimWorld, explain_shim
+from trellis.read_model.explain_subject import Beside
+from trellis.read_model.explaining import Explanation, Leader, Line
+from trellis.read_model.reading import Reading
+from trellis.shims import view_shim
 
 UNBEGUN = "nothing is begun on any node"
 UNMARKED = "no node is labelled"
+KINDS: Final = ("node", "shim", "hostgroup", "application", "service", "controller")
+"""Kinds that have a page here."""
 _WARNING = "type=Warning"
 _APART = "both sides are not kept equal"
+
+
+async def page_of(reading: Reading, installers: str, kind: str, name: str, namespace: str | None) -> Explanation:
+    """Return the page of an object; ``kind`` is one of :data:`KINDS`, ``installers`` the installer Jobs' namespace.
+
+    Raises:
+        NotThereError: there is no such object; its page says where else to look.
+        AnswerError: several namespaces have one, or the cluster does not know the kind.
+        KubeError: it may not be read, or the API server went away.
+    """
+    match kind:
+        case "node":
+            return await node_page(reading, installers, name)
+        case "shim":
+            return await shim_page(reading, installers, name)
+        case "hostgroup":
+            return await group_page(reading, name, namespace)
+        case "application":
+            return await application_page(reading, name, namespace)
+        case "service":
+            return await service_page(reading, name, namespace)
+        case "controller":
+            return await controller_page(reading, name, namespace)
+        case _:
+            raise AnswerError(f"there is no page of a {kind}: ask about one of {', '.join(KINDS)}")
 
 
 async def node_page(reading: Reading, installers: str, name: str) -> Explanation:
@@ -120,15 +144,6 @@ async def controller_page(reading: Reading, name: str, namespace: str | None) ->
     """Return the page of a controller in Wasm."""
     found = await find(reading, WASM_CONTROLLERS, CONTROLLER, name, namespace)
     return explain_controller(found, await _beside(reading, found, HOST, "it is not called"))
-
-
-async def grant_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
-    """Return the page of a SecretGrant."""
-    grant = await find(reading, SECRET_GRANTS, GRANT, name, namespace)
-    groups = await reading.list(HOST_CONFIGS)
-    known = None if reading.notes else groups
-    accounts = [await _account(reading, grant, one) for one in named_accounts(grant)]
-    return explain_grant(GrantWorld(grant, known, accounts, Beside(notes=reading.notes)))
 
 
 async def service_page(reading: Reading, name: str, namespace: str | None) -> Explanation:
@@ -216,12 +231,3 @@ async def _ledger(reading: Reading) -> Ledger:
 
 async def _provisioning(reading: Reading) -> list[Leader]:
     return [await reading.leader("provisioner", UNBEGUN), await reading.leader("node-watcher", UNMARKED)]
-
-
-async def _account(reading: Reading, grant: Manifest, account: str) -> Account:
-    namespace = grant["metadata"]["namespace"]
-    before = len(reading.notes)
-    there = await reading.get(SERVICE_ACCOUNTS, account, namespace) is not None
-    known = len(reading.notes) == before
-    may = await reading.allowed(impersonation_review(identity_of(namespace, account), reading.namespace))
-    return Account(account, there if known else None, may)

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.lattice.service_views import ServiceView
-from trellis_bundle.apps_model import TROUBLE, application_of, condition, history_of, row_of
-from trellis_bundle.explain_hosts import group_cause, lattice_lines
-from trellis_bundle.explain_service import Warned, told_of
-from trellis_bundle.explain_subject import Absence, Beside, Subject, cause_of, looked_at
-from trellis_bundle.explaining import Explanation, Line, Rank
+from trellis.read_model.apps import TROUBLE, application_of, condition, history_of, row_of
+from trellis.read_model.explain_hosts import group_cause, lattice_lines
+from trellis.read_model.explain_service import Warned, told_of
+from trellis.read_model.explain_subject import Absence, Beside, Subject, cause_of, looked_at
+from trellis.read_model.explaining import Explanation, Line, Rank
 
 Manifest = Mapping[str, Any]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from trellis import names
-from trellis_bundle.explain_subject import Beside, Subject, cause_of, looked_at
-from trellis_bundle.explaining import PULL_FAILED, Explanation, Line, Rank, condition, words
+from trellis.read_model.explain_subject import Beside, Subject, cause_of, looked_at
+from trellis.read_model.explaining import PULL_FAILED, Explanation, Line, Rank, condition, words
 
 Manifest = Mapping[str, Any]
 

@@ -13,9 +13,9 @@ from typing import Final
 import aiohttp
 import orjson
 
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.spans import ReadSpan, TraceDataError, read_spans
 from trellis.redaction import redact_url
-from trellis_bundle.cli_errors import CommandError
-from trellis_bundle.trace_model import ReadSpan, TraceDataError, read_spans
 
 _SECONDS: Final = 30.0
 MOST_BYTES: Final = 64 * 2**20
@@ -26,7 +26,7 @@ async def ask_jaeger(url: str, trace_id: str) -> list[ReadSpan]:
     """Return the spans of a trace, none if Jaeger does not have it.
 
     Raises:
-        CommandError: nobody answers there, or not Jaeger.
+        AnswerError: nobody answers there, or not Jaeger.
     """
     address = f"{url.rstrip('/')}/api/traces/{trace_id}"
     where = f"Jaeger at {redact_url(url)}"
@@ -39,16 +39,14 @@ async def ask_jaeger(url: str, trace_id: str) -> list[ReadSpan]:
             if answer.status == HTTPStatus.NOT_FOUND and _is_json(body):
                 return []
             if answer.status != HTTPStatus.OK:
-                raise CommandError(
-                    f"{where} answers {answer.status} {answer.reason}: is it the query API (port 16686)?"
-                )
+                raise AnswerError(f"{where} answers {answer.status} {answer.reason}: is it the query API (port 16686)?")
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         why = str(error) or type(error).__name__
-        raise CommandError(f"{where} does not answer: {why}; choose another with --jaeger") from None
+        raise AnswerError(f"{where} does not answer: {why}; choose another with --jaeger") from None
     try:
         return read_spans(orjson.loads(body))
     except (orjson.JSONDecodeError, TraceDataError) as error:
-        raise CommandError(f"{where}: {error}; choose another with --jaeger") from None
+        raise AnswerError(f"{where}: {error}; choose another with --jaeger") from None
 
 
 async def _read(answer: aiohttp.ClientResponse, where: str) -> bytes:
@@ -56,7 +54,7 @@ async def _read(answer: aiohttp.ClientResponse, where: str) -> bytes:
     async for chunk in answer.content.iter_any():
         body += chunk
         if len(body) > MOST_BYTES:
-            raise CommandError(f"{where} has more of this trace than {MOST_BYTES // 2**20} MiB: look at it there")
+            raise AnswerError(f"{where} has more of this trace than {MOST_BYTES // 2**20} MiB: look at it there")
     return bytes(body)
 
 

@@ -124,6 +124,23 @@ class Standing:
         return self.phase in {Phase.HALTED, Phase.DEGRADED}
 
 
+def document(standing: Standing, world: World) -> dict[str, object]:
+    """Return the standing for JSON."""
+    return {
+        "shim": standing.shim,
+        "generation": standing.generation,
+        "revision": standing.revision,
+        "phase": standing.phase.value,
+        "message": standing.message or None,
+        "advice": standing.advice or None,
+        "desired": standing.desired,
+        "counts": {stage.value: count for stage, count in standing.counts.items()},
+        "nodes": [node.document() for node in standing.nodes],
+        "revisions": [{"revision": one.number, "created": one.created} for one in world.revisions],
+        "notes": world.notes,
+    }
+
+
 def standing_of(world: World) -> Standing:
     """Return where the rollout stands."""
     auto = _auto_provisioned(world)

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from trellis.ledger import Ledger
 from trellis.provisioning import NodeView, installed_on, proved_of
+from trellis.read_model.explain_job import failure_line
+from trellis.read_model.explain_subject import Beside, Subject, looked_at
+from trellis.read_model.explaining import Explanation, Line, Rank, condition, words
 from trellis.shim_status import OTHER_CONTROLLER as OTHER
 from trellis.shims import ShimView, is_for, view_shim
-from trellis_bundle.explain_job import failure_line
-from trellis_bundle.explain_subject import Beside, Subject, looked_at
-from trellis_bundle.explaining import Explanation, Line, Rank, condition, words
 
 Manifest = Mapping[str, Any]
 

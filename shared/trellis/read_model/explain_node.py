@@ -15,12 +15,12 @@ from trellis.installing import ShimWish
 from trellis.ledger import Ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import SUPPORTED_OS, JobState, NodeView, Wish, installed_on, newest, proved_of, wish_of
+from trellis.read_model.explain_job import failure_line, job_lines, refused_job
+from trellis.read_model.explain_subject import Beside, Subject
+from trellis.read_model.explaining import Explanation, Line, Rank, condition, warnings_of, words
+from trellis.read_model.nodes import KUBELET_AWAY, NodeState, row_of
 from trellis.shims import ShimView, is_for
 from trellis.targets import wish_on
-from trellis_bundle.explain_job import failure_line, job_lines, refused_job
-from trellis_bundle.explain_subject import Beside, Subject
-from trellis_bundle.explaining import Explanation, Line, Rank, condition, warnings_of, words
-from trellis_bundle.read_model import KUBELET_AWAY, NodeState, row_of
 
 Manifest = Mapping[str, Any]
 

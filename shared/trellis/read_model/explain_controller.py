@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from trellis_bundle.controllers_model import HOST, ControllerRow, controller_row
-from trellis_bundle.explain_subject import Beside, Subject, cause_of
-from trellis_bundle.explaining import Explanation, Line, Rank, condition, words
+from trellis.read_model.controllers import HOST, ControllerRow, controller_row
+from trellis.read_model.explain_subject import Beside, Subject, cause_of
+from trellis.read_model.explaining import Explanation, Line, Rank, condition, words
 
 Manifest = Mapping[str, Any]
 

@@ -13,8 +13,8 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
 from trellis.kube.resources import Manifest, Resource
 from trellis.kube.rights import missing_right
-from trellis_bundle.explaining import Leader, Line
-from trellis_bundle.mirrors import read_leader
+from trellis.read_model.explaining import Leader, Line
+from trellis.read_model.leaders import read_leader
 
 REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trellis_bundle.explaining import READY, Explanation, Leader, Line, Rank, event_lines, warnings_of
+from trellis.read_model.explaining import READY, Explanation, Leader, Line, Rank, event_lines, warnings_of
 
 Manifest = Mapping[str, Any]
 

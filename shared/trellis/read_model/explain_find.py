@@ -13,10 +13,10 @@ from typing import Final
 from trellis.crds.kinds import BY_DIRECTORY
 from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.resources import NAMESPACES, Manifest, Resource
-from trellis_bundle.cli_errors import CommandError
-from trellis_bundle.explain_subject import Absence, Subject
-from trellis_bundle.explaining import Explanation
-from trellis_bundle.reading import Reading
+from trellis.read_model.errors import AnswerError
+from trellis.read_model.explain_subject import Absence, Subject
+from trellis.read_model.explaining import Explanation
+from trellis.read_model.reading import Reading
 
 _ALIKE: Final = 0.7
 _OURS: Final = frozenset(kind.plural for kinds in BY_DIRECTORY.values() for kind in kinds)
@@ -40,7 +40,7 @@ async def find(reading: Reading, res: Resource, subject: Subject, name: str, nam
 
     Raises:
         NotThereError: there is none.
-        CommandError: several namespaces have one, or the cluster does not know the kind.
+        AnswerError: several namespaces have one, or the cluster does not know the kind.
         KubeError: it could not be read.
     """
     try:
@@ -61,7 +61,7 @@ async def listed(
     """Return the objects of the kind that is asked about.
 
     Raises:
-        CommandError: this account may not read them in all namespaces, and none was named; or nobody knows the kind.
+        AnswerError: this account may not read them in all namespaces, and none was named; or nobody knows the kind.
         KubeError: they could not be read.
     """
     try:
@@ -75,15 +75,15 @@ async def listed(
 def unreadable(error: KubeError, namespace: str | None) -> Exception:
     """Return what to tell of a kind that this account may not read."""
     if namespace is None:
-        return CommandError(f"{error}; this account may not look in all namespaces: name one with --namespace")
+        return AnswerError(f"{error}; this account may not look in all namespaces: name one with --namespace")
     return error
 
 
 def one_place(kind: str, name: str, namespaces: set[str]) -> None:
-    """Raise CommandError if several namespaces have one of a name."""
+    """Raise AnswerError if several namespaces have one of a name."""
     if len(namespaces) > 1:
         places = ", ".join(sorted(namespaces))
-        raise CommandError(f"there is a {kind} {name} in namespaces {places}: name one with --namespace")
+        raise AnswerError(f"there is a {kind} {name} in namespaces {places}: name one with --namespace")
 
 
 async def absence(
@@ -92,14 +92,14 @@ async def absence(
     """Return where an object that was not found could be, as far as this account may look.
 
     Raises:
-        CommandError: the cluster does not know the kind.
+        AnswerError: the cluster does not know the kind.
         KubeError: the server went away.
     """
     if namespace is not None and await _gone(reading, namespace):
         return Absence(gone=True)
     try:
         others = await listed(reading, res, None)
-    except CommandError:
+    except AnswerError:
         if namespace is None:
             raise
         others = await listed(reading, res, namespace)
@@ -127,7 +127,7 @@ async def _gone(reading: Reading, namespace: str) -> bool:
     return False
 
 
-def _unknown(reading: Reading, res: Resource) -> CommandError:
+def _unknown(reading: Reading, res: Resource) -> AnswerError:
     define = f"`trellis crds apply {res.plural}` defines it, or " if res.plural in _OURS else ""
     text = f"the kind {res.kind} is not defined in the cluster at {reading.kube.server}"
-    return CommandError(f"{text}: {define}choose another with --context")
+    return AnswerError(f"{text}: {define}choose another with --context")

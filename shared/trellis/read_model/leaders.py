@@ -1,0 +1,41 @@
+"""Who leads a service, by its Lease.
+
+In: a connection, the namespace of the installation. Out: the holder, and how old its word is. Called by whatever shows
+services. Writes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import NotFound
+from trellis.kube.lease import read_lease
+from trellis.kube.resources import LEASES
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads one service. ``age``: seconds since the last renewal by this machine's clock."""
+
+    holder: str
+    age: float | None
+    duration: float
+
+
+async def read_leadership(kube: Kube, service: str, namespace: str, now: datetime) -> Leadership:
+    """Return who leads a service (``node-watcher``); raises NotFound if it never ran, or another KubeError."""
+    record = read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
+    age = (now - datetime.fromisoformat(record.renewed)).total_seconds() if record.renewed else None
+    return Leadership(record.holder, age, record.duration)
+
+
+async def read_leader(kube: Kube, namespace: str, service: str) -> str:
+    """Return who leads a service, "" if nobody does; raises KubeError if that could not be read."""
+    try:
+        lead = await read_leadership(kube, service, namespace, datetime.now(UTC))
+    except NotFound:
+        return ""
+    return lead.holder if lead.age is not None and lead.age <= lead.duration else ""
