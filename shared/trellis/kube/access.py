@@ -46,11 +46,13 @@ class Access:
     """Where credentials come from: a kubeconfig, else the pod's service account, else ``~/.kube/config``.
 
     ``kubeconfig`` may hold several paths, separated as in ``PATH``, as kubectl allows. ``context`` None means the
-    kubeconfig's current one.
+    kubeconfig's current one. ``without_identity``: the server's address and what it is known by count, nobody's
+    proof of who he is: for requests that bring another's.
     """
 
     kubeconfig: Path | None = None
     context: str | None = None
+    without_identity: bool = False
 
 
 class Credentials:
@@ -90,6 +92,8 @@ class Credentials:
         except Exception as error:  # noqa: BLE001 - the loaders raise whatever YAML, files and plugins raise
             message = f"cannot use {source or 'the service account of this pod'}: {_why(error)}"
             raise AccessError(message) from None
+        if self._access.without_identity:
+            _forget_identity(configuration)
         # The session's trust_env costs two thread hops a request and fails on a ~/.netrc with a default entry, so
         # the proxy is looked up here, once.
         configuration.client_session_kwargs = {"trust_env": False}
@@ -152,6 +156,14 @@ class Session(RESTClientObject):  # type: ignore[misc]  # the package has no typ
             )
             if value
         }
+
+
+def _forget_identity(configuration: Any) -> None:  # noqa: ANN401 - untyped package
+    """Take away whatever would prove who asks: a certificate would count before any token that comes with a request."""
+    configuration.cert_file = configuration.key_file = None
+    configuration.username = configuration.password = None
+    configuration.api_key, configuration.api_key_prefix = {}, {}
+    configuration.refresh_api_key_hook = None
 
 
 def _digest(path: str | None) -> str:

@@ -25,7 +25,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from trellis.kube.backoff import Backoff
 from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, error_from, too_large, unavailable
 from trellis.kube.nesting import parse
-from trellis.kube.shared_transport import IMPERSONATE
+from trellis.kube.shared_transport import IMPERSONATE, IMPERSONATE_GROUP
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream, Transport
 from trellis.telemetry import Telemetry
 
@@ -71,13 +71,19 @@ class Contact:
 
 @dataclass(frozen=True)
 class Caller:
-    """Sends requests; ``guard`` raises NotLeading when writes must stop, ``user`` is who they are made as, if set."""
+    """Sends requests; ``guard`` raises NotLeading when writes must stop, ``user`` is who they are made as, if set.
+
+    ``groups``: those of that user; none are whatever the server itself knows. ``token``: a bearer token that they are
+    made with, in place of our own credentials.
+    """
 
     transport: Transport
     telemetry: Telemetry
     contact: Contact = field(default_factory=Contact)
     guard: Callable[[], None] | None = None
     user: str = ""
+    groups: tuple[str, ...] = ()
+    token: str = field(default="", repr=False)
 
     async def call(self, call: Call, request: HttpRequest, *, timeout: float) -> Any:  # noqa: ANN401, ASYNC109
         """Return the answer's JSON; ``timeout`` is the budget in seconds for everything, waits included.
@@ -178,9 +184,14 @@ class Caller:
         return reply
 
     def _as_user(self, request: HttpRequest) -> HttpRequest:
+        if self.token:
+            return dataclasses.replace(request, headers={**request.headers, "Authorization": f"Bearer {self.token}"})
         if not self.user:
             return request
-        return dataclasses.replace(request, headers={**request.headers, IMPERSONATE: self.user})
+        groups = tuple((IMPERSONATE_GROUP, group) for group in self.groups)
+        return dataclasses.replace(
+            request, headers={**request.headers, IMPERSONATE: self.user}, more=(*request.more, *groups)
+        )
 
     async def _renew(self, call: Call) -> None:
         try:

@@ -10,7 +10,6 @@ never repeated unless the server refused to process them; with a guard, no write
 from __future__ import annotations
 
 import asyncio
-import copy
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -22,14 +21,13 @@ import orjson
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.backoff import Backoff
-from trellis.kube.calls import Caller, Contact
+from trellis.kube.calls import Caller
 from trellis.kube.errors import AlreadyExists, Call, Invalid, KubeError, NotFound, PatchTestFailed
+from trellis.kube.perspectives import Perspectives
 from trellis.kube.preconditions import require, require_tests
-from trellis.kube.reader import PAGE, TIMEOUT, Listing, Reader
+from trellis.kube.reader import PAGE, TIMEOUT, Listing
 from trellis.kube.resources import NAMESPACES, PODS, Manifest, Resource
-from trellis.kube.shared_transport import SharedTransport
 from trellis.kube.transport import HttpRequest, HttpTransport
-from trellis.shares import Shares
 from trellis.telemetry import Telemetry, get_logger
 from trellis.telemetry.metrics import trellis_version
 
@@ -68,7 +66,7 @@ class _Write:
         return cls(verb, res, metadata["name"], metadata.get("namespace") or "", query)
 
 
-class Kube(Reader):
+class Kube(Perspectives):
     """A connection to one API server. Make it with ``connect``."""
 
     @classmethod
@@ -84,42 +82,6 @@ class Kube(Reader):
         if identity:
             user_agent += f" ({_UNFIT_FOR_HEADERS.sub('-', identity)})"
         return cls(Caller(await HttpTransport.open(access, user_agent), telemetry), health=health)
-
-    def guarded(self, guard: Callable[[], None]) -> Self:
-        """Return a view that shares the connection and calls ``guard`` before each write (it raises NotLeading).
-
-        What changes or deletes an object through it has to name the uid and the resourceVersion that were read;
-        ValueError otherwise. A write may reach the server long after the guard let it pass.
-        """
-        view = copy.copy(self)
-        view._caller = dataclasses.replace(self._caller, guard=guard)  # noqa: SLF001 - a copy of this object
-        return view
-
-    def acting_as(self, user: str) -> Self:
-        """Return a view that shares the connection and does all that is asked through it as another user.
-
-        Of a ServiceAccount (``system:serviceaccount:<namespace>:<name>``) the server itself knows the groups, any other
-        user is in ``system:authenticated`` alone. Forbidden is raised where the user may not do it, and where we may
-        not be that user (``rights.missing_right``). A guard stays.
-        """
-        view = copy.copy(self)
-        view._caller = dataclasses.replace(self._caller, user=user)  # noqa: SLF001 - a copy of this object
-        return view
-
-    def apart(self, connections: int, each: int) -> Self:
-        """Return a view with connections of its own, for what is done on behalf of others; whoever made it closes it.
-
-        However slow their requests are, those of this object do not wait for them, and whether the API server answers
-        is not judged by them. A user who is acted as, or the namespace of a ServiceAccount, has at most ``each`` of the
-        ``connections`` at a time; who gets none in time is told by ``Unavailable``.
-
-        Raises:
-            AccessError: a certificate or key cannot be loaded.
-        """
-        view = copy.copy(self)
-        transport = SharedTransport(self._caller.transport.apart(connections), Shares(connections, each))
-        view._caller = dataclasses.replace(self._caller, transport=transport, contact=Contact())  # noqa: SLF001 - a copy
-        return view
 
     async def wait_available(self) -> None:
         """Return once the server is ready; tries for ever, with one warning while it is not."""

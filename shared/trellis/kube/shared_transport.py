@@ -16,6 +16,8 @@ from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply, Stream,
 from trellis.shares import Shares
 
 IMPERSONATE: Final = "Impersonate-User"
+IMPERSONATE_GROUP: Final = "Impersonate-Group"
+"""Once for each group: the server takes commas for a part of the name."""
 WAIT_SECONDS: Final = 5.0
 """Which a request waits for those before it of the same namespace; whoever asked has more time than that."""
 _ACCOUNT: Final = "system:serviceaccount:"

@@ -16,6 +16,7 @@ from typing import Protocol
 from urllib.parse import urlencode
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from trellis.kube.access import CONNECTIONS, Access, AccessError, Credentials, Session
@@ -48,9 +49,9 @@ class AnswerTooLong(Exception):  # noqa: N818 - says what happened
 class HttpRequest:
     """One request; ``path`` is already escaped, ``body`` already encoded.
 
-    ``headers`` come on top of our own, or in place of them. ``check`` is asked before each attempt of a read, and when
-    the first byte of another's body is about to leave; what it raises is raised by the call. ``most``: bytes of a good
-    answer that are taken; None: any number.
+    ``headers`` come on top of our own, or in place of them; ``more`` are such as may stand several times. ``check`` is
+    asked before each attempt of a read, and when the first byte of another's body is about to leave; what it raises is
+    raised by the call. ``most``: bytes of a good answer that are taken; None: any number.
     """
 
     method: str
@@ -58,7 +59,8 @@ class HttpRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     content_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    more: tuple[tuple[str, str], ...] = ()
     check: Callable[[], None] | None = None
     most: int | None = None
 
@@ -215,10 +217,11 @@ class HttpTransport:
     async def _ask(
         self, session: Session, request: HttpRequest, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "User-Agent": self._user_agent}
+        headers = CIMultiDict({"Accept": "application/json", "User-Agent": self._user_agent})
         if authorization := await self._credentials.authorization():
             headers["Authorization"] = authorization
         headers.update(request.headers)
+        headers.extend(request.more)
         query = f"?{urlencode(request.query)}" if request.query else ""
         url = URL(f"{self.server}{request.path}{query}", encoded=True)
         body = None if request.body is None else Body(request.body, request.content_type, request.check)
