@@ -25,13 +25,14 @@ _CONNECT_SECONDS: Final = 3
 _GOODBYE_SECONDS: Final = 2.0
 
 
-async def dial(url: str, name: str, credentials: Credentials | None = None) -> UserClient:
+async def dial(url: str, name: str, credentials: Credentials | None = None, *, inbox: str = PEOPLE_INBOX) -> UserClient:
     """Return a client that is connected, and that comes back by itself after an outage.
 
     Args:
         url: of the NATS server, or several separated by commas.
         name: of the connection in NATS' monitoring.
         credentials: who connects; without them it is whoever the URL says.
+        inbox: prefix of every inbox, those of people if not said.
 
     Raises:
         BusUnavailable: there is no NATS at any of the addresses.
@@ -52,7 +53,7 @@ async def dial(url: str, name: str, credentials: Credentials | None = None) -> U
             await client.connect(
                 servers=servers,
                 name=name,
-                inbox_prefix=PEOPLE_INBOX,
+                inbox_prefix=inbox,
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=AGAIN_SECONDS,
                 error_cb=on_error,

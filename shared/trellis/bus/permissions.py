@@ -16,6 +16,7 @@ from typing import Final
 from trellis.bus.naming import CLAIM_STREAM, CLAIM_SUBJECTS, LAST_FACTS, claim_subject, consumer_name, inbox_prefix
 from trellis.events.subjects import (
     APPLICATION_MANAGER,
+    CONSOLE,
     CONTROLLER_HOST,
     FACTS,
     HOST_MANAGER,
@@ -31,7 +32,9 @@ from trellis.events.subjects import (
     STREAM_LATTICE,
     STREAM_SUBJECTS,
     copies_filter,
+    dead_filter,
     escape,
+    facts_filter,
 )
 
 SUBSCRIPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -80,7 +83,8 @@ class User:
 def users(clusters: Sequence[str]) -> list[User]:
     """Return every user of a bus that these clusters share."""
     services = [service_user(service, cluster) for cluster in clusters for service in SUBSCRIPTIONS]
-    return [*services, people_user(clusters), outside_user(clusters)]
+    consoles = [console_user(cluster, clusters) for cluster in clusters]
+    return [*services, *consoles, people_user(clusters), outside_user(clusters)]
 
 
 def service_user(service: str, cluster: str) -> User:
@@ -116,6 +120,28 @@ def bundle_user(cluster: str) -> User:
         f"all services of cluster {cluster} in one process",
         tuple(dict.fromkeys(subject for user in found for subject in user.publish)),
         tuple(dict.fromkeys(subject for user in found for subject in user.subscribe)),
+    )
+
+
+def console_user(cluster: str, clusters: Sequence[str]) -> User:
+    """Return the user of the console of one cluster: it reads what is about that cluster, letters too, and no more.
+
+    A consumer's filter is a part of the subject on which it is made, so a permission can hold the console to it.
+    """
+    filters = {
+        STREAM_EVENTS: facts_filter(cluster),
+        STREAM_LATTICE: copies_filter(cluster),
+        STREAM_DEAD: dead_filter(cluster),
+    }
+    publish = [f"{_API}.STREAM.INFO.{stream}" for stream in filters]
+    publish += [f"{_API}.CONSUMER.CREATE.{stream}.*.{subjects}" for stream, subjects in filters.items()]
+    publish += [f"{_API}.CONSUMER.{verb}.{stream}.*" for stream in filters for verb in ("INFO", "MSG.NEXT", "DELETE")]
+    return User(
+        f"{CONSOLE}.{cluster}",
+        f"the console of cluster {cluster}, read-only",
+        tuple(publish),
+        (f"{inbox_prefix(CONSOLE, cluster)}.>",),
+        _no_durables(clusters),
     )
 
 

@@ -47,6 +47,8 @@ SERVICE_REFLECTOR: Final = "service_reflector"
 APPLICATION_MANAGER: Final = "application_manager"
 SECRETS_BACKEND: Final = "secrets_backend"
 CONTROLLER_HOST: Final = "controller_host"
+CONSOLE: Final = "console"
+"""Says nothing; it reads, as a user of its own."""
 
 
 @dataclass(frozen=True, slots=True)

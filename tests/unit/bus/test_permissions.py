@@ -19,7 +19,7 @@ import service_reflector.settings
 from trellis.bus.accounts import ACCOUNTS_FILE, TEMPLATE_FILE, accounts, keys
 from trellis.bus.bus import Bus
 from trellis.bus.generate import main
-from trellis.bus.permissions import PEOPLE, SUBSCRIPTIONS, bundle_user, service_user, users
+from trellis.bus.permissions import PEOPLE, SUBSCRIPTIONS, bundle_user, console_user, service_user, users
 from trellis.events.subjects import FACTS, HOST_MANAGER, NODE_WATCHER, PROVISIONER, SERVICE_REFLECTOR
 from trellis.health import Health
 from trellis.kube.fake import FakeKube
@@ -150,3 +150,19 @@ def test_every_user_has_a_key_of_its_own_in_the_template() -> None:
 def test_a_cluster_is_one_token_wherever_it_stands() -> None:
     user = service_user(NODE_WATCHER, "a.b")
     assert not [subject for subject in (*user.publish, *user.subscribe) if ".a.b" in subject or "-a.b" in subject]
+
+
+@pytest.mark.parametrize("stream", ["TRELLIS_EVENTS", "TRELLIS_LATTICE", "TRELLIS_DEAD"])
+def test_the_console_reads_its_own_cluster_alone_and_writes_nothing(stream: str) -> None:
+    console = console_user("prod-eu", CLUSTERS)
+    root = {"TRELLIS_EVENTS": "trellis.evt", "TRELLIS_LATTICE": "trellis.lattice", "TRELLIS_DEAD": "trellis.dead"}
+    rest = "*.>" if stream == "TRELLIS_LATTICE" else ">"
+    create = f"$JS.API.CONSUMER.CREATE.{stream}.any"
+    assert may_publish(console, f"{create}.{root[stream]}.prod-eu.{rest}")
+    assert not may_publish(console, create)
+    assert not may_publish(console, f"{create}.{root[stream]}.prod-us.{rest}")
+    assert not may_publish(console, f"{create}.{root[stream]}.{rest}")
+    assert not may_publish(console, f"{root[stream]}.prod-eu.node.ready.n1")
+    for verb in ("STREAM.CREATE", "STREAM.MSG.GET", "STREAM.MSG.DELETE", "STREAM.DELETE", "DIRECT.GET"):
+        assert not may_publish(console, f"$JS.API.{verb}.{stream}")
+    assert not may_publish(console, "$KV.TRELLIS_CLUSTERS.prod-eu")

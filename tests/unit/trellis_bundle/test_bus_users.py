@@ -24,6 +24,7 @@ def test_each_user_gets_a_key_and_a_second_run_changes_nothing(tmp_path: Path) -
         "application_manager.prod",
         "secrets_backend.prod",
         "controller_host.prod",
+        "console.prod",
         "people",
         "outside",
     ]
@@ -47,7 +48,7 @@ def test_no_seed_is_printed_or_in_what_the_server_gets(
     users_command(tmp_path, ["prod"], 1, output)
     shown = capsys.readouterr().out + (tmp_path / KEYS_FILE).read_text() + (tmp_path / ACCOUNTS_FILE).read_text()
     seeds = [path.read_text().strip() for path in (tmp_path / SEEDS).iterdir()]
-    assert len(seeds) == 9
+    assert len(seeds) == 10
     assert not [seed for seed in seeds if seed in shown]
 
 
