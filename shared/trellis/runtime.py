@@ -18,7 +18,7 @@ from trellis.health import HealthServer
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
 from trellis.kube.leader import Leader, readiness_of
-from trellis.service import PARTS, Base, Cluster, Compose, Service, Work
+from trellis.service import PARTS, Base, Cluster, Compose, Living, Service, Work
 from trellis.settings import ServiceSettings, SettingsError, exit_on_settings_error, load
 from trellis.stopping import RELEASED, Ending
 from trellis.telemetry import get_logger, process_metrics, setup_logging
@@ -30,6 +30,7 @@ __all__ = [
     "Compose",
     "EqualService",
     "LedService",
+    "Living",
     "Service",
     "Work",
     "run_alone",
@@ -114,7 +115,7 @@ class EqualService(Service):
 
 
 @exit_on_settings_error()
-def run_alone(settings_of: type[S], create_app: Callable[[S], Service]) -> None:
+def run_alone(settings_of: type[S], create_app: Callable[[S], Living]) -> None:
     """Be the ``main`` of one service: read the settings, set up logging, run until SIGTERM."""
     settings = load(settings_of)
     setup_logging(log_format=settings.log_format, level=settings.log_level)
@@ -123,7 +124,7 @@ def run_alone(settings_of: type[S], create_app: Callable[[S], Service]) -> None:
     asyncio.run(run_services([service], health_port=settings.health_port))
 
 
-async def run_services(services: Sequence[Service], *, health_port: int) -> None:
+async def run_services(services: Sequence[Living], *, health_port: int) -> None:
     """Run services in this process until SIGTERM or SIGINT; each as if it were alone. A second signal ends it at once.
 
     Raises:

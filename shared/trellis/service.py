@@ -12,7 +12,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
@@ -89,6 +89,27 @@ class Work:
 
 
 Compose = Callable[[Base], Work]
+
+
+class Living(Protocol):
+    """Whatever lives in a process beside others, until it is told to stop."""
+
+    together: Together
+
+    @property
+    def name(self) -> str:
+        """Of the service, with underscores."""
+
+    @property
+    def settings(self) -> ServiceSettings:
+        """What it was told."""
+
+    @property
+    def health(self) -> Health:
+        """How it is."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until ``stop`` is set; returns within the grace period."""
 
 
 @dataclass(eq=False)

@@ -123,7 +123,7 @@ async def tail(url: str, selection: Selection, *, credentials: Credentials | Non
             async for message in messages:
                 if selection.over(message.stored if message is not None else datetime.now(UTC)):
                     return
-                if message is not None and (event := _event(message)).trace_id.startswith(selection.trace):
+                if message is not None and (event := event_of(message)).trace_id.startswith(selection.trace):
                     yield event
     finally:
         await hang_up(client)
@@ -161,7 +161,7 @@ async def replay(
                 if selection.over(message.stored):
                     return
                 tally.looked_at += 1
-                event = _event(message)
+                event = event_of(message)
                 if event.trace_id.startswith(selection.trace):
                     if pace is not None:
                         await pace.wait(event.stored)
@@ -185,7 +185,8 @@ class _Pace:
         await asyncio.sleep(max(0.0, (moment - self._first).total_seconds() - (now - self._began)))
 
 
-def _event(message: Stored) -> TailedEvent:
+def event_of(message: Stored) -> TailedEvent:
+    """Return a message of a stream of facts, or of copies, as it is shown."""
     cluster, noun, fact, *key = _tokens(message.subject)
     event = _body(message.body)
     trace = trace_from(message.headers.get(HEADER_TRACEPARENT)) or trace_from(_text(event.get("traceparent")))

@@ -52,6 +52,8 @@ class Informer(Generic[T]):
 
     ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble, and
     it is tried again every ``refused`` seconds. Either is said once in the log, and ``lacking`` while it lasts.
+
+    ``quiet``: what befalls it is in the log for who looks for that alone: one of many that people make by looking.
     """
 
     kube: Kube
@@ -63,6 +65,7 @@ class Informer(Generic[T]):
     on_refresh: Callable[[T], None] | None = None
     optional: bool = False
     refusable: bool = False
+    quiet: bool = False
     timings: WatchTimings = field(default_factory=WatchTimings)
 
     def __post_init__(self) -> None:
@@ -76,6 +79,7 @@ class Informer(Generic[T]):
         self._heard = self._progressed = time.monotonic()
         self._failing = False
         self.lacking: KubeError | None = None
+        self._warn = log.debug if self.quiet else log.warning
 
     def staleness(self) -> float:
         """Return the seconds since the last event, bookmark or complete list."""
@@ -151,7 +155,7 @@ class Informer(Generic[T]):
         else:
             return False
         if self.lacking is None:
-            log.warning("cannot read, going on without", resource=self.resource.plural, error=self.kube.words(error))
+            self._warn("cannot read, going on without", resource=self.resource.plural, error=self.kube.words(error))
         self.lacking = error
         self._recovered()
         await asyncio.sleep(wait)
@@ -255,7 +259,7 @@ class Informer(Generic[T]):
         words = self.kube.words(error)
         self.kube.health.not_ready(self._what, words)
         if not self._failing:
-            log.warning("watch is interrupted, trying on", resource=self.resource.plural, error=words)
+            self._warn("watch is interrupted, trying on", resource=self.resource.plural, error=words)
         self._failing = True
         # A server that is busy says how long; all who were told so must not come back together.
         await asyncio.sleep((error.retry_after or 0.0) + self._backoff.next())
