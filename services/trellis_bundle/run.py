@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import application_manager.settings
+import console.settings
 import controller_host.settings
 import host_manager.settings
 import node_watcher.settings
@@ -22,7 +23,7 @@ import provisioner.settings
 import secrets_backend.settings
 import service_reflector.settings
 from trellis import heap
-from trellis.runtime import Service, run_services
+from trellis.runtime import Living, run_services
 from trellis.settings import ServiceSettings, SettingsError, load, unknown_variables
 from trellis.telemetry import get_logger, setup_logging
 from trellis_bundle.settings import ClientSettings
@@ -42,15 +43,17 @@ class Runnable:
     needs: str = ""
     """A package that the service cannot do without, and which only the extra ``extra`` brings."""
     extra: str = ""
+    asked: bool = False
+    """Whether it runs only if it is named."""
 
     @property
     def installed(self) -> bool:
         """Whether what it needs is there."""
         return not self.needs or importlib.util.find_spec(self.needs) is not None
 
-    def create(self, settings: ServiceSettings) -> Service:
+    def create(self, settings: ServiceSettings) -> Living:
         """Return the service; it connects when it is run."""
-        service: Service = importlib.import_module(f"{self.package}.app").create_app(settings)
+        service: Living = importlib.import_module(f"{self.package}.app").create_app(settings)
         return service
 
 
@@ -64,6 +67,7 @@ SERVICES: Final[dict[str, Runnable]] = {
     "controller-host": Runnable(
         "controller_host", controller_host.settings.Settings, needs="wasmtime", extra="controllers"
     ),
+    "console": Runnable("console", console.settings.Settings, asked=True),
 }
 
 
@@ -79,7 +83,7 @@ class RunFlags:
 
 
 def choose(services: Sequence[str]) -> list[str]:
-    """Return the services to run; if none is named, all that are installed whole.
+    """Return the services to run; if none is named, all that are installed whole, but for those to be asked for.
 
     Raises:
         SettingsError: a name that is none; the message lists those that are. Or one that lacks what it needs.
@@ -95,7 +99,7 @@ def choose(services: Sequence[str]) -> list[str]:
             )
     if services:
         return list(dict.fromkeys(services))
-    return [name for name, one in SERVICES.items() if one.installed]
+    return [name for name, one in SERVICES.items() if one.installed and not one.asked]
 
 
 def refuse_half_confined(loaded: Sequence[ServiceSettings]) -> None:
@@ -169,7 +173,7 @@ def _own_nats(flags: RunFlags) -> OwnNats | None:
     return OwnNats(flags.own_nats)
 
 
-async def _run(services: Sequence[Service], health_port: int, nats: OwnNats | None) -> None:
+async def _run(services: Sequence[Living], health_port: int, nats: OwnNats | None) -> None:
     """Run services; what they have to say while they stop still finds the bus."""
     async with contextlib.nullcontext() if nats is None else nats.running():
         await run_services(services, health_port=health_port)

@@ -15,7 +15,7 @@ from trellis_bundle.run import run as run_chosen
 def run(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(SERVICES) + "; none is all"),
+        typer.Argument(metavar="[SERVICE]...", help="of " + ", ".join(SERVICES) + "; none is all but the console"),
     ] = None,
     kubeconfig: Annotated[Path | None, typer.Option(help="kubeconfig file [env: TRELLIS_KUBECONFIG]")] = None,
     nats_url: Annotated[str | None, typer.Option(help="the bus [env: TRELLIS_NATS_URL]")] = None,

@@ -14,6 +14,7 @@ import typer.main
 import yaml
 
 import application_manager.settings
+import console.settings
 import controller_host.settings
 import host_manager.handlers
 import host_manager.settings
@@ -39,6 +40,7 @@ SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
     model.service: model
     for model in (
         application_manager.settings.Settings,
+        console.settings.Settings,
         controller_host.settings.Settings,
         host_manager.settings.Settings,
         node_watcher.settings.Settings,

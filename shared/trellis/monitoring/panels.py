@@ -181,6 +181,26 @@ ROWS: Final[tuple[Row, ...]] = (
         ),
     ),
     Row(
+        "Console",
+        (
+            Panel(
+                "Requests", ((_rate("trellis_console_requests_total", "route", "code"), "{{route}} {{code}}"),), "reqps"
+            ),
+            Panel(
+                "Viewers",
+                (
+                    (_sum("trellis_console_viewers", "pod"), "{{pod}} viewers"),
+                    (_sum("trellis_console_sessions", "pod"), "{{pod}} logged in"),
+                ),
+            ),
+            Panel("Streams", ((_sum("trellis_console_streams", "stream"), "{{stream}}"),)),
+            Panel(
+                "Streams cut",
+                ((_rate("trellis_console_streams_cut_total", "stream", "reason"), "{{stream}} {{reason}}"),),
+            ),
+        ),
+    ),
+    Row(
         "Controllers in Wasm",
         (
             Panel("Controllers", ((_sum("trellis_controllers", "state"), "{{state}}"),)),

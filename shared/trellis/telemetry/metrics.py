@@ -23,6 +23,8 @@ from prometheus_client import (
     ProcessCollector,
 )
 
+from trellis.telemetry.console_metrics import ConsoleMetrics
+
 Read = Callable[[], float]
 Forget = Callable[[], None]
 
@@ -56,14 +58,14 @@ class KeptReads:
     linked: Read
 
 
-class Metrics:
+class Metrics(ConsoleMetrics):
     """The metrics by name, without their prefix ``trellis_``; each has the label ``service``.
 
     A test makes its own with ``Metrics()``; services share :func:`process_metrics`.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry: Final = registry if registry is not None else CollectorRegistry()
+        super().__init__(registry if registry is not None else CollectorRegistry())
         self._owners: dict[tuple[str, ...], object] = {}
         self._lock = threading.Lock()
         self.handler_seconds: Final = Histogram(

@@ -24,7 +24,7 @@ def test_a_confined_service_runs_alone_and_not_beside_one_that_works_on_the_whol
 def test_what_is_not_installed_whole_is_left_out_of_all_and_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "controller-host" in choose([])
     monkeypatch.setitem(SERVICES, "controller-host", replace(SERVICES["controller-host"], needs="no_such_package"))
-    assert choose([]) == [name for name in SERVICES if name != "controller-host"]
+    assert choose([]) == [name for name, one in SERVICES.items() if name != "controller-host" and not one.asked]
     with pytest.raises(SettingsError, match=r"trellis-wasm\[controllers\]"):
         choose(["controller-host"])
 
@@ -32,3 +32,8 @@ def test_what_is_not_installed_whole_is_left_out_of_all_and_refused_by_name(monk
 def test_a_variable_of_a_command_is_no_slip_of_a_services() -> None:
     assert misspelt({"TRELLIS_JAEGER_URL": "http://127.0.0.1:16686", "TRELLIS_NATS_URL": "nats://127.0.0.1"}) == []
     assert misspelt({"TRELLIS_NATS_URI": "x"}) == ["TRELLIS_NATS_URI is not known: did you mean TRELLIS_NATS_URL?"]
+
+
+def test_the_console_runs_only_if_it_is_named() -> None:
+    assert "console" not in choose([])
+    assert choose(["console"]) == ["console"]

@@ -1,0 +1,22 @@
+"""Runs the console alone."""
+
+from __future__ import annotations
+
+from trellis.init_process import end_at_sigterm
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    end_at_sigterm()  # before what takes its time to import
+    from trellis import heap
+
+    with heap.importing():
+        from console.app import create_app
+        from console.settings import Settings
+        from trellis.runtime import run_alone
+
+    run_alone(Settings, create_app)
+
+
+if __name__ == "__main__":
+    main()

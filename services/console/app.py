@@ -1,0 +1,196 @@
+"""Wires the console: the only place that builds its clients and joins its parts.
+
+In: settings (and a client, where a test brings its own). Out: a service to run. Called by ``__main__`` and the bundle.
+Invariant: towards Kubernetes it is nobody but a viewer, and, where a proxy says who that is, the one who may be him.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from console.answers import answering, put_headers
+from console.assets import Assets
+from console.doors import Doors
+from console.feed import Feed
+from console.identity import SECRET_LEAST, Proxy, Viewer
+from console.limits import CONNECTIONS_EACH, REQUEST_BYTES
+from console.link import Link
+from console.listening import Listener
+from console.routes import Routes
+from console.sessions import Sessions
+from console.settings import Auth, Settings
+from console.visits import Lobby
+from console.watching import Place, parts_of
+from trellis.events.subjects import CONSOLE
+from trellis.health import Health
+from trellis.kube.access import Access
+from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
+from trellis.settings import SettingsError
+from trellis.stopping import CLOSED, TOLD, Grace, ends_within
+from trellis.telemetry import Telemetry, get_logger, setup
+from trellis.telemetry.service import SHUTDOWN_SECONDS
+from trellis.together import Together
+
+_PROBE_SECONDS: Final = 10.0
+_AGAIN_SECONDS: Final = 1.0
+PORT: Final = "console"
+KUBERNETES: Final = "kubernetes"
+
+_log = get_logger(__name__)
+
+
+def create_app(settings: Settings, *, kube: Kube | None = None) -> Console:
+    """Return the service; it connects when it is run.
+
+    Raises:
+        SettingsError: the secret that it shares with a proxy cannot be used.
+    """
+    telemetry = setup(CONSOLE, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio)
+    return Console(settings, telemetry, _proxy(settings), kube)
+
+
+class Console:
+    """The console. Unlike other services it asks Kubernetes for nothing of its own, not even which cluster it is in."""
+
+    name: Final = CONSOLE
+
+    def __init__(self, settings: Settings, telemetry: Telemetry, proxy: Proxy | None, kube: Kube | None) -> None:
+        self.settings: Final = settings
+        self.health: Final = Health(CONSOLE)
+        self.together = Together([CONSOLE])
+        self.port = 0
+        """The port that is listened on, once it is."""
+        self._telemetry: Final = telemetry
+        self._proxy: Final = proxy
+        self._kube: Final = kube
+        self.health.expect(KUBERNETES, PORT)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set."""
+        structlog.contextvars.bind_contextvars(service=self.name)
+        self.together.has_read(self.name)  # it holds up nobody: it reads when somebody looks
+        grace = Grace(self.settings.grace_seconds)
+        kube = self._kube or await Kube.connect(
+            Access(self.settings.kubeconfig, self.settings.context, without_identity=self._proxy is None),
+            telemetry=self._telemetry,
+            health=Health("viewers"),
+            identity=self.settings.identity,
+        )
+        try:
+            await self._serve(kube, stop, grace)
+        finally:
+            if self._kube is None:
+                await kube.close()
+            await self._telemetry.shutdown(grace.left(TOLD, most=SHUTDOWN_SECONDS))
+
+    async def _serve(self, kube: Kube, stop: asyncio.Event, grace: Grace) -> None:
+        settings, feed, cluster = self.settings, Feed(), self._cluster_name()
+        parts = parts_of(Place(settings.namespace, settings.installer_namespace))
+        lobby = Lobby(_connector(kube, self._proxy), parts, settings.console_viewers, cluster, self._telemetry)
+        link = Link(settings.nats_url, settings.nats_credentials, cluster, feed, self.health)
+        sessions = Sessions(settings.console_session_seconds)
+        lobby.lost = sessions.end_all_of
+        doors = Doors(sessions, lambda: kube, self._proxy, settings.console_url, secure=settings.secure)
+        routes = Routes(settings, doors, lobby, feed, link, self._telemetry)
+        listener = Listener(make_application(routes, self._telemetry), settings)
+        self.port = await listener.start()
+        self.health.ready(PORT)
+        _log.info("serving the console", port=self.port, auth=doors.mode, tls=settings.tls)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(_kept(part), name=name)
+                    for name, part in (("lobby", lobby.run), ("bus", link.run), ("probe", partial(self._probe, kube)))
+                ]
+                await stop.wait()
+                grace.begin()
+                lobby.stopping.set()
+                await ends_within(grace.left(CLOSED), listener.stop(), "port of the console")
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await listener.stop()
+
+    def _cluster_name(self) -> asyncio.Future[str]:
+        """Return the cluster's name on the bus: as it is set, else as the first viewer tells who may read it."""
+        name: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        if self.settings.cluster:
+            name.set_result(self.settings.cluster)
+        return name
+
+    async def _probe(self, kube: Kube) -> None:
+        """Say whether the API server is there; that it refuses who has no name says that it is."""
+        while True:
+            try:
+                await kube.probe()
+            except KubeError as error:
+                if error.status:
+                    self.health.ready(KUBERNETES)
+                else:
+                    self.health.not_ready(KUBERNETES, str(error))
+            else:
+                self.health.ready(KUBERNETES)
+            await asyncio.sleep(_PROBE_SECONDS)
+
+
+async def _kept(part: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a part for ever: one that fails begins anew, and ends neither the console nor what runs beside it."""
+    while True:
+        try:
+            await part()
+        except Exception as error:  # noqa: BLE001 - as a part of any service
+            _log.error("a part failed; it begins anew", error=repr(error), exc_info=error)
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def make_application(routes: Routes, telemetry: Telemetry, assets: Assets | None = None) -> web.Application:
+    """Return what answers at the port."""
+    application = web.Application(middlewares=[answering(telemetry)], client_max_size=REQUEST_BYTES)
+    application.on_response_prepare.append(put_headers)
+    routes.add_to(application.router)
+    application.router.add_get("/{path:.*}", (assets or Assets()).serve)
+    return application
+
+
+def _connector(kube: Kube, proxy: Proxy | None) -> Callable[[Viewer], Kube]:
+    """Return what makes a viewer's connection."""
+
+    def connect(viewer: Viewer) -> Kube:
+        own = kube.for_viewer(CONNECTIONS_EACH, Health("viewer"))
+        return own.with_token(viewer.token) if proxy is None else own.acting_as(viewer.user, viewer.groups)
+
+    return connect
+
+
+def _proxy(settings: Settings) -> Proxy | None:
+    if settings.console_auth is not Auth.PROXY:
+        return None
+    secret = b"" if settings.console_proxy_secret_file is None else _secret(settings.console_proxy_secret_file)
+    return Proxy(
+        settings.console_user_header,
+        settings.console_groups_header,
+        secret,
+        frozenset(settings.console_proxy_names) if settings.console_proxy_ca_file is not None else frozenset(),
+        settings.console_system_identities,
+    )
+
+
+def _secret(path: Path) -> bytes:
+    try:
+        found = path.read_bytes().strip()
+    except OSError as error:
+        raise SettingsError(f"TRELLIS_CONSOLE_PROXY_SECRET_FILE: {path}: {error.strerror}") from None
+    if len(found) < SECRET_LEAST:
+        raise SettingsError(
+            f"TRELLIS_CONSOLE_PROXY_SECRET_FILE: {path} needs at least {SECRET_LEAST} characters; "
+            "`openssl rand -hex 32` prints some"
+        )
+    return found

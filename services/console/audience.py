@@ -1,0 +1,86 @@
+"""What one viewer sees of some namespaces, live: his watches, and the revisions that come of them.
+
+In: a connection that is the viewer's. Out: a journal, and word of each new revision. Made by ``visits``, read by
+``streaming``. Invariants: a change is in a revision a tenth of a second after it was heard, together with all that came
+meanwhile; whoever reads slowly costs nothing, as nothing is kept for him.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+from console.composing import Composer
+from console.journal import Journal
+from console.limits import COALESCE_SECONDS, JOURNAL_IDS
+from console.watching import Part, Watches
+from trellis.kube.client import Kube
+
+_LOOK_SECONDS: Final = 0.5
+"""How often it is looked whether a kind may be read: no watch tells."""
+
+
+class News:
+    """Lets any number of readers wait for the next time that there is something."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    @property
+    def next(self) -> asyncio.Event:
+        """An event that is set once there is something new; to be taken before looking at what there is."""
+        return self._next
+
+    def tell(self) -> None:
+        """Wake all who wait."""
+        now, self._next = self._next, asyncio.Event()
+        now.set()
+
+
+class Audience:
+    """Runs while somebody sees it. ``epoch`` tells this run's revisions from any other's."""
+
+    def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str]) -> None:
+        self.epoch: Final = secrets.token_hex(8)
+        self.journal: Final = Journal(JOURNAL_IDS)
+        self.news: Final = News()
+        self._composer: Final = Composer()
+        self._watches: Final = Watches(kube, parts, namespaces, self._take)
+        self._dirty = asyncio.Event()
+        self.over = False
+        """Whether it runs no more: there will be no further revision."""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            await self._run()
+        finally:
+            self.over = True
+            self.news.tell()
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for informer in self._watches.informers:
+                group.create_task(informer.run(), name="viewer's watch")
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_SECONDS):
+                        await self._dirty.wait()
+                if self._dirty.is_set():
+                    await asyncio.sleep(COALESCE_SECONDS)
+                self._dirty.clear()
+                self._revise()
+
+    def _take(self, part: str, key: str, new: Any, /) -> None:  # noqa: ANN401 - the part's view
+        self._composer.take(part, key, new)
+        self._dirty.set()
+
+    def _revise(self) -> None:
+        self._watches.forget_refused()
+        for status in self._watches.statuses():
+            self._composer.say(status)
+        if self.journal.write(self._composer.flush()):
+            self.news.tell()

@@ -1,0 +1,101 @@
+"""Who is logged in: a random id in a cookie on one side, the viewer and his token in memory on the other.
+
+In: viewers and ids. Out: ids and viewers. Called by ``doors``. Invariants: no token ever leaves; an id that was given
+away is kept only as its digest; a session ends when it is old, when nobody used it, and at once with its viewer; there
+are so many at most, and nobody's push another's out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from console.identity import Viewer
+from console.limits import IDLE_SECONDS, SESSIONS, SESSIONS_EACH
+from console.refusals import busy
+
+_ID_BYTES: Final = 32
+_ID_MOST: Final = 128
+
+
+@dataclass(slots=True)
+class Session:
+    """One browser. Times of the store's clock."""
+
+    viewer: Viewer
+    ends: float
+    used: float
+
+
+class Sessions:
+    """All sessions of this process."""
+
+    def __init__(self, lasts: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lasts: Final = lasts
+        self._clock = clock
+        self._by_digest: dict[bytes, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_digest)
+
+    def open(self, viewer: Viewer) -> str:
+        """Return the id of a new session; raises RefusedError if there are too many.
+
+        The oldest of the same viewer makes room, never another's.
+        """
+        now = self._clock()
+        self._expire(now)
+        mine = [(session.used, digest) for digest, session in self._by_digest.items() if session.viewer == viewer]
+        if len(mine) >= SESSIONS_EACH:
+            del self._by_digest[min(mine)[1]]
+        elif len(self._by_digest) >= SESSIONS:
+            raise busy("too many viewers are logged in", 60)
+        name = secrets.token_urlsafe(_ID_BYTES)
+        self._by_digest[_digest(name)] = Session(viewer, now + self._lasts, now)
+        return name
+
+    def find(self, name: str) -> Session | None:
+        """Return the session of an id, which is in use from now on; None if there is none (any more)."""
+        now = self._clock()
+        session = self._by_digest.get(_digest(name[:_ID_MOST]))
+        if session is None or not self._lives(session, now):
+            return None
+        session.used = now
+        return session
+
+    def seconds_left(self, session: Session) -> float:
+        """Return after how long a session ends, however much it is used."""
+        return max(0.0, session.ends - self._clock())
+
+    def close(self, name: str) -> None:
+        """End one session; there may be none."""
+        self._by_digest.pop(_digest(name[:_ID_MOST]), None)
+
+    def end_all_of(self, key: str) -> int:
+        """End all sessions of a viewer, and return how many there were."""
+        gone = [digest for digest, session in self._by_digest.items() if session.viewer.key == key]
+        for digest in gone:
+            del self._by_digest[digest]
+        return len(gone)
+
+    def per_viewer(self) -> Counter[str]:
+        """Return how many sessions each viewer has."""
+        self._expire(self._clock())
+        return Counter(session.viewer.key for session in self._by_digest.values())
+
+    def _expire(self, now: float) -> None:
+        for digest in [digest for digest, one in self._by_digest.items() if not self._lives(one, now)]:
+            del self._by_digest[digest]
+
+    @staticmethod
+    def _lives(session: Session, now: float) -> bool:
+        return now < session.ends and now - session.used < IDLE_SECONDS
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(name.encode(errors="replace")).digest()

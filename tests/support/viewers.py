@@ -1,0 +1,229 @@
+"""A fake API server that knows people: tokens, impersonation, rights; and a console in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import aiohttp
+import orjson
+from aiohttp.test_utils import TestServer
+
+from console.app import make_application
+from console.assets import Assets
+from console.doors import Doors
+from console.feed import Feed
+from console.identity import Proxy, Viewer
+from console.link import Link
+from console.routes import Routes
+from console.sessions import Sessions
+from console.settings import Settings
+from console.visits import Lobby
+from console.watching import Place, parts_of
+from trellis.health import Health
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.transport import HttpRequest, Reply
+from trellis.telemetry import Metrics, setup
+
+ANY = "*"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who (a user or a group) may do what; "*" is anything, of namespaces the whole cluster, too."""
+
+    who: str
+    verbs: frozenset[str] = frozenset({"get", "list", "watch"})
+    resources: frozenset[str] = frozenset({ANY})
+    namespace: str = ANY
+    names: frozenset[str] = frozenset({ANY})
+
+
+def may(
+    who: str, resources: str = ANY, namespace: str = ANY, *, verbs: str = "get,list,watch", name: str = ANY
+) -> Rule:
+    return Rule(who, frozenset(verbs.split(",")), frozenset(resources.split(",")), namespace, frozenset({name}))
+
+
+@dataclass
+class People:
+    """Answers for the API server whatever depends on who asks; everything else the fake answers."""
+
+    tokens: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
+    seen: list[tuple[str, str, str]] = field(default_factory=list)
+    """Of each request who made it, the method, the path."""
+    own: bool = False
+    """Whether requests without a token are of an account that may impersonate."""
+
+    def __call__(self, request: HttpRequest) -> Reply | None:
+        who = self._who(request)
+        if who is None:
+            return status_reply(401, "Unauthorized", "Unauthorized")
+        user, groups = who
+        self.seen.append((user, request.method, request.path))
+        if request.path.endswith("/selfsubjectreviews"):
+            return reply({"status": {"userInfo": {"username": user, "groups": list(groups)}}})
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            asked = json.loads(request.body or b"{}")["spec"]["resourceAttributes"]
+            named = asked["resource"] + (f".{asked['group']}" if asked.get("group") else "")
+            allowed = self.allows(who, asked["verb"], named, asked.get("namespace", ""), asked.get("name", ""))
+            return reply({"status": {"allowed": allowed}})
+        if request.path in {"/readyz", "/version"}:
+            return None
+        verb, resource, namespace, name = parsed(request)
+        if self.allows(who, verb, resource, namespace, name):
+            return None
+        place = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
+        plural, _, group = resource.partition(".")
+        text = f'{plural} is forbidden: User "{user}" cannot {verb} resource "{plural}" in API group "{group}"{place}'
+        return status_reply(403, "Forbidden", text)
+
+    def allows(self, who: tuple[str, tuple[str, ...]], verb: str, resource: str, namespace: str, name: str) -> bool:
+        people = {who[0], *who[1]}
+        return any(
+            rule.who in people
+            and ({verb, ANY} & rule.verbs)
+            and ({resource, resource.partition(".")[0], ANY} & rule.resources)
+            and rule.namespace in {ANY, namespace}
+            and ({name, ANY} & rule.names if name else ANY in rule.names)
+            for rule in self.rules
+        )
+
+    def _who(self, request: HttpRequest) -> tuple[str, tuple[str, ...]] | None:
+        authorization = request.headers.get("Authorization", "")
+        if authorization:
+            return self.tokens.get(authorization.removeprefix("Bearer "))
+        if self.own and (user := request.headers.get("Impersonate-User")):
+            groups = tuple(value for key, value in request.more if key == "Impersonate-Group")
+            return user, (*groups, "system:authenticated")
+        return ("console", ()) if self.own else ("system:anonymous", ())
+
+
+def reply(document: Any) -> Reply:
+    return Reply(200, orjson.dumps(document), {})
+
+
+def parsed(request: HttpRequest) -> tuple[str, str, str, str]:
+    parts = [unquote(part) for part in request.path.strip("/").split("/")]
+    group = "" if parts[0] == "api" else parts[1]
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    namespace = ""
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    name = rest[1] if len(rest) > 1 else ""
+    verb = "get" if name else "watch" if request.query.get("watch") else "list"
+    verb = verb if request.method == "GET" else "create"
+    return verb, rest[0] + (f".{group}" if group else ""), namespace, name
+
+
+@dataclass
+class World:
+    """A console that answers at ``url``, and all that it stands on."""
+
+    kube: FakeKube
+    people: People
+    feed: Feed
+    lobby: Lobby
+    doors: Doors
+    url: str
+
+    def page(self) -> aiohttp.ClientSession:
+        """A browser without a cookie."""
+        return aiohttp.ClientSession(base_url=self.url, cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+    @asynccontextmanager
+    async def logged_in(self, token: str) -> AsyncIterator[aiohttp.ClientSession]:
+        """A browser of whoever has the token."""
+        async with self.page() as page:
+            async with page.post("/api/session", json={"token": token}, headers={"Origin": self.url}) as answer:
+                assert answer.status == 204, await answer.text()
+            yield page
+
+
+@asynccontextmanager
+async def console(
+    people: People, *, proxy: Proxy | None = None, settings: Settings | None = None, metrics: Metrics | None = None
+) -> AsyncIterator[World]:
+    """Serve a console in front of a fake API server with these people; no bus."""
+    settings = settings or Settings(cluster="c")
+    telemetry = setup("console", metrics=metrics or Metrics())
+    kube = FakeKube(telemetry=telemetry)
+    people.own = proxy is not None
+    kube.api.fault = people
+    cluster: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    cluster.set_result("c")
+
+    def connect(viewer: Viewer) -> FakeKube:
+        view = kube.for_viewer(8, Health("viewer"))
+        return view.with_token(viewer.token) if proxy is None else view.acting_as(viewer.user, viewer.groups)
+
+    parts = parts_of(Place(settings.namespace, settings.installer_namespace))
+    lobby = Lobby(connect, parts, settings.console_viewers, cluster, telemetry)
+    feed = Feed()
+    link = Link(settings.nats_url, None, cluster, feed, Health("console"))
+    sessions = Sessions(settings.console_session_seconds)
+    lobby.lost = sessions.end_all_of
+    doors = Doors(sessions, lambda: kube, proxy, settings.console_url, secure=settings.secure)
+    routes = Routes(settings, doors, lobby, feed, link, telemetry)
+    server = TestServer(make_application(routes, telemetry, Assets()))
+    await server.start_server()
+    running = asyncio.create_task(lobby.run())
+    try:
+        yield World(kube, people, feed, lobby, doors, str(server.make_url("")).rstrip("/"))
+    finally:
+        lobby.stopping.set()
+        await server.close()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@dataclass
+class Message:
+    """One server-sent event."""
+
+    event: str
+    data: Any
+    id: str = ""
+
+
+async def messages(response: aiohttp.ClientResponse) -> AsyncIterator[Message]:
+    """Yield what a stream says, without heartbeats."""
+    fields: dict[str, str] = {}
+    while line := await response.content.readline():
+        text = line.decode().rstrip("\n")
+        if text:
+            name, _, value = text.partition(":")
+            fields[name] = value.removeprefix(" ")
+        elif "data" in fields:
+            yield Message(fields["event"], json.loads(fields["data"]), fields.get("id", ""))
+            fields = {}
+        else:
+            fields = {}
+
+
+class Page:
+    """What a page knows, kept as docs/console.md says."""
+
+    def __init__(self) -> None:
+        self.entities: dict[str, Any] = {}
+        self.last = ""
+        self.said: list[Message] = []
+
+    def take(self, message: Message) -> None:
+        self.said.append(message)
+        match message.event:
+            case "hello" if message.data.get("full"):
+                self.entities = {}
+            case "delta":
+                self.entities |= message.data["set"]
+                for gone in message.data["gone"]:
+                    self.entities.pop(gone, None)
+                self.last = message.id or self.last
+            case _:
+                pass

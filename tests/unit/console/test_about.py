@@ -1,0 +1,91 @@
+"""Who may see a message: who may get what it is about; of what names nothing known, who may see such."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.about import about_event, about_letter
+from console.rights import MESSAGES, Right, lattice_right
+from trellis.bus.letters import letter_of
+from trellis.bus.stored import Stored
+from trellis.bus.tail import event_of
+from trellis.events.subjects import FACTS, escape
+
+
+def said(subject: str, data: object = None, body: bytes | None = None) -> Stored:
+    found = orjson.dumps({"data": data, "source": "/trellis/c/provisioner"}) if body is None else body
+    return Stored(7, datetime(2026, 1, 1, tzinfo=UTC), subject, {}, found, len(found))
+
+
+def right_of(subject: str, data: object = None) -> Right:
+    return about_event(event_of(said(subject, data))).right
+
+
+@pytest.mark.parametrize(
+    ("subject", "data", "right"),
+    [
+        ("trellis.evt.c.node.ready.n1", {}, Right("", "nodes", "", "n1")),
+        ("trellis.evt.c.node.ready.ip-10=2Eec2", {}, Right("", "nodes", "", "ip-10.ec2")),
+        ("trellis.evt.c.provision.failed.n1", {}, Right("", "nodes", "", "n1")),
+        ("trellis.evt.c.rollout.halted.d1", {"shim": "spin"}, Right("runtime.spinkube.dev", "shims", "", "spin")),
+        ("trellis.evt.c.host_pod.ready.team.p", {}, Right("", "pods", "team", "p")),
+        ("trellis.evt.c.hosts.ready.team.g", {}, Right("k8s.wasmcloud.dev", "wasmcloudhostconfigs", "team", "g")),
+        ("trellis.evt.c.application.synced.team.shop", {}, Right("core.oam.dev", "applications", "team", "shop")),
+        ("trellis.evt.c.secret.denied.team.db", {}, Right("", "secrets", "team", "db")),
+        ("trellis.evt.c.controller.trapped.team.x", {}, Right("trellis.dev", "wasmcontrollers", "team", "x")),
+        ("trellis.lattice.c.prod.host_started", {}, lattice_right("prod")),
+    ],
+)
+def test_a_fact_is_of_who_may_get_its_object(subject: str, data: object, right: Right) -> None:
+    assert right_of(subject, data) == right
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "trellis.evt.c.rollout.halted.d1",
+        "trellis.evt.c.weather.changed.n1",
+        "trellis.evt.c.node.ready",
+        "trellis.evt.c.node.ready.a.b",
+        "trellis.evt.c.application.synced.shop",
+        "trellis.evt.c.secret.denied.team.=",
+        "trellis.evt.c",
+        "trellis.evt",
+        "somewhere.else",
+        "trellis.evt.c.lattice.host_started.prod",
+    ],
+)
+def test_what_names_no_object_is_of_who_may_see_such_messages(subject: str) -> None:
+    assert right_of(subject, ["no", "object"]) == MESSAGES
+
+
+def test_every_fact_there_is_names_an_object() -> None:
+    for spec in FACTS:
+        key = ".".join("x" for _ in spec.key_fields)
+        data: dict[str, Any] = {"shim": "spin"} if spec.model.noun == "rollout" else {}
+        about = about_event(event_of(said(f"trellis.evt.c.{spec.tokens}.{key}", data)))
+        assert about.right != MESSAGES, spec.tokens
+        assert about.id
+
+
+@given(st.sampled_from(["node", "provision", "hosts", "application", "secret"]), st.text(), st.text())
+def test_data_widens_nothing(noun: str, namespace: str, name: str) -> None:
+    subject = f"trellis.evt.c.{noun}.x.{escape('team')}.{escape('shop')}"
+    lies = {"name": name, "namespace": namespace, "node": name, "lattice": name, "kind": "Node"}
+    assert right_of(subject, lies) == right_of(subject, {})
+
+
+def test_a_letter_is_of_who_may_get_what_its_message_was_about() -> None:
+    letter = letter_of(said("trellis.dead.c.node_watcher.node.n1", body=b"garbage"), "e")
+    assert about_letter(letter).right == Right("", "nodes", "", "n1")
+    unknown = letter_of(said("trellis.dead.c.node_watcher.unknown.x", body=b""), "e")
+    assert about_letter(unknown).right == MESSAGES
+    rollout = letter_of(said("trellis.dead.c.node_watcher.rollout.d1", body=b""), "e")
+    assert about_letter(rollout).right == MESSAGES
+    assert about_letter(rollout, {"shim": "spin"}).right.resource == "shims"

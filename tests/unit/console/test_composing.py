@@ -1,0 +1,131 @@
+"""Entities after any sequence of changes are those of who saw only the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.composing import PARTS, Composer
+from console.entities import PartStatus
+from console.journal import Journal
+from console.views import (
+    view_app_card,
+    view_controller_card,
+    view_ends,
+    view_group_card,
+    view_service_card,
+    view_shim_card,
+)
+from support import seen_objects as objects
+from trellis import names
+from trellis.lattice.service_views import view_pod
+from trellis.ledger import Entry, Ledger
+from trellis.node_and_job import view_job, view_node
+
+_UIDS = {name: f"uid-{name}" for name in ("n1", "n2")}
+
+
+def filled(manifest: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"uid": f"uid-{manifest['metadata']['name']}", "resourceVersion": "1"} | manifest["metadata"]
+    return manifest | {"metadata": metadata}
+
+
+def job(node: str, *, failed: bool) -> dict[str, Any]:
+    kind = "Failed" if failed else "Complete"
+    return filled(
+        {
+            "metadata": {
+                "name": f"{node}-job",
+                "namespace": "trellis-installers",
+                "labels": {names.LABEL_NODE_UID: f"uid-{node}", names.LABEL_DIGEST: "d" * 16},
+                "annotations": {names.ANNOTATION_NODE: node},
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "status": {"conditions": [{"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z"}]},
+        }
+    )
+
+
+def ledger(*nodes: str, halted: bool = False) -> Ledger:
+    entries = {f"uid-{node}": Entry("d" * 16, 1, 5, ("spin",)) for node in nodes}
+    return Ledger(entries, ("spin",) if halted else ())
+
+
+VIEWS: dict[str, dict[str, list[Any]]] = {
+    "nodes": {
+        name: [
+            view_node(filled(one))
+            for one in (objects.node(name), objects.opted_in(name), objects.node(name, ready=False))
+        ]
+        for name in _UIDS
+    },
+    "jobs": {
+        f"trellis-installers/{name}-job": [view_job(job(name, failed=failed)) for failed in (True, False)]
+        for name in _UIDS
+    },
+    "ledgers": {"trellis-system/trellis-rollout": [ledger(), ledger("n1"), ledger("n1", "n2", halted=True)]},
+    "shims": {name: [view_shim_card(filled(objects.shim(name)))] for name in ("spin", "wws")},
+    "groups": {
+        "team/hosts": [view_group_card(filled(objects.group(pods=pods))) for pods in ((), ("hosts-1",), ("hosts-2",))]
+    },
+    "pods": {
+        f"team/{name}": [view_pod(filled(objects.host_pod(name, ready=ready))) for ready in (True, False)]
+        for name in ("hosts-1", "hosts-2")
+    },
+    "applications": {
+        "team/shop": [view_app_card(filled(objects.application(phase=phase))) for phase in ("Deployed", "Failed")]
+    },
+    "services": {"team/shop": [view_service_card(filled(objects.service()))]},
+    "slices": {
+        "team/shop-0": [
+            view_ends(filled(one))
+            for one in (objects.slice_of(), objects.slice_of(pod="hosts-2"), objects.slice_of("another"))
+        ]
+    },
+    "controllers": {"team/ring": [view_controller_card(filled(objects.controller()))]},
+}
+STEPS = st.sampled_from(
+    [(part, key, view) for part, keys in VIEWS.items() for key, views in keys.items() for view in [*views, None]]
+)
+
+
+def test_every_part_is_tried() -> None:
+    assert set(VIEWS) == set(PARTS)
+
+
+@given(st.lists(st.tuples(STEPS, st.booleans()), max_size=40))
+def test_entities_are_those_of_who_saw_only_the_end(steps: list[tuple[tuple[str, str, Any], bool]]) -> None:
+    composer, journal, end = Composer(), Journal(1000), dict[tuple[str, str], Any]()
+    for (part, key, view), flush in steps:
+        composer.take(part, key, view)
+        end[part, key] = view
+        if flush:
+            journal.write(composer.flush())
+    journal.write(composer.flush())
+    late, wanted = Composer(), Journal(1000)
+    for (part, key), view in end.items():
+        late.take(part, key, view)
+    wanted.write(late.flush())
+    assert journal.entities == wanted.entities
+
+
+def test_a_part_that_may_not_be_read_is_an_entity_that_says_so() -> None:
+    composer = Composer()
+    composer.say(PartStatus("nodes", True, {"": ("not allowed to list nodes", "ask")}))
+    part = composer.flush()["part/nodes"]
+    assert part is not None
+    assert part["lacking"] == [{"namespace": None, "say": "not allowed to list nodes", "do": "ask"}]
+    assert part["state"] == "troubled"
+
+
+def test_passwords_in_addresses_and_endless_texts_stay_out() -> None:
+    app = objects.application(phase="Failed")
+    app["status"]["message"] = "cannot pull nats://me:hunter2@host:4222 " + "x" * 5000
+    composer = Composer()
+    composer.take("applications", "team/shop", view_app_card(filled(app)))
+    entity = composer.flush()["application/team/shop"]
+    assert entity is not None
+    assert "hunter2" not in entity["why"]
+    assert len(entity["why"]) <= 400

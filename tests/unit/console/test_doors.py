@@ -1,0 +1,256 @@
+"""The way in: a cookie for a token, a proxy that is believed, and what every answer says to browsers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from http.cookies import SimpleCookie
+
+import aiohttp
+import pytest
+from prometheus_client import generate_latest
+
+from console.answers import HEADERS
+from console.identity import Proxy
+from console.limits import LOGINS_BURST, REQUEST_BYTES, STREAMS_EACH
+from console.settings import Settings
+from support.buses import eventually_async
+from support.viewers import People, World, console, may
+from trellis.telemetry import Metrics
+
+TOKEN = "t0ken-of-jane"
+SECRET = "s" * 40
+
+
+async def opens(page: aiohttp.ClientSession) -> bool:
+    async with page.get("/api/stream") as answer:
+        return answer.status == 200
+
+
+def people() -> People:
+    return People({TOKEN: ("jane", ("dev",)), "t2": ("joe", ())}, [may("jane"), may("dev")])
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with console(people()) as found:
+        yield found
+
+
+async def test_a_token_gives_a_cookie_that_says_nothing(world: World) -> None:
+    async with (
+        world.page() as page,
+        page.post("/api/session", json={"token": TOKEN}, headers={"Origin": world.url}) as answer,
+    ):
+        assert answer.status == 204
+        cookie = SimpleCookie(answer.headers["Set-Cookie"])["trellis-console"]
+        assert (cookie["httponly"], cookie["samesite"], cookie["path"], cookie["secure"]) == (True, "Strict", "/", "")
+        assert TOKEN not in str(answer.headers)
+        async with page.get("/api/session") as session:
+            found = await session.json()
+        assert (found["user"], found["groups"], found["auth"]) == ("jane", ["dev"], "token")
+        assert TOKEN not in str(found)
+
+
+async def test_over_tls_the_cookie_goes_nowhere_else() -> None:
+    settings = Settings(cluster="c", console_url="https://console.example")
+    async with console(people(), settings=settings) as world, world.page() as page:
+        origin = {"Origin": "https://console.example"}
+        async with page.post("/api/session", json={"token": TOKEN}, headers=origin) as answer:
+            cookie = SimpleCookie(answer.headers["Set-Cookie"])["__Host-trellis-console"]
+            assert cookie["secure"] is True
+        async with page.post("/api/session", json={"token": TOKEN}, headers={"Origin": world.url}) as answer:
+            assert answer.status == 403
+
+
+@pytest.mark.parametrize("origin", [None, "http://evil.example", "null", "http://127.0.0.1", "http://localhost:1"])
+@pytest.mark.parametrize("path", ["/api/session", "/api/session/end"])
+async def test_another_sites_page_neither_logs_in_nor_out(world: World, path: str, origin: str | None) -> None:
+    async with world.logged_in(TOKEN) as page:
+        headers = {} if origin is None else {"Origin": origin}
+        async with page.post(path, json={"token": "t2"}, headers=headers) as answer:
+            assert answer.status == 403
+        async with page.get("/api/session") as answer:
+            assert (await answer.json())["user"] == "jane"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b'{"token": "wrong"}', "application/json", 401),
+        (b'{"token": "a b"}', "application/json", 400),
+        (b"{", "application/json", 400),
+        (b"[]", "application/json", 400),
+        (b"token=t2", "application/x-www-form-urlencoded", 415),
+        (b'{"token": "t2"}', "text/plain", 415),
+        (b"x" * (REQUEST_BYTES + 1), "application/json", 413),
+    ],
+)
+async def test_a_log_in_that_is_none_says_what_is_wrong(world: World, body: bytes, kind: str, status: int) -> None:
+    headers = {"Origin": world.url, "Content-Type": kind}
+    async with world.page() as page, page.post("/api/session", data=body, headers=headers) as answer:
+        assert answer.status == status
+        error = (await answer.json())["error"]
+        assert error["what"]
+        assert error["do"]
+        assert "Set-Cookie" not in answer.headers
+
+
+async def test_who_tries_tokens_is_slowed_down(world: World) -> None:
+    async with world.page() as page:
+        statuses = []
+        for _ in range(int(LOGINS_BURST) + 5):
+            async with page.post("/api/session", json={"token": "x"}, headers={"Origin": world.url}) as answer:
+                statuses.append(answer.status)
+    assert statuses[0] == 401
+    assert statuses[-1] == 429
+
+
+async def test_a_second_log_in_ends_the_first_session(world: World) -> None:
+    async with world.logged_in(TOKEN) as page:
+        first = {cookie.key: cookie.value for cookie in page.cookie_jar}
+        async with page.post("/api/session", json={"token": "t2"}, headers={"Origin": world.url}) as answer:
+            assert answer.status == 204
+        async with world.page() as other, other.get("/api/session", cookies=first) as answer:
+            assert answer.status == 401
+        async with page.get("/api/session") as answer:
+            assert (await answer.json())["user"] == "joe"
+
+
+PATHS = [
+    "/api/session",
+    "/api/stream",
+    "/api/events",
+    "/api/events/stream",
+    "/api/letters",
+    "/api/letters/1",
+    "/api/explain/node/n1",
+    "/api/explain/application/team/shop",
+    "/api/traces/" + "ab" * 16,
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_nobody_sees_nothing(world: World, path: str) -> None:
+    for headers in ({}, {"Cookie": "trellis-console=guess"}, {"Authorization": f"Bearer {TOKEN}"}):
+        async with world.page() as page, page.get(path, headers=headers) as answer:
+            assert answer.status == 401
+            assert set((await answer.json())["error"]) == {"what", "do"}
+
+
+async def test_headers_of_a_proxy_count_for_nothing_without_one(world: World) -> None:
+    headers = {"X-Forwarded-User": "jane", "X-Trellis-Proxy-Secret": SECRET}
+    async with world.page() as page, page.get("/api/session", headers=headers) as answer:
+        assert answer.status == 401
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "POST"])
+@pytest.mark.parametrize("path", PATHS[1:])
+async def test_there_is_nothing_to_change(world: World, method: str, path: str) -> None:
+    async with world.logged_in(TOKEN) as page, page.request(method, path, headers={"Origin": world.url}) as answer:
+        assert answer.status == 405
+        assert (await answer.json())["error"]["do"] == "send GET"
+
+
+@pytest.mark.parametrize("path", ["/", "/api/session", "/api/nothing", "/nothing.js", "/../app.py", "/%2e%2e/app.py"])
+async def test_every_answer_says_what_browsers_may_do_with_it(world: World, path: str) -> None:
+    async with world.page() as page, page.get(path) as answer:
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert "unsafe" not in answer.headers["Content-Security-Policy"]
+        assert "def create_app" not in await answer.text()
+
+
+async def test_so_does_a_stream(world: World) -> None:
+    async with world.logged_in(TOKEN) as page, page.get("/api/stream") as answer:
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        assert HEADERS.items() <= dict(answer.headers).items()
+
+
+async def test_a_viewer_has_so_many_streams_and_others_theirs(world: World) -> None:
+    async with world.logged_in(TOKEN) as page, world.logged_in("t2") as other:
+        streams = [await page.get("/api/stream") for _ in range(STREAMS_EACH)]
+        async with page.get("/api/stream") as answer:
+            assert answer.status == 429
+            assert answer.headers["Retry-After"]
+        async with other.get("/api/stream") as answer:
+            assert answer.status == 200
+        streams.pop().close()
+        await eventually_async(partial(opens, page))
+
+
+async def test_one_viewer_too_many_waits_and_an_idle_one_makes_room() -> None:
+    settings = Settings(cluster="c", console_viewers=1)
+    async with (
+        console(people(), settings=settings) as world,
+        world.logged_in(TOKEN) as page,
+        world.logged_in("t2") as other,
+    ):
+        async with page.get("/api/stream") as stream:
+            assert stream.status == 200
+            async with other.get("/api/stream") as answer:
+                assert answer.status == 429
+        await eventually_async(partial(opens, other))
+
+
+async def test_a_proxy_says_who_looks_and_he_is_impersonated() -> None:
+    proxy = Proxy("X-Forwarded-User", "X-Forwarded-Groups", SECRET.encode())
+    async with console(people(), proxy=proxy) as world, world.page() as page:
+        headers = {"X-Forwarded-User": "jane", "X-Forwarded-Groups": "dev", "X-Trellis-Proxy-Secret": SECRET}
+        async with page.get("/api/session", headers=headers) as answer:
+            found = await answer.json()
+            assert (found["user"], found["auth"], found["expires_in"]) == ("jane", "proxy", None)
+        async with page.get("/api/explain/node/n1", headers=headers) as answer:
+            assert (await answer.json())["ok"] is False
+        assert {who for who, *_ in world.people.seen} == {"jane"}
+        async with page.get("/api/explain/node/n1", headers=headers | {"X-Trellis-Proxy-Secret": "x"}) as answer:
+            assert answer.status == 401
+        async with page.post("/api/session", json={"token": TOKEN}, headers={"Origin": world.url}) as answer:
+            assert answer.status == 400
+
+
+async def test_what_is_explained_is_read_as_the_viewer(world: World) -> None:
+    async with world.logged_in("t2") as page, page.get("/api/explain/node/n1") as answer:
+        assert answer.status == 403
+        assert (await answer.json())["error"]["what"] == "not allowed to get nodes in the whole cluster"
+    async with world.logged_in(TOKEN) as page, page.get("/api/explain/node/n1") as answer:
+        assert (await answer.json())["cause"] == "there is no Node n1"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["node/team/n1", "shop", "application/shop", "secret/team/db", "node/..", "node/a%2Cb", "node/A", "service/../x"],
+)
+async def test_a_page_of_nothing_is_refused(world: World, path: str) -> None:
+    async with world.logged_in(TOKEN) as page, page.get(f"/api/explain/{path}") as answer:
+        assert answer.status in {400, 404}
+        assert set((await answer.json())["error"]) == {"what", "do"}
+
+
+async def test_a_trace_is_of_who_may_see_whole_traces() -> None:
+    path = "/api/traces/" + "ab" * 16
+    few = People({TOKEN: ("jane", ())}, [may("jane", "pods")])
+    async with console(few) as world, world.logged_in(TOKEN) as page, page.get(path) as answer:
+        assert answer.status == 403
+        assert "traces.console.trellis.dev" in (await answer.json())["error"]["what"]
+    async with console(people()) as world, world.logged_in(TOKEN) as page:
+        async with page.get(path) as answer:
+            assert answer.status == 404
+        async with page.get("/api/traces/nonsense") as answer:
+            assert answer.status == 400
+
+
+async def test_figures_say_what_was_asked_and_not_by_whom() -> None:
+    metrics = Metrics()
+    async with console(people(), metrics=metrics) as world, world.logged_in(TOKEN) as page:
+        async with page.get("/api/session"), page.get("/api/explain/node/secret-name"):
+            pass
+        async with page.get("/api/stream"):
+            text = generate_latest(metrics.registry).decode()
+    assert 'trellis_console_requests_total{code="200",route="/api/session",service="console"} 1.0' in text
+    assert 'route="/api/explain/{kind}/{name}"' in text
+    assert 'trellis_console_viewers{service="console"} 1.0' in text
+    assert 'trellis_console_streams{service="console",stream="model"} 1.0' in text
+    assert "jane" not in text
+    assert "secret-name" not in text

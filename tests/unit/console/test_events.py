@@ -1,0 +1,283 @@
+"""What comes from the bus: each message for who may see what it is about, and nobody else; filters; the past."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.feed import Feed, Filter, Item, item_of, item_of_letter, read_filter
+from console.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
+from console.refusals import RefusedError
+from console.replays import letter_page, letters, read_asked, replay
+from console.rights import GROUP, Rights
+from support.viewers import Message, People, World, console, may, messages
+from trellis.bus.letters import letter_of
+from trellis.bus.stored import Start, Stored
+from trellis.bus.tail import event_of
+from trellis.kube.fake import FakeKube
+
+TOKEN, DEV = "t-admin", "t-dev"
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+SECONDS = 10.0
+
+
+def stored(subject: str, data: Any = None, sequence: int = 1, headers: dict[str, str] | None = None) -> Stored:
+    body = orjson.dumps({"source": "/trellis/c/node_watcher", "data": data if data is not None else {}})
+    return Stored(sequence, BEGAN + timedelta(seconds=sequence), subject, headers or {}, body, len(body))
+
+
+def fact(subject: str, index: int, **data: Any) -> Item:
+    return item_of(event_of(stored(f"trellis.evt.c.{subject}", data, index)), index)
+
+
+def copy(lattice: str, index: int) -> Item:
+    return item_of(event_of(stored(f"trellis.lattice.c.{lattice}.host_started", {}, index)), index)
+
+
+def dead(noun: str, key: str, index: int) -> Item:
+    return item_of_letter(letter_of(stored(f"trellis.dead.c.node_watcher.{noun}.{key}", sequence=index), "e"), index)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    rules = [may("admin"), may("dev", namespace="team"), may("dev", f"lattices.{GROUP}", name="mine")]
+    async with console(People({TOKEN: ("admin", ()), DEV: ("dev", ())}, rules)) as found:
+        yield found
+
+
+ITEMS = [
+    fact("node.ready.n1", 1),
+    fact("application.synced.team.shop", 2, lattice="prod"),
+    fact("application.synced.other.shop", 3, lattice="prod"),
+    copy("mine", 4),
+    copy("theirs", 5),
+    dead("application", "team.shop", 6),
+    dead("node", "n1", 7),
+    fact("weather.changed.x", 8),
+]
+
+
+async def heard(world: World, token: str, query: str = "", *, last: str = "", end: int = 0) -> list[Message]:
+    """Return what a stream says until its last item, one that anybody may see who sees anything, has come."""
+    found = []
+    headers = {"Last-Event-ID": last} if last else {}
+    async with world.logged_in(token) as page, page.get(f"/api/events/stream{query}", headers=headers) as stream:
+        assert stream.status == 200, await stream.text()
+        async with asyncio.timeout(SECONDS):
+            async for message in messages(stream):
+                found.append(message)
+                if message.event == "hello":
+                    world.feed.add(fact("application.synced.team.last", end or world.feed.newest + 1))
+                if message.event == "event" and message.data["name"] == "last":
+                    return found
+    raise AssertionError("the stream ended before")
+
+
+def abouts(found: list[Message]) -> list[Any]:
+    return [one.data["about"] or one.data["lattice"] for one in found if one.event == "event"][:-1]
+
+
+async def test_each_message_is_for_who_may_see_what_it_is_about(world: World) -> None:
+    for item in ITEMS:
+        world.feed.add(item)
+    everything = abouts(await heard(world, TOKEN))
+    assert len(everything) == len(ITEMS)
+    assert abouts(await heard(world, DEV)) == ["application/team/shop", "mine", "application/team/shop"]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("?streams=facts&types=node.*", 1),
+        ("?streams=facts&types=application", 2),
+        ("?types=application.synced,letter.application&object=application/team/shop", 2),
+        ("?namespace=other", 1),
+        ("?lattice=prod", 2),
+        ("?streams=lattice", 2),
+        ("?streams=letters", 2),
+        ("?trace=00000000", 0),
+    ],
+)
+def test_a_page_gets_what_it_asked_for(query: str, expected: int) -> None:
+    wanted = read_filter(dict(part.split("=") for part in query[1:].split("&")))
+    assert sum(map(wanted.wants, ITEMS)) == expected
+
+
+async def test_a_page_that_comes_back_gets_what_it_missed_and_nothing_twice(world: World) -> None:
+    for item in ITEMS[:3]:
+        world.feed.add(item)
+    first = await heard(world, TOKEN)
+    world.feed.add(fact("node.ready.n9", world.feed.newest + 1))
+    again = await heard(world, TOKEN, last=first[-1].id)
+    assert again[0].data["resumed"] is True
+    assert abouts(again) == ["node/n9"]
+
+
+async def test_a_page_that_was_away_too_long_is_told_that_something_is_missing(world: World) -> None:
+    world.feed.add(ITEMS[0])
+    first = await heard(world, TOKEN)
+    for number in range(EVENTS_KEPT + 10):
+        world.feed.add(fact("weather.changed.x", world.feed.newest + 1 + 0 * number))
+    assert "gap" in [one.event for one in await heard(world, DEV, last=first[-1].id)]
+
+
+@pytest.mark.parametrize("query", ["?streams=secrets", "?types=a%20b", "?trace=xyz", "?recent=-1", "?recent=999999"])
+async def test_a_filter_that_is_none_is_refused(world: World, query: str) -> None:
+    async with world.logged_in(TOKEN) as page, page.get(f"/api/events/stream{query}") as answer:
+        assert answer.status == 400
+
+
+@given(st.lists(st.integers(0, EVENT_BYTES * 2), max_size=60))
+def test_what_is_kept_is_bounded_and_in_order(sizes: list[int]) -> None:
+    feed = Feed()
+    for index, size in enumerate(sizes, 1):
+        feed.add(fact("node.ready.n1", index, text="x" * size))
+    items, missed = feed.after(0)
+    assert [item.index for item in items] == sorted(item.index for item in items)
+    assert sum(item.size for item in items) <= EVENTS_BYTES
+    assert missed is (bool(items) and items[0].index > 1)
+    for at in range(len(sizes) + 1):
+        assert [item.index for item in feed.after(at)[0]] == [item.index for item in items if item.index > at]
+
+
+def test_many_small_ones_are_bounded_too() -> None:
+    feed = Feed()
+    for index in range(1, EVENTS_KEPT + 20):
+        feed.add(fact("node.ready.n1", index))
+    assert len(feed.after(0)[0]) == EVENTS_KEPT
+    assert feed.last(Filter(), 5) == EVENTS_KEPT + 14
+    assert feed.last(Filter(namespace="none"), 5) == 0
+
+
+def test_a_body_that_is_too_long_is_left_out_and_said_to_be() -> None:
+    item = fact("node.ready.n1", 1, text="x" * EVENT_BYTES)
+    assert item.document["data"] is None
+    assert item.document["cut"] is True
+
+
+class Past:
+    """A bus that has these messages."""
+
+    def __init__(self, *found: Stored) -> None:
+        self.found = found
+        self.asked: list[tuple[str, str, Start]] = []
+
+    async def past(
+        self, stream: str, subjects: str, start: Start, *, headers_only: bool = False
+    ) -> AsyncGenerator[tuple[Stored, str], None]:
+        del headers_only
+        self.asked.append((stream, subjects, start))
+        for message in self.found:
+            if message.sequence >= (start.sequence or 0):
+                yield message, "e"
+
+
+def rights(*rules: Any) -> Rights:
+    kube = FakeKube()
+    kube.api.fault = People({"t": ("dev", ())}, list(rules))
+    return Rights(kube.with_token("t"))
+
+
+NODES = tuple(stored(f"trellis.evt.c.node.ready.n{number}", {}, number) for number in range(1, 11))
+
+
+async def test_the_past_comes_in_pages_that_leave_nothing_out() -> None:
+    link, found, after = Past(*NODES), list[int](), ""
+    while True:
+        page = await replay(link, rights(may("dev")), read_asked({"limit": "3", "after": after}))  # type: ignore[arg-type]
+        assert len(page["events"]) <= 3
+        found += [event["sequence"] for event in page["events"]]
+        if page["next"] is None:
+            break
+        after = str(page["next"])
+    assert found == list(range(1, 11))
+
+
+async def test_of_the_past_nobody_sees_what_he_may_not() -> None:
+    page = await replay(Past(*NODES), rights(may("dev", "nodes", name="n4")), read_asked({}))  # type: ignore[arg-type]
+    assert [event["name"] for event in page["events"]] == ["n4"]
+
+
+async def test_the_past_ends_where_it_was_asked_to() -> None:
+    until = (BEGAN + timedelta(seconds=4)).isoformat()
+    page = await replay(Past(*NODES), rights(may("dev")), read_asked({"until": until}))  # type: ignore[arg-type]
+    assert [event["sequence"] for event in page["events"]] == [1, 2, 3, 4]
+    assert page["next"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "stream", "subjects"),
+    [
+        ({}, "TRELLIS_EVENTS", ">"),
+        ({"types": "node.ready"}, "TRELLIS_EVENTS", "node.ready.>"),
+        ({"types": "node.*"}, "TRELLIS_EVENTS", "node.>"),
+        ({"types": "node"}, "TRELLIS_EVENTS", "node.>"),
+        ({"types": "node,hosts"}, "TRELLIS_EVENTS", ">"),
+        ({"types": "*"}, "TRELLIS_EVENTS", ">"),
+        ({"streams": "lattice"}, "TRELLIS_LATTICE", "*.>"),
+        ({"streams": "lattice", "lattice": "a.b"}, "TRELLIS_LATTICE", "a=2Eb.>"),
+    ],
+)
+async def test_no_more_is_read_than_can_be_meant(query: dict[str, str], stream: str, subjects: str) -> None:
+    link = Past()
+    await replay(link, rights(), read_asked(query))  # type: ignore[arg-type]
+    assert link.asked[0][:2] == (stream, subjects)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"streams": "letters"},
+        {"streams": "facts,lattice"},
+        {"after": "x"},
+        {"limit": "0"},
+        {"limit": "100000"},
+        {"since": "yesterday"},
+        {"since": "2026-01-01T00:00:00"},
+    ],
+)
+def test_a_page_of_no_past_is_refused(query: dict[str, str]) -> None:
+    with pytest.raises(RefusedError) as refused:
+        read_asked(query)
+    assert refused.value.status == 400
+
+
+LETTERS = (
+    stored("trellis.dead.c.node_watcher.node.n1", sequence=1, headers={"Trellis-Reason": "Unreadable"}),
+    stored("trellis.dead.c.provisioner.application.team.shop", sequence=2, headers={"Trellis-Reason": "Unknown"}),
+)
+
+
+async def test_letters_are_for_who_may_see_what_they_are_about() -> None:
+    page = await letters(Past(*LETTERS), rights(may("dev", namespace="team")), {})  # type: ignore[arg-type]
+    assert [one["about"] for one in page["letters"]] == ["application/team/shop"]
+    both = await letters(Past(*LETTERS), rights(may("dev")), {"reason": "unreadable"})  # type: ignore[arg-type]
+    assert [one["sequence"] for one in both["letters"]] == [1]
+
+
+async def test_a_letter_that_is_not_there_looks_as_one_that_may_not_be_seen() -> None:
+    few = rights(may("dev", namespace="team"))
+    seen = await letter_page(Past(*LETTERS), few, 2)  # type: ignore[arg-type]
+    assert seen["letter"]["about"] == "application/team/shop"
+    assert seen["page"]["subject"] == "letter 2"
+    said = []
+    for sequence in (1, 3):
+        with pytest.raises(RefusedError) as refused:
+            await letter_page(Past(*LETTERS), few, sequence)  # type: ignore[arg-type]
+        said.append((refused.value.status, refused.value.what.replace(str(sequence), "N")))
+    assert said[0] == said[1]
+
+
+async def test_a_bus_that_is_away_is_told_where_it_is_missed(world: World) -> None:
+    async with world.logged_in(TOKEN) as page:
+        for path in ("/api/events", "/api/letters", "/api/letters/1"):
+            async with page.get(path) as answer:
+                assert answer.status == 503
+                assert "the bus cannot be read" in (await answer.json())["error"]["what"]

@@ -1,0 +1,92 @@
+"""Rights: asked as the viewer, believed for a while, never more than the API server says."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from console.limits import RIGHTS_KEPT, RIGHTS_SECONDS
+from console.rights import GROUP, MESSAGES, TRACES, Right, Rights, lattice_right
+from support.viewers import People, may
+from trellis.kube.fake import FakeKube
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def world(*rules: object) -> tuple[Rights, People, FakeKube, Clock]:
+    kube, clock = FakeKube(), Clock()
+    people = People({"t": ("dev", ())}, list(rules))  # type: ignore[arg-type]
+    kube.api.fault = people
+    return Rights(kube.with_token("t"), clock=clock), people, kube, clock
+
+
+NODE, POD = Right("", "nodes", "", "n1"), Right("", "pods", "team", "p")
+
+
+@pytest.mark.parametrize(
+    ("rule", "right", "allowed"),
+    [
+        (may("dev"), NODE, True),
+        (may("dev", "pods"), NODE, False),
+        (may("dev", "pods", "team"), POD, True),
+        (may("dev", "pods", "other"), POD, False),
+        (may("dev", "pods", "team", name="p"), POD, True),
+        (may("dev", "pods", "team", name="q"), POD, False),
+        (may("dev", "pods", verbs="list,watch"), POD, False),
+        (may("dev", f"lattices.{GROUP}", name="prod"), lattice_right("prod"), True),
+        (may("dev", f"lattices.{GROUP}", name="prod"), lattice_right("test"), False),
+        (may("dev", f"traces.{GROUP}"), TRACES, True),
+        (may("dev", f"traces.{GROUP}"), MESSAGES, False),
+        (may("somebody"), NODE, False),
+    ],
+)
+async def test_a_viewer_may_see_what_he_may_get(rule: object, right: Right, allowed: bool) -> None:
+    rights, *_ = world(rule)
+    assert await rights.allowed(right) is allowed
+
+
+async def test_who_may_get_all_is_asked_about_once() -> None:
+    rights, people, *_ = world(may("dev"))
+    assert all([await rights.allowed(Right("", "pods", "team", f"p{number}")) for number in range(50)])
+    assert len(people.seen) == 1
+
+
+async def test_an_answer_is_believed_for_some_seconds_and_no_longer() -> None:
+    rights, people, _, clock = world(may("dev"))
+    assert await rights.allowed(NODE)
+    people.rules.clear()
+    clock.now += RIGHTS_SECONDS - 0.1
+    assert await rights.allowed(NODE)
+    clock.now += 0.2
+    assert not await rights.allowed(NODE)
+    people.rules.append(may("dev"))
+    clock.now += RIGHTS_SECONDS
+    assert await rights.allowed(NODE)
+
+
+async def test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again() -> None:
+    rights, people, kube, _ = world(may("dev"))
+    kube.fail_next(100)
+    assert not await rights.allowed(NODE)
+    kube.api.fault = people
+    assert await rights.allowed(NODE)
+
+
+async def test_all_who_ask_at_once_share_a_question() -> None:
+    rights, people, *_ = world(may("dev"))
+    assert all(await asyncio.gather(*(rights.allowed(NODE) for _ in range(20))))
+    assert len(people.seen) == 1
+
+
+async def test_what_is_kept_is_bounded() -> None:
+    rights, *_ = world()
+    for number in range(RIGHTS_KEPT + 50):
+        await rights.allowed(Right("", "nodes", "", f"n{number}"))
+    assert len(rights._known) <= RIGHTS_KEPT

@@ -1,0 +1,51 @@
+"""Settings of the console: whoever could be anybody by them is refused at the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.app import create_app
+from console.settings import Settings
+from trellis.settings import SettingsError, load
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"console_auth": "proxy"}, "whoever reaches the port could be anybody"),
+        ({"console_auth": "nobody"}, "TRELLIS_CONSOLE_AUTH"),
+        ({"console_user_header": "X User"}, "name of a header"),
+        ({"console_tls_cert_file": "/a"}, "needs both or none"),
+        ({"console_proxy_ca_file": "/a"}, "TRELLIS_CONSOLE_PROXY_NAMES"),
+        ({"console_viewers": 0}, "TRELLIS_CONSOLE_VIEWERS"),
+        ({"console_url": "console.example"}, "TRELLIS_CONSOLE_URL"),
+    ],
+)
+def test_what_does_not_fit_is_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        load(Settings, **given)
+
+
+@pytest.mark.parametrize("secret", ["", "short", None])
+def test_a_secret_that_can_be_guessed_is_refused(tmp_path: Path, secret: str | None) -> None:
+    path = tmp_path / "secret"
+    if secret is not None:
+        path.write_text(secret)
+    with pytest.raises(SettingsError, match="TRELLIS_CONSOLE_PROXY_SECRET_FILE"):
+        create_app(load(Settings, console_auth="proxy", console_proxy_secret_file=path))
+
+
+def test_by_default_it_takes_tokens_and_impersonates_nobody() -> None:
+    app = create_app(load(Settings))
+    assert app._proxy is None
+
+
+@pytest.mark.parametrize(
+    ("given", "secure"),
+    [({}, False), ({"console_url": "http://c.example"}, False), ({"console_url": "https://c.example"}, True)],
+)
+def test_a_cookie_is_for_tls_alone_where_there_is_tls(given: dict[str, Any], secure: bool) -> None:
+    assert load(Settings, **given).secure is secure

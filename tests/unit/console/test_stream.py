@@ -1,0 +1,260 @@
+"""What a page is sent: everything the viewer may see, each change of it, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from support import seen_objects as objects
+from support.buses import eventually
+from support.viewers import Message, Page, People, World, console, may, messages
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import (
+    APPLICATIONS,
+    ENDPOINT_SLICES,
+    HOST_CONFIGS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    SHIMS,
+    WASM_CONTROLLERS,
+)
+
+SECONDS = 10.0
+ADMIN, DEV, STRANGER = "t-admin", "t-dev", "t-stranger"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    people = People(
+        {ADMIN: ("admin", ("admins",)), DEV: ("dev", ()), STRANGER: ("stranger", ())},
+        [may("admins"), may("dev", namespace="team")],
+    )
+    async with console(people) as found:
+        fill(found.kube)
+        yield found
+
+
+def fill(kube: FakeKube) -> None:
+    for name in ("team", "other", "trellis-system", "trellis-installers"):
+        kube.put(NAMESPACES, {"metadata": {"name": name}})
+    kube.put(NODES, objects.opted_in("n1"))
+    kube.put(SHIMS, objects.shim())
+    for namespace in ("team", "other"):
+        kube.put(HOST_CONFIGS, objects.group(namespace=namespace, pods=("hosts-1",)))
+        kube.put(PODS, objects.host_pod(namespace=namespace))
+        kube.put(APPLICATIONS, objects.application(namespace=namespace))
+        kube.put(SERVICES, objects.service(namespace=namespace))
+        kube.put(ENDPOINT_SLICES, objects.slice_of(namespace=namespace))
+        kube.put(WASM_CONTROLLERS, objects.controller(namespace=namespace))
+
+
+EVERYTHING = {
+    "node/n1",
+    "shim/spin",
+    *(
+        f"{kind}/{namespace}/{name}"
+        for namespace in ("team", "other")
+        for kind, name in (
+            ("hostgroup", "hosts"),
+            ("host", "hosts-1"),
+            ("application", "shop"),
+            ("service", "shop"),
+            ("controller", "ring"),
+        )
+    ),
+}
+
+
+class Tab:
+    """One open stream and the page that reads it."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+        self.page = Page()
+        self._messages = messages(response)
+
+    async def until(self, holds: Callable[[Page], object]) -> Page:
+        async with asyncio.timeout(SECONDS):
+            while not holds(self.page):
+                self.page.take(await anext(self._messages))
+        return self.page
+
+    async def next(self, event: str) -> Message:
+        async with asyncio.timeout(SECONDS):
+            while True:
+                message = await anext(self._messages)
+                self.page.take(message)
+                if message.event == event:
+                    return message
+
+    async def read(self) -> Page:
+        """Return the page once all that may be read was."""
+        return await self.until(lambda page: parts(page) and all(one["synced"] for one in parts(page)))
+
+
+def parts(page: Page) -> list[dict[str, Any]]:
+    return [one for one in page.entities.values() if one["kind"] == "part"]
+
+
+def things(page: Page) -> set[str]:
+    return {id_ for id_, one in page.entities.items() if one["kind"] != "part"}
+
+
+@asynccontextmanager
+async def tab(browser: aiohttp.ClientSession, query: str = "", last: str = "") -> AsyncIterator[Tab]:
+    headers = {"Last-Event-ID": last} if last else {}
+    async with browser.get(f"/api/stream{query}", headers=headers) as response:
+        assert response.status == 200, await response.text()
+        yield Tab(response)
+
+
+async def test_who_may_see_everything_sees_everything(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        page = await open_tab.until(lambda page: things(page) == EVERYTHING)
+    host = page.entities["host/team/hosts-1"]
+    assert host["group"] == "hostgroup/team/hosts"
+    assert host["node"] == "node/n1"
+    assert host["applications"] == ["shop"]
+    assert page.entities["service/team/shop"]["hosts"] == ["host/team/hosts-1"]
+    assert page.entities["service/team/shop"]["endpoints"] == {"ready": 1, "all": 1}
+    assert page.entities["node/n1"]["shims"]["spin"]["stage"] in {"Waiting", "Held"}
+    assert page.entities["controller/team/ring"]["wakes"] == 3
+    assert "hunter2" not in str(page.entities)
+
+
+async def test_a_change_reaches_the_page_in_less_than_a_second(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        await open_tab.until(lambda page: things(page) == EVERYTHING)
+        began = time.monotonic()
+        world.kube.put(APPLICATIONS, objects.application(namespace="team", phase="Failed"))
+        page = await open_tab.until(lambda page: page.entities["application/team/shop"]["state"] == "troubled")
+        assert time.monotonic() - began < 1.0
+        world.kube.remove(NODES, "n1")
+        await open_tab.until(lambda page: "node/n1" not in page.entities)
+        assert page.entities["shim/spin"]["desired"] == 0
+
+
+async def test_what_comes_together_is_one_difference(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        await open_tab.until(lambda page: things(page) == EVERYTHING)
+        before = len(open_tab.page.said)
+        for number in range(50):
+            world.kube.put(NODES, objects.node(f"many-{number}"))
+        await open_tab.until(lambda page: "node/many-49" in page.entities)
+        assert len(open_tab.page.said) - before <= 3
+
+
+async def test_what_is_not_allowed_is_said_in_its_place(world: World) -> None:
+    async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
+        page = await open_tab.read()
+    assert things(page) == {id_ for id_ in EVERYTHING if "/team/" in id_}
+    nodes = page.entities["part/nodes"]
+    assert nodes["state"] == "troubled"
+    assert nodes["lacking"][0]["say"] == "not allowed to list nodes in the whole cluster"
+    assert page.entities["part/applications"]["lacking"] == []
+
+
+async def test_who_may_look_at_one_namespace_sees_nothing_of_others(world: World) -> None:
+    async with world.logged_in(DEV) as browser:
+        async with tab(browser) as open_tab:
+            page = await open_tab.read()
+            assert things(page) == set()
+            assert "choose namespaces" in page.entities["part/applications"]["lacking"][0]["do"]
+        async with tab(browser, "?namespaces=other,team") as open_tab:
+            page = await open_tab.read()
+            assert not [id_ for id_ in page.entities if "/other/" in id_]
+            assert page.entities["part/pods"]["lacking"] == [
+                {
+                    "namespace": "other",
+                    "say": "not allowed to list pods in namespace other",
+                    "do": "ask for the right, or look as somebody who has it",
+                }
+            ]
+
+
+async def test_no_request_is_made_by_anybody_but_the_viewer(world: World) -> None:
+    world.people.seen.clear()
+    async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
+        await open_tab.read()
+    assert {who for who, *_ in world.people.seen} == {"dev"}
+
+
+async def test_a_right_that_is_taken_away_takes_away_what_it_showed(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        await open_tab.until(lambda page: things(page) == EVERYTHING)
+        world.people.rules.clear()
+        world.kube.cut_watches()  # as the API server ends each after a minute
+        await open_tab.until(lambda page: not things(page))
+        assert all(one["lacking"] for one in parts(open_tab.page))
+
+
+async def test_a_page_that_comes_back_gets_the_rest_alone(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser:
+        async with tab(browser) as first:
+            page = await first.until(lambda page: things(page) == EVERYTHING)
+            page = await first.read()
+        world.kube.put(NODES, objects.node("later"))
+        async with tab(browser, last=page.last) as second:
+            second.page.entities = dict(page.entities)
+            found = await second.until(lambda page: "node/later" in page.entities)
+        hello, *rest = found.said
+        assert hello.data["full"] is False
+        changed = {id_ for message in rest for id_ in message.data["set"]}
+        assert "node/later" in changed
+        assert "controller/team/ring" not in changed
+
+
+@pytest.mark.parametrize("last", ["", "nonsense", "00ff.3", "x" * 500])
+async def test_a_page_with_an_unknown_revision_gets_everything(world: World, last: str) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser, last=last) as open_tab:
+        assert (await open_tab.next("hello")).data["full"] is True
+        await open_tab.until(lambda page: things(page) == EVERYTHING)
+
+
+async def test_two_tabs_of_a_viewer_share_their_watches(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as first, tab(browser) as second:
+        await first.read()
+        await second.read()
+        lists = [path for _, method, path in world.people.seen if method == "GET" and path.endswith("/nodes")]
+        assert len(lists) == 2  # one list and one watch
+
+
+async def test_who_logs_out_loses_his_streams(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        await open_tab.read()
+        async with browser.post("/api/session/end", headers={"Origin": world.url}) as answer:
+            assert answer.status == 204
+        assert (await open_tab.next("bye")).data == {"reason": "login"}
+        async with browser.get("/api/session") as answer:
+            assert answer.status == 401
+
+
+async def test_a_token_that_is_known_no_more_ends_what_it_opened(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        await open_tab.read()
+        del world.people.tokens[ADMIN]
+        world.kube.cut_watches()
+        assert (await open_tab.next("bye")).data == {"reason": "login"}
+        await eventually(lambda: not len(world.doors.sessions))
+
+
+async def test_the_end_of_the_process_is_told(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        await open_tab.read()
+        world.lobby.stopping.set()
+        assert (await open_tab.next("bye")).data == {"reason": "stopping"}
+
+
+@pytest.mark.parametrize("query", ["?namespaces=Team", "?namespaces=../x", "?namespaces=" + ",".join("abcdefghijklm")])
+async def test_namespaces_that_are_none_are_refused(world: World, query: str) -> None:
+    async with world.logged_in(ADMIN) as browser, browser.get(f"/api/stream{query}") as answer:
+        assert answer.status == 400
+        assert set((await answer.json())["error"]) == {"what", "do"}

@@ -1,0 +1,163 @@
+"""Pages that are slow, gone or too late: none costs more than one message, and each is told why it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from console.audience import News
+from console.identity import Viewer
+from console.journal import Journal
+from console.rights import Rights
+from console.streaming import CutError, Outlet, counted, send_model
+from console.visits import Visit
+from support.buses import eventually
+from support.viewers import Page, messages
+from trellis.kube.fake import FakeKube
+from trellis.telemetry import Metrics, setup
+
+SLOW = 0.3
+
+
+class Source:
+    """An audience that has what a test writes."""
+
+    def __init__(self) -> None:
+        self.epoch = "ab"
+        self.journal = Journal(50)
+        self.news = News()
+        self.over = False
+
+    def write(self, **entities: Any) -> None:
+        if self.journal.write(entities):
+            self.news.tell()
+
+
+class Stage:
+    """A server whose every request is a stream of the source."""
+
+    def __init__(self) -> None:
+        kube = FakeKube()
+        self.visit = Visit(Viewer("k", "u"), kube, Rights(kube))
+        self.source, self.stopping = Source(), asyncio.Event()
+        self.telemetry = setup("console", metrics=Metrics())
+        self.cut: list[str] = []
+        self.seconds = 60.0
+        application = web.Application()
+        application.router.add_get("/", self.serve)
+        self.server = TestServer(application)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        outlet = Outlet(request, self.visit, self.stopping, seconds=self.seconds, slow=SLOW)
+        await outlet.open()
+        async with counted(self.telemetry, "model"):
+            try:
+                await send_model(outlet, self.source, request.headers.get("Last-Event-ID", ""))  # type: ignore[arg-type]
+            except CutError as cut:
+                self.cut.append(str(cut))
+                raise
+        return outlet.response
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    found = Stage()
+    await found.server.start_server()
+    yield found
+    found.stopping.set()
+    await found.server.close()
+
+
+async def test_a_page_that_takes_nothing_is_cut_off(stage: Stage) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", stage.server.port, limit=1024)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await writer.drain()
+    number = 0
+    async with asyncio.timeout(20):
+        while not stage.cut:
+            number += 1
+            stage.source.write(a={"text": str(number) + "x" * 500_000})
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
+    assert stage.cut == ["slow"]
+    writer.close()
+    assert reader is not None
+
+
+async def test_a_page_that_is_slow_for_a_while_gets_one_difference_of_all(stage: Stage) -> None:
+    async with aiohttp.ClientSession() as session, session.get(stage.server.make_url("/")) as response:
+        page = Page()
+        for number in range(200):
+            stage.source.write(a={"n": number})
+        async with asyncio.timeout(10):
+            async for message in messages(response):
+                page.take(message)
+                if page.entities.get("a") == {"n": 199}:
+                    break
+        assert len(page.said) <= 4
+
+
+async def test_a_page_that_forgot_too_much_starts_anew(stage: Stage) -> None:
+    stage.source.write(a={"n": 0})
+    stage.source.write(b={"n": 0})
+    for number in range(100):
+        stage.source.write(a={"n": number + 1})
+    stage.source.write(b=None)
+    headers = {"Last-Event-ID": "ab.2"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(stage.server.make_url("/"), headers=headers) as response,
+    ):
+        page = Page()
+        page.entities = {"a": {"n": 0}, "b": {"n": 0}}
+        async with asyncio.timeout(10):
+            async for message in messages(response):
+                page.take(message)
+                if message.event == "delta":
+                    break
+        assert page.said[0].data["full"] is True
+        assert page.entities == {"a": {"n": 100}}
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"), [("over", "login"), ("stopping", "stopping"), ("audience", "again"), ("late", "again")]
+)
+async def test_a_stream_says_why_it_ends(stage: Stage, end: str, reason: str) -> None:
+    stage.seconds = 0.2 if end == "late" else 60.0
+    async with aiohttp.ClientSession() as session, session.get(stage.server.make_url("/")) as response:
+        said = []
+        async with asyncio.timeout(10):
+            async for message in messages(response):
+                said.append(message)
+                match end:
+                    case "over":
+                        stage.visit.over.set()
+                    case "stopping":
+                        stage.stopping.set()
+                    case "audience":
+                        stage.source.over = True
+                        stage.source.news.tell()
+                    case _:
+                        pass
+        assert said[-1].event == "bye"
+        assert said[-1].data == {"reason": reason}
+    await eventually(lambda: stage.cut == [reason])
+
+
+async def test_a_page_that_left_is_noticed(stage: Stage) -> None:
+    async with aiohttp.ClientSession() as session:
+        response = await session.get(stage.server.make_url("/"))
+        response.close()
+    gauge = stage.telemetry.metrics.console_streams.labels("console", "model")
+
+    def gone() -> bool:
+        stage.source.write(a={"n": stage.source.journal.revision})
+        return gauge._value.get() == 0
+
+    await eventually(gone)
