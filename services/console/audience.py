@@ -53,6 +53,11 @@ class Audience:
         self.over = False
         """Whether it runs no more: there will be no further revision."""
 
+    @property
+    def watches(self) -> int:
+        """How many watches it has."""
+        return len(self._watches.informers)
+
     async def run(self) -> None:
         """Watch until cancelled."""
         try:

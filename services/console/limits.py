@@ -23,6 +23,8 @@ LINGER_SECONDS: Final = 20.0
 """For so long watches of a viewer go on after the last tab: a reload finds them."""
 RECHECK_SECONDS: Final = 60.0
 """How often the API server is asked whether a viewer is still who he was."""
+WATCHES_EACH: Final = 80
+"""Of one viewer: he may choose as many namespaces as fit, in all of his tabs together."""
 CONNECTIONS_EACH: Final = 96
 """To the API server, of one viewer; each watch holds one."""
 NAMESPACES: Final = 12

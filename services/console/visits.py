@@ -25,6 +25,7 @@ from console.limits import (
     RECHECK_SECONDS,
     STREAMS,
     STREAMS_EACH,
+    WATCHES_EACH,
 )
 from console.refusals import allowed_to, busy
 from console.rights import Rights
@@ -167,6 +168,7 @@ class Lobby:
         if watched is None or watched.task.done():
             assert self._group is not None, "the lobby runs"
             audience = Audience(visit.kube, self._parts, namespaces)
+            _make_room_for(audience, visit)
             task = self._group.create_task(_run(audience), name="audience")
             watched = visit.watched[namespaces] = Watched(audience, task)
         watched.users += 1
@@ -249,6 +251,15 @@ class Lobby:
             await _stop(watched)
         visit.watched.clear()
         await visit.kube.close()
+
+
+def _make_room_for(audience: Audience, visit: Visit) -> None:
+    """End what none of a viewer's tabs shows any more; raises RefusedError if he has too many watches all the same."""
+    for key in [key for key, one in visit.watched.items() if not one.users]:
+        if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
+            visit.watched.pop(key).task.cancel()
+    if audience.watches + sum(one.audience.watches for one in visit.watched.values()) > WATCHES_EACH:
+        raise busy("your tabs show too many namespaces: close one", 10)
 
 
 async def _run(audience: Audience) -> None:

@@ -111,6 +111,19 @@ def test_entities_are_those_of_who_saw_only_the_end(steps: list[tuple[tuple[str,
     assert journal.entities == wanted.entities
 
 
+def test_a_slot_in_the_ledger_changes_its_node_alone() -> None:
+    composer = Composer()
+    for name in _UIDS:
+        composer.take("nodes", name, view_node(filled(objects.opted_in(name))))
+    before = composer.flush()["node/n1"]
+    composer.take("ledgers", "trellis-system/trellis-rollout", ledger("n1"))
+    changes = composer.flush()
+    assert before is not None
+    assert changes["node/n1"] is not None
+    assert (before["phase"], changes["node/n1"]["phase"]) == ("Waiting", "Provisioning")
+    assert "node/n2" not in changes
+
+
 def test_a_part_that_may_not_be_read_is_an_entity_that_says_so() -> None:
     composer = Composer()
     composer.say(PartStatus("nodes", True, {"": ("not allowed to list nodes", "ask")}))

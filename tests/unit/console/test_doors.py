@@ -254,3 +254,21 @@ async def test_figures_say_what_was_asked_and_not_by_whom() -> None:
     assert 'trellis_console_streams{service="console",stream="model"} 1.0' in text
     assert "jane" not in text
     assert "secret-name" not in text
+
+
+async def test_tabs_with_other_namespaces_are_bounded_by_their_watches(world: World) -> None:
+    async with world.logged_in(TOKEN) as page:
+        first = "/api/stream?namespaces=" + ",".join("abcdefghijkl")
+        second = "/api/stream?namespaces=x,y"
+        open_tab = await page.get(first)
+        async with page.get(first) as answer:
+            assert answer.status == 200, "the same namespaces cost nothing"
+        async with page.get(second) as answer:
+            assert answer.status == 429
+        open_tab.close()
+
+        async def opens_now() -> bool:
+            async with page.get(second) as answer:
+                return answer.status == 200
+
+        await eventually_async(opens_now)

@@ -1,0 +1,134 @@
+"""docs/console.md is the contract of the console: its fields, addresses and words are those of the code."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from console.composing import PARTS, Composer
+from console.entities import PartStatus, State
+from console.feed import STREAMS, Feed, item_of
+from console.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
+from console.link import Link
+from console.routes import Routes
+from console.settings import Settings
+from console.views import (
+    view_app_card,
+    view_controller_card,
+    view_group_card,
+    view_service_card,
+    view_shim_card,
+)
+from support import seen_objects as objects
+from trellis.bus.stored import Stored
+from trellis.bus.tail import event_of
+from trellis.health import Health
+from trellis.lattice.service_views import view_pod
+from trellis.node_and_job import view_node
+from trellis.provisioning import Wish
+from trellis.read_model.nodes import NodeState
+from trellis.read_model.rollout import NodeStage, Phase
+
+PAGE = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
+COMMON = {"kind", "namespace", "name", "state", "why"}
+
+
+def section(title: str) -> str:
+    return re.split(r"^##+ ", PAGE.partition(f" {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def filled(manifest: dict[str, Any]) -> dict[str, Any]:
+    return manifest | {"metadata": {"uid": "u", "resourceVersion": "1"} | manifest["metadata"]}
+
+
+def every_kind() -> dict[str, dict[str, Any]]:
+    composer = Composer()
+    for part, key, view in (
+        ("nodes", "n1", view_node(filled(objects.opted_in()))),
+        ("shims", "spin", view_shim_card(filled(objects.shim()))),
+        ("groups", "team/hosts", view_group_card(filled(objects.group(pods=("hosts-1",))))),
+        ("pods", "team/hosts-1", view_pod(filled(objects.host_pod()))),
+        ("applications", "team/shop", view_app_card(filled(objects.application()))),
+        ("services", "team/shop", view_service_card(filled(objects.service()))),
+        ("controllers", "team/ring", view_controller_card(filled(objects.controller()))),
+    ):
+        composer.take(part, key, view)
+    composer.say(PartStatus("nodes", synced=True, lacking={}))
+    return {str(one["kind"]): dict(one) for one in composer.flush().values() if one is not None}
+
+
+def told() -> dict[str, set[str]]:
+    """Return by kind the fields that the page tells: what stands in code, outside of brackets."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", section("Entities"), re.MULTILINE)
+    found = {}
+    for kind, text in rows:
+        plain = re.sub(r"`[{\[][^`]*`", "", text)
+        while (shorter := re.sub(r"\([^()]*\)", "", plain)) != plain:
+            plain = shorter
+        found[kind] = set(re.findall(r"`(\w+)`", plain.partition(" with stage ")[0].partition(". Its rollout")[0]))
+    return found
+
+
+@pytest.mark.parametrize("kind", sorted(every_kind()))
+def test_the_fields_of_an_entity_are_told(kind: str) -> None:
+    assert set(every_kind()[kind]) - COMMON == told()[kind]
+    assert set(every_kind()[kind]) >= COMMON
+
+
+def test_no_kind_is_told_that_there_is_not() -> None:
+    assert set(told()) - COMMON - {"namespace"} == set(every_kind())
+
+
+def test_words_that_fields_have_are_told() -> None:
+    page = section("Entities")
+    for words in (State, NodeState, NodeStage, Phase, Wish):
+        for word in words:
+            assert re.search(rf"\b{word.value}\b", page), word
+
+
+def test_each_part_is_told() -> None:
+    page = section("Entities")
+    assert not [part for part in PARTS if f"`{part}`" not in page]
+
+
+async def test_each_address_is_told_and_answers() -> None:
+    settings, feed = Settings(), Feed()
+    cluster: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    link = Link("nats://127.0.0.1:1", None, cluster, feed, Health("c"))
+    router = web.Application().router
+    Routes(settings, None, None, feed, link, None).add_to(router)  # type: ignore[arg-type]
+    page = section("What can be asked")
+    for resource in router.resources():
+        path = re.sub(r"/\{.*", "", resource.canonical)
+        assert f"{path}" in page, path
+
+
+def test_reasons_of_an_end_are_told() -> None:
+    source = (Path(__file__).parents[2] / "services" / "console" / "streaming.py").read_text()
+    reasons = set(re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)', source)) | {("again", "")}
+    assert {one or other for one, other in reasons} == set(
+        re.findall(r"^\| `(\w+)` \| ", section("Streams"), re.MULTILINE)
+    )
+
+
+def test_the_fields_of_an_event_are_told() -> None:
+    stored = Stored(1, datetime(2026, 1, 1, tzinfo=UTC), "trellis.evt.c.node.ready.n1", {}, b"{}", 2)
+    example = section("Events").partition("```json")[2].partition("```")[0]
+    assert set(item_of(event_of(stored)).document) == set(
+        re.findall(r'"(\w+)":', example.replace('{"name": "n1"}', ""))
+    )
+
+
+def test_figures_that_the_page_has_are_those_of_the_code() -> None:
+    assert f"at most {NAMESPACES}." in section("The model")
+    assert f"at most {PAGE_EVENTS})" in section("The past")
+    assert f"{STREAMS_EACH} streams each" in section("What it costs")
+    assert f"At most\n{Settings().console_viewers} viewers" in section("What it costs")
+    for stream in STREAMS:
+        assert f"`{stream}`" in section("Events")
