@@ -7,9 +7,9 @@ that a composer which saw only the end of it has; that is what its test compares
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from console import entities
 from console.entities import PartStatus, identity, of_key
@@ -20,10 +20,8 @@ from trellis.lattice.service_views import PodView
 from trellis.ledger import Ledger
 from trellis.provisioning import JobView, NodeView
 from trellis.read_model.nodes import row_of
-from trellis.read_model.rollout import ShimNode, World, standing_of
+from trellis.read_model.rollout import Outlook, ShimNode, Standing, World, node_of, outlook_of, standing_with
 
-Stages: TypeAlias = dict[str, dict[str, ShimNode]]
-"""By name of a node, by name of a Shim: how far it is."""
 _NO_LEDGER: Final = Ledger({})
 
 
@@ -47,6 +45,14 @@ PARTS: Final = tuple(Seen().__dict__)
 """Names of what is read."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Rollout:
+    """How far each node is with one Shim, by its name."""
+
+    outlook: Outlook
+    nodes: dict[str, ShimNode]
+
+
 class Composer:
     """The entities of one viewer."""
 
@@ -55,7 +61,7 @@ class Composer:
         self._jobs = JobIndex()
         self._pods_of: dict[str, set[str]] = {}
         self._slices_of: dict[str, set[str]] = {}
-        self._stages: Stages = {}
+        self._rollouts: dict[str, _Rollout] = {}
         self._dirty: dict[str, set[str]] = {part: set() for part in PARTS}
         self._parts: dict[str, PartStatus] = {}
 
@@ -114,31 +120,46 @@ class Composer:
     def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
         touched = set(dirty["nodes"])
+        for name in self._rollouts.keys() - self.seen.shims.keys():
+            touched.update(self._rollouts.pop(name).nodes)
+            yield of_key("shim", name), None
         if dirty["nodes"] or dirty["shims"] or dirty["ledgers"]:
-            stages = yield from self._standings(ledger, dirty["shims"])
-            names = {*stages, *self._stages}
-            touched.update(name for name in names if stages.get(name) != self._stages.get(name))
-            self._stages = stages
+            for name, card in self.seen.shims.items():
+                standing = self._standing(card, ledger, dirty["nodes"], touched)
+                yield of_key("shim", name), entities.shim_entity(standing, card.view.handler, paused=card.view.paused)
         for name in touched:
             node = self.seen.nodes.get(name)
             if node is None:
                 yield of_key("node", name), None
                 continue
             row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid))
-            yield of_key("node", name), entities.node_entity(row, node.architecture, self._stages.get(name, {}))
+            stages = {shim: one.nodes[name] for shim, one in self._rollouts.items() if name in one.nodes}
+            yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
 
-    def _standings(self, ledger: Ledger, touched: set[str]) -> Generator[tuple[str, Entity | None], None, Stages]:
-        """Yield the Shims, all of them: each depends on all nodes; return by node how far it is with each."""
-        stages: Stages = {}
-        nodes, shims = tuple(self.seen.nodes.values()), tuple(card.view for card in self.seen.shims.values())
-        for name in touched - self.seen.shims.keys():
-            yield of_key("shim", name), None
-        for name, card in self.seen.shims.items():
-            standing = standing_of(World(card.view, card.status, shims, nodes, ledger))
-            for node in standing.nodes:
-                stages.setdefault(node.name, {})[name] = node
-            yield of_key("shim", name), entities.shim_entity(standing, card.view.handler, paused=card.view.paused)
-        return stages
+    def _standing(self, card: ShimCard, ledger: Ledger, dirty: set[str], touched: set[str]) -> Standing:
+        """Return where a rollout stands; nodes that it leaves or brings further are added to ``touched``.
+
+        While what all nodes have in common is as it was, only those that changed are looked at: a page is to follow a
+        rollout over thousands of nodes, and has other pages beside it.
+        """
+        shims, nodes = tuple(one.view for one in self.seen.shims.values()), self.seen.nodes
+        world = World(card.view, card.status, shims, tuple(nodes.values()), ledger)
+        outlook, former = outlook_of(world), self._rollouts.get(card.view.name)
+        if former is not None and former.outlook == outlook:
+            rollout, looked_at = former, set(dirty)
+        else:
+            rollout = self._rollouts[card.view.name] = _Rollout(outlook, dict(former.nodes) if former else {})
+            looked_at = {*nodes, *rollout.nodes, *dirty}
+        for name in looked_at:
+            node = nodes.get(name)
+            stage = None if node is None else node_of(world, node, outlook)
+            if stage != rollout.nodes.get(name):
+                touched.add(name)
+            if stage is None:
+                rollout.nodes.pop(name, None)
+            else:
+                rollout.nodes[name] = stage
+        return standing_with(world, outlook, rollout.nodes.values())
 
     def _groups_and_hosts(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         for key in dirty["groups"]:

@@ -8,6 +8,7 @@ a condition that belongs to an older spec, or that a person has forgiven since, 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -141,14 +142,39 @@ def document(standing: Standing, world: World) -> dict[str, object]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What each node's stage depends on besides the node and its slot: while it is equal, no other's stage changes."""
+
+    shims: tuple[ShimView, ...]
+    auto: bool
+    halted: bool
+    blocked: str
+    held: bool
+
+
+def outlook_of(world: World) -> Outlook:
+    """Return what all nodes of a rollout have in common."""
+    blocked = _blocking(world)
+    return Outlook(
+        world.shims,
+        _auto_provisioned(world),
+        is_halted(world),
+        blocked.reason if blocked else "",
+        _other_controller(world) is not None,
+    )
+
+
 def standing_of(world: World) -> Standing:
     """Return where the rollout stands."""
-    auto = _auto_provisioned(world)
-    halted = is_halted(world)
-    nodes = tuple(
-        found for node in sorted(world.nodes, key=lambda node: node.name) if (found := _node(world, node, auto, halted))
-    )
-    phase, message, advice = _phase(world, nodes, halted)
+    outlook = outlook_of(world)
+    return standing_with(world, outlook, (found for node in world.nodes if (found := node_of(world, node, outlook))))
+
+
+def standing_with(world: World, outlook: Outlook, found: Iterable[ShimNode]) -> Standing:
+    """Return where the rollout stands, of whose nodes it is known how far each is."""
+    nodes = tuple(sorted(found, key=lambda node: node.name))
+    phase, message, advice = _phase(world, nodes, outlook.halted)
     revision = world.current.number if world.current else None
     return Standing(world.shim.name, phase, message, advice, world.shim.generation, revision, nodes)
 
@@ -158,8 +184,10 @@ def is_halted(world: World) -> bool:
 
     The ledger is a moment behind: a halt whose failures are all forgiven, or of an older version, is as good as over.
     """
+    if world.shim.name not in world.ledger.halted:
+        return False  # which spares looking at every node, as of most Shims
     last = last_failure(world)
-    return world.shim.name in world.ledger.halted and last is not None and last > world.shim.forgiven
+    return last is not None and last > world.shim.forgiven
 
 
 def last_failure(world: World) -> int | None:
@@ -181,8 +209,9 @@ def _auto_provisioned(world: World) -> bool:
     return sum(is_for(shim, node, auto_provision=False) for node in world.nodes) < status.counts.nodes
 
 
-def _node(world: World, node: NodeView, auto: bool, halted: bool) -> ShimNode | None:
-    shim = world.shim
+def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
+    """Return how far a node is, None if the rollout is none of its."""
+    shim, auto, halted = world.shim, outlook.auto, outlook.halted
     wanted = is_for(shim, node, auto_provision=auto) or stays_on(shim, node)
     has = installed_on(node).get(shim.name)
     entry = world.ledger.entries.get(node.uid)

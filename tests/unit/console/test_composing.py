@@ -23,6 +23,7 @@ from trellis import names
 from trellis.lattice.service_views import view_pod
 from trellis.ledger import Entry, Ledger
 from trellis.node_and_job import view_job, view_node
+from trellis.provisioning import FailedAttempt
 
 _UIDS = {name: f"uid-{name}" for name in ("n1", "n2")}
 
@@ -53,11 +54,38 @@ def ledger(*nodes: str, halted: bool = False) -> Ledger:
     return Ledger(entries, ("spin",) if halted else ())
 
 
+def paused(name: str) -> dict[str, Any]:
+    shim = objects.shim(name)
+    return shim | {"spec": shim["spec"] | {"paused": True}}
+
+
+def blocked(name: str) -> dict[str, Any]:
+    said = {"type": "Degraded", "status": "True", "reason": "Unverified", "message": "m", "observedGeneration": 1}
+    return objects.shim(name) | {"status": {"observedGeneration": 1, "conditions": [said], "nodes": 1}}
+
+
+def default(name: str) -> dict[str, Any]:
+    shim = objects.shim(name)
+    spec = {key: value for key, value in shim["spec"].items() if key != "nodeSelector"}
+    return shim | {"spec": spec, "status": {"observedGeneration": 1, "nodes": 2}}
+
+
+def broken(name: str) -> dict[str, Any]:
+    node = objects.opted_in(name)
+    marks = {
+        names.ANNOTATION_NODE_UID: f"uid-{name}",
+        names.ANNOTATION_FAILED_ATTEMPT: FailedAttempt("d" * 16, 2, 1000).encode(),
+        names.ANNOTATION_FAILURE: "it broke",
+    }
+    node["metadata"]["annotations"] |= marks
+    return node
+
+
 VIEWS: dict[str, dict[str, list[Any]]] = {
     "nodes": {
         name: [
             view_node(filled(one))
-            for one in (objects.node(name), objects.opted_in(name), objects.node(name, ready=False))
+            for one in (objects.node(name), objects.opted_in(name), objects.node(name, ready=False), broken(name))
         ]
         for name in _UIDS
     },
@@ -66,7 +94,10 @@ VIEWS: dict[str, dict[str, list[Any]]] = {
         for name in _UIDS
     },
     "ledgers": {"trellis-system/trellis-rollout": [ledger(), ledger("n1"), ledger("n1", "n2", halted=True)]},
-    "shims": {name: [view_shim_card(filled(objects.shim(name)))] for name in ("spin", "wws")},
+    "shims": {
+        name: [view_shim_card(filled(one)) for one in (objects.shim(name), paused(name), blocked(name), default(name))]
+        for name in ("spin", "wws")
+    },
     "groups": {
         "team/hosts": [view_group_card(filled(objects.group(pods=pods))) for pods in ((), ("hosts-1",), ("hosts-2",))]
     },
