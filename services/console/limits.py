@@ -7,6 +7,8 @@ from typing import Final
 REQUEST_BYTES: Final = 32 * 2**10
 """Of a body that is sent to the console; the largest is a token."""
 TOKEN_CHARACTERS: Final = 16 * 2**10
+VIEWERS: Final = 20
+"""At a time, unless a setting says otherwise."""
 CONNECTIONS: Final = 512
 STREAMS: Final = 200
 STREAMS_EACH: Final = 12

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from console.limits import VIEWERS
 from trellis.events.subjects import CONSOLE
 from trellis.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings
 
@@ -78,7 +79,10 @@ class Settings(ServiceSettings):
         default=8 * 3600.0, description="after so long a viewer has to give his token again"
     )
     console_viewers: int = Field(
-        default=20, ge=1, le=200, description="viewers at a time for whom the cluster is watched; the next is refused"
+        default=VIEWERS,
+        ge=1,
+        le=200,
+        description="viewers at a time for whom the cluster is watched; the next is refused",
     )
     jaeger_url: HttpUrl | None = Field(
         default=None, description="where the console asks for traces: Jaeger's query API, http://host:16686"
