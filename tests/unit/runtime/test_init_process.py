@@ -38,7 +38,7 @@ def test_any_other_process_keeps_the_default_action(handlers: dict[int, object])
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_imports_the_handler_first_and_calls_it_before_the_rest(program: str) -> None:
-    assert len(PROGRAMS) == 9
+    assert len(PROGRAMS) == 10
     spec = importlib.util.find_spec(program)
     assert spec is not None
     assert spec.origin is not None
