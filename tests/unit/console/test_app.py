@@ -1,0 +1,153 @@
+"""The whole process but for the servers around it: it listens, says how it is, and ends when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from console.app import KUBERNETES, PORT, Console, create_app
+from console.settings import Settings
+from support import seen_objects as objects
+from support.buses import eventually
+from support.viewers import Page, People, may, messages
+from trellis.kube.fake import FakeKube, status_reply
+from trellis.kube.resources import NAMESPACES, NODES
+from trellis.localcluster.certs import write_pki
+from trellis.settings import SettingsError
+
+TOKEN = "t"
+
+
+@asynccontextmanager
+async def running(kube: FakeKube, dead_port: int, **given: Any) -> AsyncIterator[Console]:
+    settings = Settings(
+        console_port=0, console_address="127.0.0.1", nats_url=f"nats://127.0.0.1:{dead_port}", grace_seconds=5, **given
+    )
+    console, stop = create_app(settings, kube=kube), asyncio.Event()
+    task = asyncio.create_task(console.run(stop))
+    await eventually(lambda: console.health.readiness().ok or task.done())
+    try:
+        yield console
+    finally:
+        stop.set()
+        async with asyncio.timeout(5):
+            await task
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    found = FakeKube()
+    found.api.fault = People({TOKEN: ("jane", ())}, [may("jane")])
+    return found
+
+
+async def test_it_serves_while_the_bus_is_away_and_says_so(kube: FakeKube, unused_tcp_port: int) -> None:
+    kube.put(NODES, objects.node("n1"))
+    async with running(kube, unused_tcp_port, cluster="c") as console:
+        url = f"http://127.0.0.1:{console.port}"
+        await eventually(lambda: "bus" in str(console.health.notes()))
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with aiohttp.ClientSession(base_url=url, cookie_jar=jar) as browser:
+            async with browser.post("/api/session", json={"token": TOKEN}, headers={"Origin": url}) as answer:
+                assert answer.status == 204
+            page = Page()
+            async with browser.get("/api/stream") as stream, asyncio.timeout(10):
+                async for message in messages(stream):
+                    page.take(message)
+                    if "node/n1" in page.entities:
+                        break
+            async with browser.get("/api/letters") as answer:
+                assert answer.status == 503
+                assert "127.0.0.1" in (await answer.json())["error"]["what"]
+
+
+async def test_which_cluster_it_is_the_first_tells_who_may_read_that(kube: FakeKube, unused_tcp_port: int) -> None:
+    uid = next(one["metadata"]["uid"] for one in kube.objects(NAMESPACES) if one["metadata"]["name"] == "kube-system")
+    async with running(kube, unused_tcp_port) as console:
+        url = f"http://127.0.0.1:{console.port}"
+        jar = aiohttp.CookieJar(unsafe=True)
+        async with aiohttp.ClientSession(base_url=url, cookie_jar=jar) as browser:
+            async with browser.post("/api/session", json={"token": TOKEN}, headers={"Origin": url}) as answer:
+                assert answer.status == 204
+            async with browser.get("/api/session") as answer:
+                assert (await answer.json())["cluster"] is None
+            async with browser.get("/api/explain/node/n1"):
+                pass
+            async with asyncio.timeout(10):
+                while True:
+                    async with browser.get("/api/session") as answer:
+                        if found := (await answer.json())["cluster"]:
+                            break
+        assert found == uid[:8]
+
+
+async def test_it_is_not_ready_without_an_api_server(kube: FakeKube, unused_tcp_port: int) -> None:
+    kube.fail_next(1000)
+    settings = Settings(console_port=0, console_address="127.0.0.1", nats_url=f"nats://127.0.0.1:{unused_tcp_port}")
+    console, stop = create_app(settings, kube=kube), asyncio.Event()
+    task = asyncio.create_task(console.run(stop))
+    await eventually(lambda: console.health.parts() == {KUBERNETES: False, PORT: True})
+    stop.set()
+    await task
+
+
+async def test_an_api_server_that_refuses_who_has_no_name_is_there(kube: FakeKube, unused_tcp_port: int) -> None:
+    kube.answer_next(1000, lambda _: status_reply(401, "Unauthorized", "Unauthorized"))
+    async with running(kube, unused_tcp_port) as console:
+        assert console.health.parts() == {KUBERNETES: True, PORT: True}
+
+
+async def test_a_port_that_is_taken_is_named(kube: FakeKube) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = Settings(console_port=taken.getsockname()[1], console_address="127.0.0.1")
+        with pytest.raises(SettingsError, match="TRELLIS_CONSOLE_PORT"):
+            await create_app(settings, kube=kube).run(asyncio.Event())
+
+
+async def test_a_stream_does_not_hold_up_the_end(kube: FakeKube, unused_tcp_port: int) -> None:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as browser:
+        async with running(kube, unused_tcp_port, cluster="c") as console:
+            url = f"http://127.0.0.1:{console.port}"
+            async with browser.post(f"{url}/api/session", json={"token": TOKEN}, headers={"Origin": url}) as answer:
+                assert answer.status == 204
+            stream = await browser.get(f"{url}/api/stream")
+        said = [message async for message in messages(stream)]
+    assert said[-1].data == {"reason": "stopping"}
+
+
+async def test_a_proxy_is_known_by_its_certificate_and_no_other_is(
+    kube: FakeKube, unused_tcp_port: int, tmp_path: Path
+) -> None:
+    write_pki(tmp_path)
+    kube.api.fault = People(rules=[may("jane")], own=True)
+    given: dict[str, Any] = {
+        "cluster": "c",
+        "console_auth": "proxy",
+        "console_tls_cert_file": tmp_path / "kube-apiserver.crt",
+        "console_tls_key_file": tmp_path / "kube-apiserver.key",
+        "console_proxy_ca_file": tmp_path / "front-proxy-ca.crt",
+    }
+    proxys, nobodys = (ssl.create_default_context(cafile=str(tmp_path / "ca.crt")) for _ in range(2))
+    proxys.load_cert_chain(tmp_path / "front-proxy-client.crt", tmp_path / "front-proxy-client.key")
+    jane = {"X-Forwarded-User": "jane"}
+    async with aiohttp.ClientSession() as browser:
+
+        async def status(console: Console, trust: ssl.SSLContext) -> int:
+            url = f"https://127.0.0.1:{console.port}/api/session"
+            async with browser.get(url, headers=jane, ssl=trust) as answer:
+                return answer.status
+
+        async with running(kube, unused_tcp_port, console_proxy_names=("front-proxy-client",), **given) as console:
+            assert await status(console, proxys) == 200
+            assert await status(console, nobodys) == 401
+        async with running(kube, unused_tcp_port, console_proxy_names=("another",), **given) as console:
+            assert await status(console, proxys) == 401
