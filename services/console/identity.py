@@ -103,7 +103,11 @@ def by_proxy(proxy: Proxy, headers: Mapping[str, Sequence[str]], certificate: fr
 def _trusted(proxy: Proxy, secrets: Sequence[str], certificate: frozenset[str]) -> bool:
     if proxy.names & certificate:
         return True
-    return bool(proxy.secret) and len(secrets) == 1 and hmac.compare_digest(secrets[0].encode(), proxy.secret)
+    return (
+        bool(proxy.secret)
+        and len(secrets) == 1
+        and hmac.compare_digest(secrets[0].encode(errors="replace"), proxy.secret)
+    )
 
 
 def _name(name: str, proxy: Proxy) -> str:

@@ -32,8 +32,9 @@ def test_the_proxy_names_a_viewer_and_his_groups() -> None:
         {"x-forwarded-user": ["jane"]},
         headers() | {"x-trellis-proxy-secret": [SECRET.decode(), SECRET.decode()]},
         headers(secret=SECRET.decode() + "s"),
+        headers(secret="\udcff" * 40),
     ],
-    ids=["wrong secret", "empty secret", "no secret", "two secrets", "longer secret"],
+    ids=["wrong secret", "empty secret", "no secret", "two secrets", "longer secret", "bytes that are no text"],
 )
 def test_a_header_without_the_proxys_secret_is_nobody(without: Mapping[str, Sequence[str]]) -> None:
     with pytest.raises(RefusedError) as refused:
