@@ -22,12 +22,16 @@ NOT_RUN = 3
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the suite: its name, its tests, and why it cannot run here (None if it can)."""
+    """A part of the suite: its name, its tests, and why it cannot run here (None if it can).
+
+    ``processes``: how many share its tests, each with a control plane of its own.
+    """
 
     name: str
     tests: Path
     missing: Callable[[], str | None]
     quick: bool = False
+    processes: int = 1
 
 
 def _no_wasm_nodes() -> str | None:
@@ -91,7 +95,7 @@ PARTS = (
     Part("groups of hosts in a real lattice", LATTICE / "test_host_groups.py", lattice_servers.missing),
     Part("the chart's wadm, on the chart's NATS", LATTICE / "test_chart.py", lattice_servers.missing),
     Part("secrets that a real host gives a component", LATTICE / "test_secrets.py", _no_secrets),
-    Part("services die at each boundary", LATTICE / "test_crash_points.py", lattice_servers.missing),
+    Part("services die at each boundary", LATTICE / "test_crash_points.py", lattice_servers.missing, processes=2),
     Part("local clusters with lattices", LATTICE / "test_dev_wadm.py", lattice_servers.missing),
     Part("metrics-server and hosts that work", OPERATORS / "test_hpa.py", lambda: None),
     Part("KEDA and hosts by the hour", OPERATORS / "test_keda.py", lambda: None),
@@ -123,7 +127,8 @@ def main() -> int:
                 print(f"NOT RUN    {test}")
             left_out += 1
             continue
-        code = subprocess.run([sys.executable, "-m", "pytest", "-q", str(part.tests)], check=False).returncode
+        shared = ["-n", str(part.processes)] if part.processes > 1 else []
+        code = subprocess.run([sys.executable, "-m", "pytest", "-q", *shared, str(part.tests)], check=False).returncode
         print(f"{'passed ' if code == 0 else 'FAILED '}  {part.name}", flush=True)
         failed += code != 0
     return 1 if failed else NOT_RUN if left_out else 0
