@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from console import streaming
 from console.composing import PARTS, Composer
 from console.entities import PartStatus, State
 from console.feed import STREAMS, Feed, item_of
@@ -110,7 +112,7 @@ async def test_each_address_is_told_and_answers() -> None:
 
 
 def test_reasons_of_an_end_are_told() -> None:
-    source = (Path(__file__).parents[2] / "services" / "console" / "streaming.py").read_text()
+    source = inspect.getsource(streaming)
     reasons = set(re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)', source)) | {("again", "")}
     assert {one or other for one, other in reasons} == set(
         re.findall(r"^\| `(\w+)` \| ", section("Streams"), re.MULTILINE)
