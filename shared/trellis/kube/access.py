@@ -23,6 +23,9 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 from trellis.kube.client_package import (
+    SERVICE_CERT_FILENAME,
+    SERVICE_HOST_ENV_NAME,
+    SERVICE_PORT_ENV_NAME,
     SERVICE_TOKEN_FILENAME,
     ConfigException,
     Configuration,
@@ -85,7 +88,9 @@ class Credentials:
         configuration = Configuration()
         source = _source(self._access)
         try:
-            if source is None:
+            if source is None and self._access.without_identity:
+                _load_place(configuration)
+            elif source is None:
                 load_incluster_config(client_configuration=configuration)
             else:
                 await load_kube_config(source, self._access.context, configuration, persist_config=False)
@@ -158,6 +163,16 @@ class Session(RESTClientObject):  # type: ignore[misc]  # the package has no typ
         }
 
 
+def _load_place(configuration: Any) -> None:  # noqa: ANN401 - untyped package
+    """Read where the API server of this pod is, and what it is known by: a pod that is nobody has no token to read."""
+    host, port = os.environ.get(SERVICE_HOST_ENV_NAME), os.environ.get(SERVICE_PORT_ENV_NAME)
+    if not host or not port:
+        message = f"{SERVICE_HOST_ENV_NAME} or {SERVICE_PORT_ENV_NAME} is not set"
+        raise ConfigException(message)
+    configuration.host = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    configuration.ssl_ca_cert = SERVICE_CERT_FILENAME
+
+
 def _forget_identity(configuration: Any) -> None:  # noqa: ANN401 - untyped package
     """Take away whatever would prove who asks: a certificate would count before any token that comes with a request."""
     configuration.cert_file = configuration.key_file = None
@@ -182,7 +197,8 @@ def _source(access: Access) -> str | None:
             message = f"kubeconfig {access.kubeconfig} does not exist: set TRELLIS_KUBECONFIG to one that does"
             raise AccessError(message)
         return str(access.kubeconfig)
-    if Path(SERVICE_TOKEN_FILENAME).is_file():
+    # What proves who a pod is may be left out of it; what proves the API server never is.
+    if Path(SERVICE_CERT_FILENAME if access.without_identity else SERVICE_TOKEN_FILENAME).is_file():
         return None
     home = Path(_HOME_KUBECONFIG).expanduser()
     if not home.is_file():

@@ -20,10 +20,19 @@ if _PACKAGE not in sys.modules and (_spec := find_spec(_PACKAGE)) is not None:
 from kubernetes.aio.client.configuration import Configuration  # noqa: E402 - after the above
 from kubernetes.aio.client.rest import RESTClientObject  # noqa: E402 - as above
 from kubernetes.aio.config.config_exception import ConfigException  # noqa: E402 - as above
-from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME, load_incluster_config  # noqa: E402 - as above
+from kubernetes.aio.config.incluster_config import (  # noqa: E402 - as above
+    SERVICE_CERT_FILENAME,
+    SERVICE_HOST_ENV_NAME,
+    SERVICE_PORT_ENV_NAME,
+    SERVICE_TOKEN_FILENAME,
+    load_incluster_config,
+)
 from kubernetes.aio.config.kube_config import load_kube_config  # noqa: E402 - as above
 
 __all__ = [
+    "SERVICE_CERT_FILENAME",
+    "SERVICE_HOST_ENV_NAME",
+    "SERVICE_PORT_ENV_NAME",
     "SERVICE_TOKEN_FILENAME",
     "ConfigException",
     "Configuration",

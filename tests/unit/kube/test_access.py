@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from trellis.health import Health
-from trellis.kube.access import Access, AccessError
+from trellis.kube.access import Access, AccessError, Credentials
 from trellis.kube.client import Kube
 from trellis.kube.errors import Unauthorized, Unavailable
 from trellis.kube.resources import CONFIGMAPS, NODES
@@ -184,6 +184,27 @@ async def test_a_pod_uses_its_service_account(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("kubernetes.aio.config.incluster_config.SERVICE_CERT_FILENAME", str(ca))
     with pytest.raises(AccessError, match=r"certificates for https://\[fd00::1\]:443"):
         await connect(None)
+
+
+@pytest.mark.parametrize(("host", "url"), [("fd00::1", "https://[fd00::1]:443"), ("10.0.0.1", "https://10.0.0.1:443")])
+async def test_a_pod_that_is_nobody_needs_no_token(
+    host: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca = tmp_path / "ca.crt"
+    ca.write_text("anchor")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr("trellis.kube.access.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr("trellis.kube.access.SERVICE_CERT_FILENAME", str(ca))
+    credentials = Credentials(Access(without_identity=True))
+    await credentials.load()
+    assert credentials.server == url
+    assert await credentials.authorization() is None
+    with pytest.raises(AccessError, match="cannot use the certificates"):
+        credentials.open_session()  # the anchor, which is none, is what the server would be known by
+    monkeypatch.delenv("KUBERNETES_SERVICE_PORT")
+    with pytest.raises(AccessError, match="KUBERNETES_SERVICE_PORT is not set"):
+        await credentials.load()
 
 
 async def test_a_server_that_is_away_is_named(tmp_path: Path, unused_tcp_port: int) -> None:
