@@ -16,6 +16,7 @@ from typing import Final
 
 from trellis import names
 from trellis.bus.permissions import BUNDLE, PEOPLE, SUBSCRIPTIONS
+from trellis.events.subjects import CONSOLE
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, NotFound
 from trellis.kube.resources import SECRETS, Manifest
@@ -30,9 +31,9 @@ SEED: Final = "seed"
 PASSWORDS: Final = "passwords.conf"
 _LABELS: Final = {"app.kubernetes.io/name": "trellis", "app.kubernetes.io/component": "nats"}
 _SEED_BYTES: Final = 36
-USERS: Final = (*SUBSCRIPTIONS, BUNDLE, PEOPLE)
+USERS: Final = (*SUBSCRIPTIONS, CONSOLE, BUNDLE, PEOPLE)
 """Whom the server knows."""
-CLIENTS: Final = (*SUBSCRIPTIONS, PEOPLE)
+CLIENTS: Final = (*SUBSCRIPTIONS, CONSOLE, PEOPLE)
 """Who connects: a Secret each."""
 
 

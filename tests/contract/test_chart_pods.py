@@ -26,6 +26,8 @@ SET_BY_THE_CHART = {
     "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "nats_ca_file", "stream_replicas",
     "cluster", "namespace", "health_port", "otlp_endpoint", "identity", "installer_namespace", "auto_provision",
     "watch_namespaces", "secrets_users", "controller_resources", "controller_data_dir", "controller_modules_dir",
+    "console_port", "console_address", "console_auth", "console_proxy_secret_file", "console_proxy_ca_file",
+    "console_tls_cert_file", "console_tls_key_file",
 }  # fmt: skip
 """Settings that values of the chart say by other names, or that no pod needs."""
 FULL = {
@@ -51,8 +53,8 @@ def of_kind(found: list[Manifest], *kinds: str) -> list[Manifest]:
     return [one for one in found if one["kind"] in kinds]
 
 
-CHARTED = {name for name, one in RUNNABLES.items() if not one.asked}
-"""The console is in no chart yet."""
+BY_DEFAULT = {name for name, one in RUNNABLES.items() if not one.asked}
+"""What runs unless it is said: all but the console."""
 
 
 def container(workload: Manifest) -> Manifest:
@@ -75,7 +77,7 @@ def test_a_service_may_be_told_all_its_settings_and_no_others(service: str) -> N
 @pytest.mark.parametrize("values", [{}, FULL], ids=["by default", "with all that can be said"])
 def test_a_pod_has_only_settings_that_its_service_reads(values: dict[str, Any]) -> None:
     deployments = of_kind(rendered(**values), "Deployment")
-    assert {one["metadata"]["name"] for one in deployments} == {f"trellis-{name}" for name in CHARTED}
+    assert {one["metadata"]["name"] for one in deployments} == {f"trellis-{name}" for name in BY_DEFAULT}
     for one in deployments:
         component = one["metadata"]["labels"]["app.kubernetes.io/component"]
         model = RUNNABLES[component].settings
@@ -112,7 +114,7 @@ def test_each_pod_runs_a_command_that_is_installed() -> None:
     [bundle] = of_kind(rendered(mode="bundle"), "Deployment")
     command = container(bundle)["command"]
     assert command[:2] == ["trellis", "run"]
-    assert set(command[2:]) == CHARTED
+    assert set(command[2:]) == BY_DEFAULT
 
 
 @pytest.mark.parametrize("values", [{}, FULL, {"mode": "bundle"}], ids=["by default", "with all", "bundle"])
@@ -157,7 +159,7 @@ def test_a_password_is_no_value_of_a_variable() -> None:
     found = of(rendered())
     secrets = [one["stringData"] for key, one in found.items() if key[0] == "Secret"]
     passwords = {one["password"] for one in secrets if "password" in one}
-    assert len(passwords) == len(VALUES["services"]) + 1, "one each, and one for people"
+    assert len(passwords) == len(BY_DEFAULT) + 1, "one each, and one for people"
     others = yaml.safe_dump_all(one for key, one in found.items() if key[0] != "Secret")
     assert not any(password in others for password in passwords)
 

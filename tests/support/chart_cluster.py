@@ -68,7 +68,7 @@ class ChartCluster:
             "cluster": "lab",
             "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
             "nats": {"image": NATS},
-            "services": {"provisioner": {"settings": installer}},
+            "services": {"provisioner": {"settings": installer}, "console": {"enabled": True}},
             **more,
         }
 

@@ -110,6 +110,8 @@ async def processes(where: Where, deployments: Iterable[Manifest]) -> AsyncItera
                 "TRELLIS_HEALTH_PORT": str(free_port()),
                 **where.more,
             }
+            if "TRELLIS_CONSOLE_AUTH" in told:
+                changed["TRELLIS_CONSOLE_PORT"] = "0"
             if "TRELLIS_CONTROLLER_DATA_DIR" in told:
                 changed["TRELLIS_CONTROLLER_DATA_DIR"] = str(where.directory / "state")
             log = where.directory / f"{name}.log"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import yaml
 
 from console.app import Console, create_app
 from console.settings import Settings
@@ -80,13 +79,6 @@ class Crowd:
 def rule(groups: str, resources: str, verbs: str = "get,list,watch", name: str = "") -> dict[str, Any]:
     named = {"resourceNames": [name]} if name else {}
     return {"apiGroups": groups.split(","), "resources": resources.split(","), "verbs": verbs.split(",")} | named
-
-
-def write_kubeconfig(former: Path, token: str, path: Path) -> None:
-    """Write a kubeconfig as another, but for who one is by it."""
-    given = yaml.safe_load(former.read_text())
-    given["users"] = [{"name": user["name"], "user": {"token": token}} for user in given["users"]]
-    path.write_text(yaml.safe_dump(given))
 
 
 READ_ALL = [rule("*", "*")]

@@ -13,7 +13,6 @@ from typing import Final
 
 from trellis.bus.permissions import User, bundle_user, users
 from trellis.bus.streams import DEFAULT_LIMITS
-from trellis.events.subjects import CONSOLE
 
 ACCOUNTS_FILE: Final = "accounts.conf"
 KEYS_FILE: Final = "keys.conf"
@@ -55,8 +54,7 @@ def chart_accounts() -> str:
     cluster = "cluster-of-the-values"
     store = sum(limits.max_bytes for limits in DEFAULT_LIMITS.values()) + _OTHER_BYTES
     copies = f"{{{{ mul {store} (int .Values.nats.replicas) }}}}"
-    served = [user for user in users([cluster])[:-1] if not user.name.startswith(f"{CONSOLE}.")]  # it has none there
-    account = _account([*served, bundle_user(cluster)], copies)
+    account = _account([*users([cluster])[:-1], bundle_user(cluster)], copies)
     passwords = _NKEY.sub(_password, account).replace(cluster, "{{ .Values.cluster }}")
     head = "# Users of the bus and what each may do. Written by `make generate`; not to be edited."
     return f'{head}\ninclude "passwords.conf"\n\n{passwords}'

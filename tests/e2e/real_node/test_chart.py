@@ -19,8 +19,9 @@ SERVICES = {
     "trellis-application-manager": 2,
     "trellis-secrets-backend": 2,
     "trellis-controller-host": 1,
+    "trellis-console": 1,
 }
-BUNDLE = {"trellis-bundle": 2}
+BUNDLE = {"trellis-bundle": 2, "trellis-console": 1}
 KINDS = {
     f"customresourcedefinitions.apiextensions.k8s.io//{kind.name}" for kinds in BY_DIRECTORY.values() for kind in kinds
 }

@@ -32,6 +32,7 @@ async def test_what_is_deployed_becomes_ready(
         "nats": {"replicas": 1},
         "installers": {"namespace": installers},
         "crds": {"install": False},
+        "services": {"console": {"enabled": True}},
         "secrets": {"accounts": [{"namespace": "default", "serviceAccount": "reader", "secrets": ["db"]}]},
     }
     applications = ApplicationsKind(cluster_api)
@@ -43,7 +44,7 @@ async def test_what_is_deployed_becomes_ready(
         with bus_server(installation.secret("trellis-nats-server"), tmp_path) as server:
             where = Where(cluster, cluster_api, tmp_path, server.url.split("//")[1])
             async with processes(where, installation.deployments()) as started:
-                assert len(started) == (7 if mode == "services" else 1)
+                assert len(started) == (8 if mode == "services" else 2), "the console is apart"
                 for one in started:
                     await one.ready()
                 for one in started:

@@ -15,7 +15,8 @@ import pytest
 from support import seen_objects as objects
 from support.buses import eventually_async
 from support.controllers_world import define
-from support.viewing import READ_ALL, Crowd, rule, shown, tab, write_kubeconfig
+from support.grants import granted, manifests, until_given
+from support.viewing import READ_ALL, Crowd, rule, shown, tab
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
@@ -137,13 +138,10 @@ async def test_a_wrong_token_is_refused_by_the_api_server(cluster: ClusterInfo) 
 
 
 async def test_behind_a_proxy_the_consoles_account_may_be_somebody_else_and_nothing_more(
-    cluster: ClusterInfo, crowd: Crowd, node: str, tmp_path: Path
+    cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, tmp_path: Path
 ) -> None:
-    secret, kubeconfig = tmp_path / "secret", tmp_path / "kubeconfig"
+    secret = tmp_path / "secret"
     secret.write_text("s" * 40)
-    own = crowd.person("console")
-    crowd.allow("console", [rule("", "users,groups", "impersonate")])
-    write_kubeconfig(Path(cluster.kubeconfig), own, kubeconfig)
     crowd.api.call(
         "POST",
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
@@ -156,16 +154,21 @@ async def test_behind_a_proxy_the_consoles_account_may_be_somebody_else_and_noth
         },
     )
     crowd.made.append(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/viewing-{crowd.namespace}")
-    settings = {"kubeconfig": kubeconfig, "console_auth": "proxy", "console_proxy_secret_file": secret}
+    settings = {"console_auth": "proxy", "console_proxy_secret_file": secret}
     jane = {"X-Forwarded-User": "jane", "X-Trellis-Proxy-Secret": "s" * 40}
-    async with shown(cluster, **settings) as console, aiohttp.ClientSession(base_url=console.url) as browser:
-        async with browser.get(f"/api/explain/node/{node}", headers=jane) as answer:
-            assert answer.status == http.HTTPStatus.FORBIDDEN
-        group = {"X-Forwarded-Groups": f"dev, {crowd.namespace}"}
-        async with browser.get(f"/api/explain/node/{node}", headers=jane | group) as answer:
-            assert answer.status == http.HTTPStatus.OK
-        async with tab(browser, **jane, **group) as page:
-            await page.until(lambda seen: f"node/{node}" in seen.entities)
+    group = {"X-Forwarded-Groups": f"dev, {crowd.namespace}"}
+    with granted(cluster, cluster_api, "trellis-console", tmp_path) as account:
+        account.apply(manifests("console.yaml") + manifests("console-proxy.yaml"))
+        for one in manifests("console-proxy.yaml"):
+            until_given(cluster_api, account.user, one)
+        settings |= {"kubeconfig": account.kubeconfig}
+        async with shown(cluster, **settings) as console, aiohttp.ClientSession(base_url=console.url) as browser:
+            async with browser.get(f"/api/explain/node/{node}", headers=jane) as answer:
+                assert answer.status == http.HTTPStatus.FORBIDDEN
+            async with browser.get(f"/api/explain/node/{node}", headers=jane | group) as answer:
+                assert answer.status == http.HTTPStatus.OK
+            async with tab(browser, **jane, **group) as page:
+                await page.until(lambda seen: f"node/{node}" in seen.entities)
 
 
 async def test_a_right_to_what_is_no_object_is_given_by_rbac_alone(cluster: ClusterInfo, crowd: Crowd) -> None:

@@ -36,7 +36,7 @@ def put(kube: FakeKube, **data: str) -> None:
 
 
 def test_the_same_seed_gives_what_the_chart_gives() -> None:
-    found = of(rendered())
+    found = of(rendered(services={"console": {"enabled": True}}))
     server = found["Secret", HOME, SERVER]["stringData"]
     assert passwords_file(server["seed"]).split() == server["passwords.conf"].split()
     for user in CLIENTS:

@@ -28,6 +28,7 @@
 {{- if and $v.services.controllerHost.enabled $v.controllers.snapshots.existingClaim (gt (int $replicas) 1) -}}
 {{- fail "controllers.snapshots.existingClaim: needs one replica: a snapshot is of one process" -}}
 {{- end -}}
+{{- include "trellis.consoleCheck" . -}}
 {{- if and $v.wadm.enabled (not $v.latticeNats.enabled) (empty $v.wadm.nats.url) -}}
 {{- fail "wadm.nats.url: needs the address of the lattices' NATS, as latticeNats.enabled is false" -}}
 {{- end -}}

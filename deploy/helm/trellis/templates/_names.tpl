@@ -57,9 +57,9 @@ subjects:
   - {{ toJson .subject }}
 {{- end }}
 
-{{/* the name of what runs a component: a Deployment and its account. In: root, component */}}
+{{/* the name of what runs a component: a Deployment and its account; the console shares neither. In: root, component */}}
 {{- define "trellis.runner" -}}
-trellis-{{ ternary "bundle" .component (eq .root.Values.mode "bundle") }}
+trellis-{{ ternary "bundle" .component (and (eq .root.Values.mode "bundle") (ne .component "console")) }}
 {{- end -}}
 
 {{/* the ServiceAccount of a component, as the subject of a binding. In: root, component */}}

@@ -8,8 +8,10 @@
 {{- $_ := set $found "TRELLIS_OTLP_ENDPOINT" . -}}
 {{- $_ := set $found "TRELLIS_TRACE_SAMPLE_RATIO" (toString $v.tracing.sampleRatio) -}}
 {{- end -}}
-{{- if has .service (list "nodeWatcher" "provisioner") -}}
+{{- if has .service (list "nodeWatcher" "provisioner" "console") -}}
 {{- $_ := set $found "TRELLIS_INSTALLER_NAMESPACE" $v.installers.namespace -}}
+{{- end -}}
+{{- if has .service (list "nodeWatcher" "provisioner") -}}
 {{- $_ := set $found "TRELLIS_AUTO_PROVISION" (include "trellis.autoProvision" .root) -}}
 {{- if and (eq .service "provisioner") $v.kwasmOperator.installerImage -}}
 {{- $_ := set $found "TRELLIS_INSTALLER_IMAGE" $v.kwasmOperator.installerImage -}}
@@ -26,6 +28,8 @@
 {{- $_ := set $found "TRELLIS_CONTROLLER_RESOURCES" (join "," $kinds) -}}
 {{- $_ := set $found "TRELLIS_CONTROLLER_DATA_DIR" "/var/lib/trellis/controllers/state" -}}
 {{- if $v.controllers.modulesClaim }}{{ $_ := set $found "TRELLIS_CONTROLLER_MODULES_DIR" "/var/lib/trellis/modules" }}{{ end -}}
+{{- else if eq .service "console" -}}
+{{- $found = merge $found (include "trellis.consoleSettings" .root | fromYaml) -}}
 {{- end -}}
 {{- $found = merge $found (include "trellis.natsSettings" .root | fromYaml) -}}
 {{- if not $v.nats.enabled -}}
@@ -39,13 +43,20 @@
 {{/* what runs: a list of {name, command, services, replicas, resources}, under `runners` */}}
 {{- define "trellis.runners" -}}
 {{- $runners := list -}}
+{{- $apart := list -}}
 {{- $all := list -}}
 {{- range $service, $its := .Values.services -}}
 {{- if $its.enabled -}}
 {{- $component := include "trellis.component" $service -}}
-{{- $all = append $all $service -}}
 {{- $resources := $its.resources | default $.Values.pods.resources -}}
-{{- $runners = append $runners (dict "component" $component "command" (list (printf "trellis-%s" $component)) "services" (list $service) "replicas" (int $its.replicas) "resources" $resources) -}}
+{{- $runner := dict "component" $component "command" (list (printf "trellis-%s" $component)) "services" (list $service) "replicas" (int $its.replicas) "resources" $resources -}}
+{{- if eq $service "console" -}}
+{{- /* What has rights of its own is no process of it. */ -}}
+{{- $apart = append $apart $runner -}}
+{{- else -}}
+{{- $all = append $all $service -}}
+{{- $runners = append $runners $runner -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if and $all (eq .Values.mode "bundle") -}}
@@ -53,7 +64,7 @@
 {{- range $all }}{{ $command = append $command (include "trellis.component" .) }}{{ end -}}
 {{- $runners = list (dict "component" "bundle" "command" $command "services" $all "replicas" (int .Values.bundle.replicas) "resources" .Values.bundle.resources) -}}
 {{- end -}}
-{{- toYaml (dict "runners" $runners) -}}
+{{- toYaml (dict "runners" (concat $runners $apart)) -}}
 {{- end -}}
 
 {{/* of a pod that needs no privilege: Pod Security's `restricted`. In: the id of user and group */}}

@@ -1,0 +1,74 @@
+{{/* The console: what it is told, and what its pod has that others have not. */}}
+
+{{- define "trellis.consoleCheck" -}}
+{{- $its := dig "console" dict .Values.services -}}
+{{- if $its.enabled -}}
+{{- $proxy := $its.proxy -}}
+{{- if and (eq $its.auth "token") (or $proxy.secret $proxy.caSecret $proxy.users $proxy.groups) -}}
+{{- fail "services.console.proxy: is for auth proxy, and services.console.auth is token" -}}
+{{- end -}}
+{{- if and (eq $its.auth "proxy") (not (or $proxy.secret $proxy.caSecret)) -}}
+{{- fail "services.console.proxy: needs secret or caSecret: whoever reaches the port could be anybody otherwise" -}}
+{{- end -}}
+{{- if and $proxy.caSecret (not (and $its.tlsSecret (get $its.settings "TRELLIS_CONSOLE_PROXY_NAMES"))) -}}
+{{- fail "services.console.proxy.caSecret: needs tlsSecret, and settings with TRELLIS_CONSOLE_PROXY_NAMES" -}}
+{{- end -}}
+{{- $believed := eq (toString (get $its.settings "TRELLIS_CONSOLE_SYSTEM_IDENTITIES")) "true" -}}
+{{- range $kind := list "users" "groups" -}}
+{{- range $name := get $proxy $kind -}}
+{{- if and (hasPrefix "system:" $name) (not $believed) -}}
+{{- fail (printf "services.console.proxy.%s: %s is one of Kubernetes' own: without TRELLIS_CONSOLE_SYSTEM_IDENTITIES nobody is believed to be it" $kind $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* TRELLIS_ variables of the console alone, as a map */}}
+{{- define "trellis.consoleSettings" -}}
+{{- $its := .Values.services.console -}}
+{{- $found := dict "TRELLIS_CONSOLE_AUTH" $its.auth -}}
+{{- if $its.proxy.secret }}{{ $_ := set $found "TRELLIS_CONSOLE_PROXY_SECRET_FILE" "/etc/trellis/console-proxy/secret" }}{{ end -}}
+{{- if $its.proxy.caSecret }}{{ $_ := set $found "TRELLIS_CONSOLE_PROXY_CA_FILE" "/etc/trellis/console-proxy-ca/ca.crt" }}{{ end -}}
+{{- if $its.tlsSecret -}}
+{{- $_ := set $found "TRELLIS_CONSOLE_TLS_CERT_FILE" "/etc/trellis/console-tls/tls.crt" -}}
+{{- $_ := set $found "TRELLIS_CONSOLE_TLS_KEY_FILE" "/etc/trellis/console-tls/tls.key" -}}
+{{- end -}}
+{{- if .Values.jaeger.enabled }}{{ $_ := set $found "TRELLIS_JAEGER_URL" (printf "http://trellis-jaeger.%s:16686" .Release.Namespace) }}{{ end -}}
+{{- toYaml $found -}}
+{{- end -}}
+
+{{/* the volumes of the console's pod: name, mount path, Secret and its keys, as a list under `files` */}}
+{{- define "trellis.consoleFiles" -}}
+{{- $its := .Values.services.console -}}
+{{- $files := list -}}
+{{- if $its.proxy.secret }}{{ $files = append $files (dict "name" "console-proxy" "secret" $its.proxy.secret "keys" (list "secret")) }}{{ end -}}
+{{- if $its.proxy.caSecret }}{{ $files = append $files (dict "name" "console-proxy-ca" "secret" $its.proxy.caSecret "keys" (list "ca.crt")) }}{{ end -}}
+{{- if $its.tlsSecret }}{{ $files = append $files (dict "name" "console-tls" "secret" $its.tlsSecret "keys" (list "tls.crt" "tls.key")) }}{{ end -}}
+{{- toYaml (dict "files" $files) -}}
+{{- end -}}
+
+{{- define "trellis.consoleVolumes" -}}
+{{- if eq .Values.services.console.auth "token" -}}
+- {name: api-server, configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}}
+{{- end -}}
+{{- range (include "trellis.consoleFiles" . | fromYaml).files }}
+- name: {{ .name }}
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 0440
+    items:
+      {{- range .keys }}
+      - {key: {{ . }}, path: {{ . }}}
+      {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "trellis.consoleMounts" -}}
+{{- if eq .Values.services.console.auth "token" -}}
+- {name: api-server, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+{{- end -}}
+{{- range (include "trellis.consoleFiles" . | fromYaml).files }}
+- {name: {{ .name }}, mountPath: /etc/trellis/{{ .name }}, readOnly: true}
+{{- end }}
+{{- end -}}

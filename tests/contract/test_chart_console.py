@@ -1,0 +1,208 @@
+"""The console in the chart: off unless asked for, a process of its own that may do nothing, and who may come in."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from console.rights import GROUP
+from console.settings import Settings
+from support.chart import CHART, SYSTEM, ChartRefusedError, Manifest, hooks, notes, of, rendered
+from support.grants import manifests
+
+NAME = "trellis-console"
+ACCOUNT_FILES = "/var/run/secrets/kubernetes.io/serviceaccount"
+CONFIRMED = {"auth": "proxy", "proxy": {"secret": "shared"}}
+CERTIFIED = {
+    "auth": "proxy",
+    "proxy": {"caSecret": "authorities"},
+    "tlsSecret": "certificate",
+    "settings": {"TRELLIS_CONSOLE_PROXY_NAMES": "proxy.example"},
+}
+
+
+def found(*, mode: str = "services", more: dict[str, Any] | None = None, **values: Any) -> dict[Any, Manifest]:
+    """Return what the chart has with a console that is told this; ``more``: of the chart."""
+    return of(rendered(mode=mode, services={"console": {"enabled": True, **values}}, **(more or {})))
+
+
+def pod(objects: dict[Any, Manifest]) -> Manifest:
+    return dict(objects["Deployment", SYSTEM, NAME]["spec"]["template"]["spec"])
+
+
+def container(objects: dict[Any, Manifest]) -> Manifest:
+    [runs] = pod(objects)["containers"]
+    return dict(runs)
+
+
+def environment(objects: dict[Any, Manifest]) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in container(objects)["env"] if "value" in one}
+
+
+def test_nothing_of_it_is_there_unless_it_is_asked_for() -> None:
+    named = {key for key in of(rendered()) if "console" in key[2] and key[0] != "CustomResourceDefinition"}
+    assert not named
+
+
+@pytest.mark.parametrize("mode", ["services", "bundle"])
+@pytest.mark.parametrize("values", [{}, CONFIRMED, CERTIFIED], ids=["token", "proxy by secret", "proxy by certificate"])
+def test_its_pod_has_a_process_an_account_and_settings_of_its_own(mode: str, values: dict[str, Any]) -> None:
+    objects = found(mode=mode, **values)
+    its, runs = pod(objects), container(objects)
+    assert runs["command"] == [NAME]
+    assert its["serviceAccountName"] == NAME
+    assert its["securityContext"]["runAsNonRoot"] is True
+    assert its["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert runs["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {mount["name"] for mount in runs["volumeMounts"]} == {volume["name"] for volume in its["volumes"]}
+    told = {name.removeprefix("TRELLIS_").lower(): value for name, value in environment(objects).items()}
+    assert set(told) <= set(Settings.model_fields)
+    settings = Settings(**told)  # type: ignore[arg-type]  # as the environment gives them
+    assert settings.console_auth == values.get("auth", "token")
+    assert settings.tls is ("tlsSecret" in values)
+    mounted = {mount["mountPath"] for mount in runs["volumeMounts"]}
+    for name, path in told.items():
+        if name.startswith("console_") and name.endswith("_file"):
+            assert path.rpartition("/")[0] in mounted, f"{name} is in the pod"
+    [other] = [key for key in objects if key[0] == "Deployment" and key[2] == "trellis-bundle"] or [None]
+    assert (other is None) == (mode == "services")
+    if other is not None:
+        [bundle] = objects[other]["spec"]["template"]["spec"]["containers"]
+        assert "console" not in bundle["command"]
+
+
+@pytest.mark.parametrize("mode", ["services", "bundle"])
+def test_with_tokens_its_pod_has_none_of_its_own_and_its_account_no_right(mode: str) -> None:
+    objects = found(mode=mode)
+    its = pod(objects)
+    assert its["automountServiceAccountToken"] is False
+    [anchor] = [one for one in its["volumes"] if one["name"] == "api-server"]
+    assert anchor["configMap"] == {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    mounted = {one["mountPath"]: one["name"] for one in container(objects)["volumeMounts"]}
+    assert mounted[ACCOUNT_FILES] == "api-server"
+    subjects = [subject["name"] for one in objects.values() for subject in one.get("subjects", ())]
+    assert NAME not in subjects
+
+
+@pytest.mark.parametrize("mode", ["services", "bundle"])
+def test_behind_a_proxy_its_account_may_be_somebody_else_and_nothing_more(mode: str) -> None:
+    objects = found(mode=mode, **CONFIRMED)
+    assert "automountServiceAccountToken" not in pod(objects)
+    bound = [(key, one["roleRef"]) for key, one in objects.items() if NAME in str(one.get("subjects"))]
+    assert [(key[0], role["name"]) for key, role in bound] == [("ClusterRoleBinding", NAME)]
+    wanted = of(manifests("console.yaml")) | of(manifests("console-proxy.yaml"))
+    assert {key: objects[key] for key in wanted} == wanted
+
+
+def test_whom_it_may_be_can_be_named() -> None:
+    named = CONFIRMED | {"proxy": {"secret": "shared", "users": ["jane@example.com"], "groups": ["dev", "ops team"]}}
+    users, groups = found(**named)["ClusterRole", "", NAME]["rules"]
+    assert (users["resources"], users["resourceNames"]) == (["users"], ["jane@example.com"])
+    assert (groups["resources"], groups["resourceNames"]) == (["groups"], ["dev", "ops team"])
+
+
+def test_what_people_may_be_given_is_bound_to_nobody_and_is_what_the_console_asks_for() -> None:
+    objects = found()
+    role = objects["ClusterRole", "", "trellis-console-reader"]
+    assert all(rule["apiGroups"] == [GROUP] and rule["verbs"] == ["get"] for rule in role["rules"])
+    assert {name for rule in role["rules"] for name in rule["resources"]} == {"traces", "messages", "lattices"}
+    assert not [one for one in objects.values() if one.get("roleRef", {}).get("name") == "trellis-console-reader"]
+
+
+@pytest.mark.parametrize("values", [{}, CERTIFIED], ids=["plain", "TLS"])
+def test_its_service_leads_to_its_port(values: dict[str, Any]) -> None:
+    objects = found(**values)
+    service = objects["Service", SYSTEM, NAME]["spec"]
+    labels = objects["Deployment", SYSTEM, NAME]["spec"]["template"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items()
+    [port] = service["ports"]
+    [target] = [one for one in container(objects)["ports"] if one["name"] == port["targetPort"]]
+    assert target["containerPort"] == port["port"] == Settings.model_fields["console_port"].default
+    assert port["name"] == ("https" if values else "http")
+
+
+def test_nobody_reaches_its_port_but_who_is_named() -> None:
+    def lets_in(**values: Any) -> list[Manifest]:
+        rules = found(**values)["NetworkPolicy", SYSTEM, NAME]["spec"]["ingress"]
+        return [rule for rule in rules if any(port["port"] == "console" for port in rule["ports"])]
+
+    assert lets_in() == []
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}}]
+    assert [rule["from"] for rule in lets_in(**{"from": peers})] == [peers]
+
+
+def test_it_connects_to_the_bus_as_a_user_that_may_only_read() -> None:
+    objects = found()
+    server = objects["Secret", SYSTEM, "trellis-nats-server"]["stringData"]
+    [password] = re.findall(r'PASSWORD_CONSOLE: "(\w+)"', server["passwords.conf"])
+    [url] = [one["valueFrom"]["secretKeyRef"] for one in container(objects)["env"] if "valueFrom" in one]
+    assert objects["Secret", SYSTEM, url["name"]]["stringData"][url["key"]].startswith(f"nats://console:{password}@")
+    [block] = re.findall(r'user: "console"\n(.*?)\n      }\n', server["accounts.conf"], re.DOTALL)
+    allowed = re.findall(r'"([^"]+)"', block.partition("publish")[2].partition("]")[0])
+    assert allowed
+    assert not [subject for subject in allowed if not subject.startswith("$JS.API.")], "it can say nothing"
+
+
+def test_it_asks_the_charts_own_jaeger() -> None:
+    assert "TRELLIS_JAEGER_URL" not in environment(found())
+    objects = found(more={"jaeger": {"enabled": True}})
+    url = environment(objects)["TRELLIS_JAEGER_URL"]
+    ports = objects["Service", SYSTEM, "trellis-jaeger"]["spec"]["ports"]
+    assert url in {f"http://trellis-jaeger.{SYSTEM}:{one['port']}" for one in ports}
+
+
+def test_helm_test_asks_it_and_notes_say_how_to_get_in(tmp_path: Any) -> None:
+    [runs] = [
+        one["spec"]["containers"][0]
+        for one in hooks("test", services={"console": {"enabled": True}})
+        if one["kind"] == "Pod"
+    ]
+    assert "console" in runs["command"]
+    told = notes(tmp_path, services={"console": {"enabled": True}})
+    assert "kubectl -n trellis-system port-forward service/trellis-console 8088" in told
+    assert "kubectl create token" in told
+    assert "create token" not in notes(tmp_path, services={"console": {"enabled": True, **CONFIRMED}})
+    assert "trellis-console" not in notes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"auth": "nobody"}, "services.console.auth"),
+        ({"auth": "proxy"}, "services.console.proxy: needs secret or caSecret"),
+        ({"proxy": {"secret": "s"}}, "services.console.proxy: is for auth proxy"),
+        ({"auth": "proxy", "proxy": {"caSecret": "c"}}, "services.console.proxy.caSecret: needs tlsSecret"),
+        ({**CERTIFIED, "settings": {}}, "services.console.proxy.caSecret: needs tlsSecret, and settings with"),
+        (
+            {"auth": "proxy", "proxy": {"secret": "s", "groups": ["system:masters"]}},
+            "services.console.proxy.groups: system:masters is one of Kubernetes' own",
+        ),
+        ({"auth": "proxy", "proxy": {"secret": "s", "users": ["*"]}}, "services.console.proxy.users.0"),
+        ({"replicas": 2}, "services.console.replicas"),
+        ({"settings": {"TRELLIS_CONSOLE_PORT": 1}}, "TRELLIS_CONSOLE_PORT is not allowed"),
+        ({"settings": {"TRELLIS_CONSOLE_AUTH": "proxy"}}, "TRELLIS_CONSOLE_AUTH is not allowed"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ChartRefusedError, match=re.escape(words)):
+        found(**values)
+
+
+def test_values_of_a_former_chart_have_no_console() -> None:
+    """As ``--reset-then-reuse-values`` with what a release before it was given: no part of it is needed."""
+    assert ("Deployment", SYSTEM, NAME) not in of(rendered(services={"console": None}))
+
+
+def test_the_values_of_the_page_are_values() -> None:
+    page = (CHART.parents[2] / "docs/console.md").read_text()
+    blocks = [yaml.safe_load(one) for one in re.findall(r"```yaml values\n(.*?)```", page, re.DOTALL)]
+    assert len(blocks) == 2
+    for values in blocks:
+        assert ("Deployment", SYSTEM, NAME) in of(rendered(**values))
