@@ -17,7 +17,7 @@ import typer
 
 from trellis.bus.errors import BusError
 from trellis.kube.errors import KubeError
-from trellis.localcluster import LocalClusterError
+from trellis.localcluster import ClusterInfo, LocalClusterError
 from trellis.localcluster.otlp import OtlpReceiver, Span
 from trellis_bundle.cli_errors import EXIT_INTERRUPTED, CommandError, exit_on_error, explain, say
 from trellis_bundle.demo.consent import Chosen, choose
@@ -25,6 +25,7 @@ from trellis_bundle.demo.display import Display, on_stderr
 from trellis_bundle.demo.report import Outcome, show
 from trellis_bundle.demo.services import Services
 from trellis_bundle.demo.target import Target, adopt, current_context, local, refuse_if_there, rescue_log
+from trellis_bundle.demo.viewing import Page, open_console
 from trellis_bundle.demo.watching import Watching
 from trellis_bundle.gather import connected
 from trellis_bundle.output import Format, OutputOption
@@ -33,7 +34,9 @@ _EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="leave the cluster and the services running")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="leave the cluster and the services running, and the console beside them")
+    ] = False,
     nodes: Annotated[int, typer.Option(min=1, max=1000, help="how many simulated nodes")] = 20,
     use_current_context: Annotated[
         bool, typer.Option("--use-current-context", help="work on the cluster of the kubeconfig's current context")
@@ -84,6 +87,7 @@ def _target(nodes: int, chosen: Chosen | None, *, keep: bool) -> AbstractAsyncCo
 async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
     receiver = OtlpReceiver()
     services = Services(target.environment, target.log, target.token)
+    page: Page | None = None
     try:
         endpoint = await receiver.start()
         with on_stderr() as display:
@@ -100,9 +104,7 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
             # Ends its telemetry too: the trace is complete then.
             await services.stop()
         if keep and target.cluster is not None:
-            await services.start()
-            assert services.process is not None
-            adopt(target.cluster, services.process)
+            page = await _keep_running(services, target, target.cluster)
     except BaseException:
         await services.stop()
         raise
@@ -117,8 +119,27 @@ async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
         node=node,
         trace=_trace(receiver.spans, watching.trace_ids.get(node)),
         kept=target.cluster if keep else None,
+        page=page,
         context=context,
     )
+
+
+async def _keep_running(services: Services, target: Target, cluster: ClusterInfo) -> Page:
+    """Start what runs on: the services, and the console beside them, as it is nobody and they are somebody."""
+    await services.start()
+    assert services.process is not None
+    adopt(cluster, "trellis", services.process)
+    console = Services(
+        target.environment, target.log.with_name("console.log"), target.token, ("console",), "the console"
+    )
+    try:
+        page = await open_console(cluster, console, target.settings.namespace)
+    except BaseException:
+        await console.stop()
+        raise
+    assert console.process is not None
+    adopt(cluster, "console", console.process)
+    return page
 
 
 async def _provision(watching: Watching, services: Services, target: Target, display: Display) -> float:

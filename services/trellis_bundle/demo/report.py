@@ -5,6 +5,7 @@ In: what was measured. Out: standard output. Called by the demo.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from trellis.localcluster.otlp import Span
 from trellis.read_model.nodes import NodeRow, summary
 from trellis.read_model.span_tree import forest
 from trellis_bundle.demo.target import NAME
+from trellis_bundle.demo.viewing import Page
 from trellis_bundle.nodes import table_of
 from trellis_bundle.output import Format, console, print_json
 from trellis_bundle.span_tree import NS_PER_MS, render
@@ -30,6 +32,7 @@ class Outcome:
     trace: Sequence[Span]
     kept: ClusterInfo | None
     context: str | None
+    page: Page | None = None
 
     def totals(self) -> str:
         """Return the figures in one line."""
@@ -77,7 +80,14 @@ def document_of(outcome: Outcome) -> dict[str, object]:
             for depth, span in branch.walk()
         ],
         "kept": outcome.kept.model_dump(mode="json") if outcome.kept else None,
+        "console": {"url": outcome.page.url, "log_in": outcome.page.log_in} if outcome.page else None,
     }
+
+
+def _look(page: Page | None) -> list[str]:
+    if page is None:
+        return []
+    return [f"Or in a browser: {page.url}, logged in with a token, which this prints:", f"  {shlex.join(page.log_in)}"]
 
 
 def what_next(outcome: Outcome) -> list[str]:
@@ -88,6 +98,7 @@ def what_next(outcome: Outcome) -> list[str]:
             f"  export KUBECONFIG={outcome.kept.kubeconfig} TRELLIS_NATS_URL={outcome.kept.nats_url}",
             "  trellis nodes --all; trellis status; trellis events tail --last 20",
             f"  {outcome.kept.bin_dir / 'kubectl'} annotate node --all kwasm.sh/kwasm-node=true",
+            *_look(outcome.page),
             f"Remove all of it: trellis dev down --name {NAME}",
         ]
     if outcome.context is not None:

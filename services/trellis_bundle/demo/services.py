@@ -1,4 +1,4 @@
-"""The services as one process of their own: ``trellis run``, as a user would start it.
+"""The services as one process of their own: ``trellis run``, as a user would start it; the console as another.
 
 In: environment, log file. Out: a process that is ready, or an error with the end of its log. Called by the demo.
 Invariant: the process carries the token of its surroundings, so whoever cleans those up ends it too, even if this
@@ -31,11 +31,16 @@ _TAIL_LINES: Final = 3
 
 @dataclass(eq=False)
 class Services:
-    """One process with all services. ``environment`` is its whole environment but for the health port."""
+    """One process with all services, or with those that are ``named``, which people call ``called``.
+
+    ``environment`` is its whole environment but for the health port.
+    """
 
     environment: Mapping[str, str]
     log: Path
     token: str
+    named: tuple[str, ...] = ()
+    called: str = "the services"
     process: ProcessRecord | None = field(default=None, init=False)
 
     async def start(self, **more: str) -> None:
@@ -50,13 +55,13 @@ class Services:
         while not await asyncio.to_thread(http_ok, f"http://{LOOPBACK}:{port}/readyz"):
             self.check()
             if time.monotonic() > deadline:
-                raise CommandError(f"the services are not ready after {READY_SECONDS:.0f} s; {self._last_words()}")
+                raise CommandError(f"not ready after {READY_SECONDS:.0f} s: {self.called}; {self._last_words()}")
             await asyncio.sleep(_POLL)
 
     def check(self) -> None:
         """Raise CommandError if the process has ended."""
         if self.process is None or not alive(self.process):
-            raise CommandError(f"the services ended by themselves; {self._last_words()}")
+            raise CommandError(f"{self.called} ended unasked; {self._last_words()}")
 
     async def stop(self) -> None:
         """End it as Kubernetes would: SIGTERM, some time to finish, SIGKILL. Its last spans are sent by then."""
@@ -69,7 +74,7 @@ class Services:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-m", "trellis_bundle", "run"],
+            [sys.executable, "-m", "trellis_bundle", "run", *self.named],
             environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -86,4 +91,4 @@ class Services:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             lines = []
-        return "the end of their log: " + (" | ".join(lines[-_TAIL_LINES:]) or "it is empty")
+        return "the end of the log: " + (" | ".join(lines[-_TAIL_LINES:]) or "it is empty")

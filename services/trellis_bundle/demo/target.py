@@ -106,11 +106,11 @@ async def local(nodes: int, *, keep: bool) -> AsyncIterator[Target]:
         )
 
 
-def adopt(info: ClusterInfo, process: ProcessRecord) -> None:
-    """Make the services a component of a kept cluster, so that `trellis dev down` ends them with it."""
+def adopt(info: ClusterInfo, name: str, process: ProcessRecord) -> None:
+    """Make a process a component of a kept cluster, so that `trellis dev down` ends it with that."""
     layout = Layout.of(info.name)
     state = _state(layout)
-    state.processes["trellis"] = process
+    state.processes[name] = process
     save(layout, state)
 
 

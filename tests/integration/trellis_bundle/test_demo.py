@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import http
 import json
 import os
 import pty
@@ -15,9 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import psutil
 import pytest
 
+from console.composing import PARTS
+from support.viewers import Page, messages
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import create_nodes
@@ -127,6 +132,36 @@ def test_the_demo_provisions_nodes_shows_them_and_a_trace_and_leaves_nothing(mac
     machine.assert_clean()
 
 
+def token_of(log_in: list[str], machine: Machine) -> str:
+    """Run the command that the demo printed; what it makes stands in no file of the demo."""
+    made = subprocess.run(log_in, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    assert made.count(".") == 2
+    files = [path for path in machine.state.rglob("*") if path.is_file() and path.stat().st_size < 50_000_000]
+    assert [path for path in files if path.name == "console.log"]
+    assert not [path for path in files if made.encode() in path.read_bytes()]
+    return made
+
+
+async def shows_the_node(url: str, token: str) -> None:
+    """Log in to the console and see the node that the demo provisioned; the account may read no Secret."""
+    async with (
+        aiohttp.ClientSession(base_url=url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser,
+        browser.post("/api/session", json={"token": token}, headers={"Origin": url}) as entered,
+    ):
+        assert entered.status == http.HTTPStatus.NO_CONTENT, await entered.text()
+        async with browser.get("/api/stream") as stream, asyncio.timeout(30):
+            page, said = Page(), messages(stream)
+            parts = {f"part/{name}" for name in PARTS}
+            while not (parts <= page.entities.keys() and all(page.entities[one]["synced"] for one in parts)):
+                page.take(await anext(said))
+        assert page.entities["node/node-0000"]["state"] == "well"
+        assert [page.entities[one]["lacking"] for one in parts] == [[]] * len(parts), "it may see all there is"
+        async with browser.get("/api/explain/node/node-0000") as why:
+            assert (await why.json())["ok"] is True
+        async with browser.get("/api/events?types=node.ready") as past:
+            assert "node/node-0000" in [one["about"] for one in (await past.json())["events"]]
+
+
 def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine: Machine) -> None:
     status, out, err = machine.run("demo", "--nodes", "4", "--keep", "-o", "json")
     assert status == 0, err
@@ -137,6 +172,8 @@ def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine
 
     running = [process.cmdline()[-2:] for process in machine.processes()]
     assert ["trellis_bundle", "run"] in running, "the services run on"
+    assert ["run", "console"] in running, "a process apart"
+    asyncio.run(shows_the_node(found["console"]["url"], token_of(found["console"]["log_in"], machine)))
 
     status, out, err = machine.run("demo")
     assert (status, out) == (1, "")
@@ -170,7 +207,7 @@ def test_services_that_die_end_the_demo_with_the_place_of_their_log(machine: Mac
             process.kill()
     out, err = demo.communicate(timeout=60)
     assert (demo.returncode, out) == (1, "")
-    assert "the services ended by themselves" in err
+    assert "the services ended unasked" in err
     log = re.search(r"whole log: (\S+)", err)
     assert log is not None, err
     assert "leading" in Path(log[1]).read_text(encoding="utf-8")

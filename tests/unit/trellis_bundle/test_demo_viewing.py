@@ -1,0 +1,61 @@
+"""Who looks at a kept demo: an account that may read all that pages show, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from console.rights import GROUP
+from console.watching import Place, parts_of
+from trellis.localcluster import ClusterInfo
+from trellis_bundle.demo.report import Outcome, document_of, what_next
+from trellis_bundle.demo.viewing import ACCOUNT, Page, log_in, make_viewer
+
+HOME = "trellis-system"
+
+
+def cluster() -> ClusterInfo:
+    return ClusterInfo(
+        name="demo",
+        kubeconfig=Path("/kubeconfig"),
+        nats_url="nats://127.0.0.1:1",
+        jaeger_url=None,
+        otlp_endpoint=None,
+        bin_dir=Path("/some where"),
+        pids={},
+    )
+
+
+def rules() -> list[dict[str, list[str]]]:
+    [found] = [manifest["rules"] for res, manifest in make_viewer(HOME) if res.kind == "ClusterRole"]
+    return list(found)
+
+
+def test_the_account_may_see_all_that_pages_show() -> None:
+    seen = {(group, name) for rule in rules() for group in rule["apiGroups"] for name in rule["resources"]}
+    watched = {(part.resource.group, part.resource.plural) for part in parts_of(Place(HOME, "installers"))}
+    assert watched <= seen
+    assert {(GROUP, name) for name in ("traces", "messages", "lattices")} <= seen
+
+
+def test_the_account_changes_nothing_and_reads_no_secret() -> None:
+    for rule in rules():
+        assert set(rule["verbs"]) <= {"get", "list", "watch"}
+        assert not {"secrets", "*"} & set(rule["resources"])
+
+
+def test_the_rights_are_those_of_that_account_alone() -> None:
+    [binding] = [manifest for res, manifest in make_viewer(HOME) if res.kind == "ClusterRoleBinding"]
+    assert binding["roleRef"]["name"] == ACCOUNT
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": HOME}]
+
+
+def test_what_is_printed_leads_to_a_token_and_is_none() -> None:
+    page = Page("http://127.0.0.1:1", log_in(Path("/some where/kubectl"), Path("/kubeconfig"), HOME))
+    words = "'/some where/kubectl' --kubeconfig /kubeconfig --namespace trellis-system create token demo-viewer"
+    outcome = Outcome([], 1, 1.0, 1, "n", [], None, None, page)
+    assert document_of(outcome)["console"] == {"url": page.url, "log_in": page.log_in}
+    assert not [line for line in what_next(outcome) if page.url in line], "nothing of it is kept"
+    kept = Outcome([], 1, 1.0, 1, "n", [], cluster(), None, page)
+    told = "\n".join(what_next(kept))
+    assert page.url in told
+    assert words in told
