@@ -27,12 +27,12 @@ from console.routes import Routes
 from console.sessions import Sessions
 from console.settings import Auth, Settings
 from console.visits import Lobby
-from console.watching import Place, parts_of
 from trellis.events.subjects import CONSOLE
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
+from trellis.read_model.watching import Place, parts_of
 from trellis.settings import SettingsError
 from trellis.stopping import CLOSED, TOLD, Grace, ends_within
 from trellis.telemetry import Telemetry, get_logger, setup

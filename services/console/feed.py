@@ -18,12 +18,12 @@ from typing import Any, Final
 import orjson
 
 from console.about import About, about_event, about_letter
-from console.audience import News
 from console.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
 from console.refusals import bad
 from trellis.bus.letters import DeadLetter
 from trellis.bus.tail import TailedEvent
 from trellis.events.subjects import ROOT_LATTICE
+from trellis.read_model.audience import News
 from trellis.read_model.letters import document
 
 FACTS: Final = "facts"

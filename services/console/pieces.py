@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from console.journal import Delta
 from trellis.digits import whole
+from trellis.read_model.journal import Delta
 
 HEARTBEAT: Final = b": still here\n\n"
 _ID: Final = re.compile(r"([0-9a-f]{1,32})\.([0-9]{1,16})")

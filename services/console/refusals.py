@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized
-from trellis.kube.rights import missing_right
+from trellis.kube.rights import allowed_to, missing_right
 
 
 class RefusedError(Exception):
@@ -60,10 +60,3 @@ def of_kube(error: KubeError) -> RefusedError:
         case _:
             what = f"the API server did not answer as it should: {error.reason}"
             return RefusedError(502, what, "try again; `trellis check` says whether the cluster is well")
-
-
-def allowed_to(error: KubeError) -> str:
-    """Return what a refused call wanted, as ``list pods in namespace a``."""
-    verb = "list" if error.verb in {"LIST", "WATCH"} else error.verb.lower()
-    place = f" in namespace {error.namespace}" if error.namespace else ""
-    return f"{verb} {error.call.plural}{place}"

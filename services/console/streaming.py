@@ -15,11 +15,11 @@ from typing import Final, NoReturn
 
 from aiohttp import web
 
-from console.audience import Audience
-from console.journal import Delta
 from console.limits import HEARTBEAT_SECONDS, PIECE_BYTES, SLOW_SECONDS, STREAM_SECONDS
 from console.pieces import HEARTBEAT, delta_messages, message, read_mark
 from console.visits import Visit
+from trellis.read_model.audience import Audience
+from trellis.read_model.journal import Delta
 from trellis.telemetry import Telemetry
 
 _RETRY: Final = b"retry: 1000\n\n"

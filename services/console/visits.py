@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import orjson
 
-from console.audience import Audience
 from console.identity import Viewer
 from console.limits import (
+    COALESCE_SECONDS,
+    JOURNAL_IDS,
     LINGER_SECONDS,
     READS,
     READS_EACH,
@@ -27,18 +28,21 @@ from console.limits import (
     STREAMS_EACH,
     WATCHES_EACH,
 )
-from console.refusals import allowed_to, busy
+from console.refusals import busy
 from console.rights import Rights
-from console.watching import Part
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError, Unauthorized
 from trellis.kube.resources import NAMESPACES
+from trellis.kube.rights import allowed_to
 from trellis.kube.transport import HttpRequest
+from trellis.read_model.audience import Audience, Pace
+from trellis.read_model.watching import Part
 from trellis.telemetry import Telemetry, get_logger
 
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW: Final = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 _JANITOR_SECONDS: Final = 1.0
+_PACE: Final = Pace(COALESCE_SECONDS, JOURNAL_IDS)
 _UID_SHOWN: Final = 8
 """Characters of kube-system's uid: a cluster's name on the bus, unless one is set."""
 
@@ -167,7 +171,7 @@ class Lobby:
         watched = visit.watched.get(namespaces)
         if watched is None or watched.task.done():
             assert self._group is not None, "the lobby runs"
-            audience = Audience(visit.kube, self._parts, namespaces)
+            audience = Audience(visit.kube, self._parts, namespaces, _PACE)
             _make_room_for(audience, visit)
             task = self._group.create_task(_run(audience), name="audience")
             watched = visit.watched[namespaces] = Watched(audience, task)

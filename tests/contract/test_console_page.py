@@ -13,20 +13,11 @@ import pytest
 from aiohttp import web
 
 from console import streaming
-from console.composing import PARTS, Composer
-from console.entities import PartStatus, State
 from console.feed import STREAMS, Feed, item_of
 from console.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
 from console.link import Link
 from console.routes import Routes
 from console.settings import Settings
-from console.views import (
-    view_app_card,
-    view_controller_card,
-    view_group_card,
-    view_service_card,
-    view_shim_card,
-)
 from support import seen_objects as objects
 from trellis.bus.stored import Stored
 from trellis.bus.tail import event_of
@@ -34,6 +25,15 @@ from trellis.health import Health
 from trellis.lattice.service_views import view_pod
 from trellis.node_and_job import view_node
 from trellis.provisioning import Wish
+from trellis.read_model.cards import (
+    view_app_card,
+    view_controller_card,
+    view_group_card,
+    view_service_card,
+    view_shim_card,
+)
+from trellis.read_model.composing import PARTS, Composer
+from trellis.read_model.entities import PartStatus, State
 from trellis.read_model.nodes import NodeState
 from trellis.read_model.rollout import NodeStage, Phase
 

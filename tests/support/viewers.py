@@ -24,10 +24,10 @@ from console.routes import Routes
 from console.sessions import Sessions
 from console.settings import Settings
 from console.visits import Lobby
-from console.watching import Place, parts_of
 from trellis.health import Health
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.transport import HttpRequest, Reply
+from trellis.read_model.watching import Place, parts_of
 from trellis.telemetry import Metrics, setup
 
 ANY = "*"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from trellis.health import Health
-from trellis.kube.errors import Forbidden
+from trellis.kube.errors import Forbidden, KubeError
 from trellis.telemetry import get_logger
 
 _REFUSED: Final = re.compile(
@@ -118,3 +118,10 @@ class Refusals:
 
 def _what(right: Right) -> str:
     return f"right to {right}"
+
+
+def allowed_to(error: KubeError) -> str:
+    """Return what a refused call wanted, as ``list pods in namespace a``."""
+    verb = "list" if error.verb in {"LIST", "WATCH"} else error.verb.lower()
+    place = f" in namespace {error.namespace}" if error.namespace else ""
+    return f"{verb} {error.call.plural}{place}"

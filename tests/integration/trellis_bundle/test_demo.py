@@ -21,13 +21,13 @@ import aiohttp
 import psutil
 import pytest
 
-from console.composing import PARTS
 from support.viewers import Page, messages
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import create_nodes
 from trellis.localcluster.supervisor import MARK
 from trellis.names import ANNOTATION_OPT_IN, LABEL_PROVISIONED
+from trellis.read_model.composing import PARTS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 

@@ -11,15 +11,15 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from console.audience import News
 from console.identity import Viewer
-from console.journal import Journal
 from console.rights import Rights
 from console.streaming import CutError, Outlet, counted, send_model
 from console.visits import Visit
 from support.buses import eventually
 from support.viewers import Page, messages
 from trellis.kube.fake import FakeKube
+from trellis.read_model.audience import News
+from trellis.read_model.journal import Journal
 from trellis.telemetry import Metrics, setup
 
 SLOW = 0.3

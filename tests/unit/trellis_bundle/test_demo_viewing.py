@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from console.rights import GROUP
-from console.watching import Place, parts_of
 from trellis.localcluster import ClusterInfo
+from trellis.read_model.watching import Place, parts_of
 from trellis_bundle.demo.report import Outcome, document_of, what_next
 from trellis_bundle.demo.viewing import ACCOUNT, Page, log_in, make_viewer
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from console import entities
-from console.entities import PartStatus, identity, of_key
-from console.journal import Entity
-from console.views import AppCard, ControllerCard, Ends, GroupCard, ServiceCard, ShimCard
 from trellis.jobs import JobIndex
 from trellis.lattice.service_views import PodView
 from trellis.ledger import Ledger
 from trellis.provisioning import JobView, NodeView
+from trellis.read_model import entities
+from trellis.read_model.cards import AppCard, ControllerCard, Ends, GroupCard, ServiceCard, ShimCard
+from trellis.read_model.entities import PartStatus, identity, of_key
+from trellis.read_model.journal import Entity
 from trellis.read_model.nodes import row_of
 from trellis.read_model.rollout import Outlook, ShimNode, Standing, World, node_of, outlook_of, standing_with
 

@@ -11,17 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from console.entities import PartStatus
-from console.refusals import allowed_to
-from console.views import (
-    view_app_card,
-    view_controller_card,
-    view_ends,
-    view_group_card,
-    view_ledger,
-    view_service_card,
-    view_shim_card,
-)
 from trellis import names
 from trellis.kube.changes import Change
 from trellis.kube.client import Kube
@@ -41,10 +30,21 @@ from trellis.kube.resources import (
     Manifest,
     Resource,
 )
+from trellis.kube.rights import allowed_to
 from trellis.kube.watch_timings import WatchTimings
 from trellis.lattice.service_views import POD_SELECTOR, SLICE_SELECTOR, view_pod
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS
+from trellis.read_model.cards import (
+    view_app_card,
+    view_controller_card,
+    view_ends,
+    view_group_card,
+    view_ledger,
+    view_service_card,
+    view_shim_card,
+)
+from trellis.read_model.entities import PartStatus
 
 _TIMINGS: Final = WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
 """The API server asks for rights when a watch begins: who is given one sees what it is about soon, and who lost one

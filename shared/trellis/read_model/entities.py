@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from console.journal import Entity
-from console.views import AppCard, ControllerCard, Ends, GroupCard, SeenHost, ServiceCard
 from trellis.lattice.service_views import PodView
+from trellis.read_model.cards import AppCard, ControllerCard, Ends, GroupCard, SeenHost, ServiceCard
 from trellis.read_model.explaining import Rank
+from trellis.read_model.journal import Entity
 from trellis.read_model.nodes import NodeRow, NodeState
 from trellis.read_model.rollout import Phase, ShimNode, Standing
 from trellis.redaction import redact_url

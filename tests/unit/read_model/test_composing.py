@@ -7,10 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.composing import PARTS, Composer
-from console.entities import PartStatus
-from console.journal import Journal
-from console.views import (
+from support import seen_objects as objects
+from trellis import names
+from trellis.lattice.service_views import view_pod
+from trellis.ledger import Entry, Ledger
+from trellis.node_and_job import view_job, view_node
+from trellis.provisioning import FailedAttempt
+from trellis.read_model.cards import (
     view_app_card,
     view_controller_card,
     view_ends,
@@ -18,12 +21,9 @@ from console.views import (
     view_service_card,
     view_shim_card,
 )
-from support import seen_objects as objects
-from trellis import names
-from trellis.lattice.service_views import view_pod
-from trellis.ledger import Entry, Ledger
-from trellis.node_and_job import view_job, view_node
-from trellis.provisioning import FailedAttempt
+from trellis.read_model.composing import PARTS, Composer
+from trellis.read_model.entities import PartStatus
+from trellis.read_model.journal import Journal
 
 _UIDS = {name: f"uid-{name}" for name in ("n1", "n2")}
 

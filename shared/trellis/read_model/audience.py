@@ -1,8 +1,8 @@
 """What one viewer sees of some namespaces, live: his watches, and the revisions that come of them.
 
-In: a connection that is the viewer's. Out: a journal, and word of each new revision. Made by ``visits``, read by
-``streaming``. Invariants: a change is in a revision a tenth of a second after it was heard, together with all that came
-meanwhile; whoever reads slowly costs nothing, as nothing is kept for him.
+In: a connection that is the viewer's. Out: a journal, and word of each new revision. Made by the console for each
+viewer, and by `trellis top`. Invariants: a change is in a revision the time of a ``Pace`` after it was heard, together
+with all that came meanwhile; whoever reads slowly costs nothing, as nothing is kept for him.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from console.composing import Composer
-from console.journal import Journal
-from console.limits import COALESCE_SECONDS, JOURNAL_IDS
-from console.watching import Part, Watches
 from trellis.kube.client import Kube
+from trellis.read_model.composing import Composer
+from trellis.read_model.journal import Journal
+from trellis.read_model.watching import Part, Watches
 
 _LOOK_SECONDS: Final = 0.5
 """How often it is looked whether a kind may be read: no watch tells."""
@@ -40,12 +40,21 @@ class News:
         now.set()
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long changes are collected before they are shown, in seconds, and how many ids of them are remembered."""
+
+    seconds: float
+    ids_kept: int
+
+
 class Audience:
     """Runs while somebody sees it. ``epoch`` tells this run's revisions from any other's."""
 
-    def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str]) -> None:
+    def __init__(self, kube: Kube, parts: Sequence[Part], namespaces: Sequence[str], pace: Pace) -> None:
         self.epoch: Final = secrets.token_hex(8)
-        self.journal: Final = Journal(JOURNAL_IDS)
+        self.journal: Final = Journal(pace.ids_kept)
+        self._seconds: Final = pace.seconds
         self.news: Final = News()
         self._composer: Final = Composer()
         self._watches: Final = Watches(kube, parts, namespaces, self._take)
@@ -75,7 +84,7 @@ class Audience:
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await self._dirty.wait()
                 if self._dirty.is_set():
-                    await asyncio.sleep(COALESCE_SECONDS)
+                    await asyncio.sleep(self._seconds)
                 self._dirty.clear()
                 self._revise()
 
