@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "nodes": "nodes:nodes",
     "status": "status:status",
     "explain": "explain:explain",
+    "top": "top:top",
     "check": "check:check",
     "let-go": "let_go:let_go",
     "trace": "trace:trace",

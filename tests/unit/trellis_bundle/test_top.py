@@ -1,0 +1,276 @@
+"""What `trellis top` shows of entities, how keys move it, and that text from the cluster steers no terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from support import seen_objects as objects
+from trellis.lattice.service_views import view_pod
+from trellis.node_and_job import view_node
+from trellis.read_model.cards import (
+    view_app_card,
+    view_controller_card,
+    view_ends,
+    view_group_card,
+    view_service_card,
+    view_shim_card,
+)
+from trellis.read_model.composing import PARTS, Composer
+from trellis.read_model.entities import PartStatus
+from trellis_bundle.top_keys import PAGE, Screen, keys, press
+from trellis_bundle.top_model import (
+    SHEETS,
+    Kind,
+    Wanted,
+    chosen,
+    counts,
+    difference,
+    lacking,
+    notes,
+    rows,
+    size,
+    sorts,
+    unread,
+)
+from trellis_bundle.top_views import screen_of, sheet_of
+
+REFUSED = ("not allowed to list nodes in the whole cluster", "ask for the right")
+
+
+def filled(manifest: dict[str, Any]) -> dict[str, Any]:
+    return manifest | {"metadata": {"uid": "u", "resourceVersion": "1"} | manifest["metadata"]}
+
+
+def world(**refused: tuple[str, str]) -> dict[str, Any]:
+    """Return entities of every kind, some nodes more, and how each part is read."""
+    composer = Composer()
+    for part, key, view in (
+        ("nodes", "n1", view_node(filled(objects.opted_in()))),
+        ("nodes", "n2", view_node(filled(objects.node("n2")))),
+        ("nodes", "n3", view_node(filled(objects.node("n3", **{"kwasm.sh/kwasm-node": "[bold]\x1b[2J"})))),
+        ("shims", "spin", view_shim_card(filled(objects.shim()))),
+        ("groups", "team/hosts", view_group_card(filled(objects.group(pods=("hosts-1",))))),
+        ("pods", "team/hosts-1", view_pod(filled(objects.host_pod()))),
+        ("applications", "team/shop", view_app_card(filled(objects.application()))),
+        ("applications", "team/web", view_app_card(filled(objects.application("web", phase="Failed")))),
+        ("services", "team/shop", view_service_card(filled(objects.service()))),
+        ("slices", "team/shop-0", view_ends(filled(objects.slice_of()))),
+        ("controllers", "team/ring", view_controller_card(filled(objects.controller()))),
+    ):
+        composer.take(part, key, view)
+    for part in PARTS:
+        composer.say(PartStatus(part, synced=True, lacking={"": refused[part]} if part in refused else {}))
+    return {id_: entity for id_, entity in composer.flush().items() if entity is not None}
+
+
+def ids(kind: Kind, entities: dict[str, Any], **wanted: Any) -> list[str]:
+    return [row.id for row in rows(kind, entities, Wanted(**wanted))]
+
+
+def drawn(screen: Screen, entities: dict[str, Any], height: int = 30, trouble: str = "") -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=160).print(screen_of(screen, entities, height, trouble=trouble))
+    return out.getvalue().splitlines()
+
+
+# --- the model ---
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_sheet_has_its_entities_and_can_be_sorted_by_each_column(kind: Kind) -> None:
+    entities = world()
+    own = {id_ for id_, one in entities.items() if one["kind"] == SHEETS[kind].of}
+    assert own
+    for column in sorts(kind):
+        for reverse in (False, True):
+            found = rows(kind, entities, Wanted(sort=column, reverse=reverse))
+            assert {row.id for row in found} == own
+            assert all(len(row.cells) == len(SHEETS[kind].columns) for row in found)
+
+
+def test_every_entity_of_the_console_is_in_a_sheet_and_every_part_in_one() -> None:
+    assert {one["kind"] for one in world().values()} == {sheet.of for sheet in SHEETS.values()} | {"part"}
+    assert {part for sheet in SHEETS.values() for part in sheet.parts} == set(PARTS)
+
+
+def test_the_worst_comes_first_and_what_has_no_value_last() -> None:
+    entities = world()
+    assert ids(Kind.NODES, entities) == ["node/n3", "node/n1", "node/n2"]
+    assert ids(Kind.NODES, entities, reverse=True) == ["node/n2", "node/n1", "node/n3"]
+    assert ids(Kind.NODES, entities, sort="name") == ["node/n1", "node/n2", "node/n3"]
+    assert ids(Kind.APPLICATIONS, entities)[0] == "application/team/web"
+    twice = {
+        f"controller/team/{name}": entities["controller/team/ring"] | {"name": name, "calls": calls}
+        for name, calls in (("a", None), ("b", 9), ("c", 10))
+    }
+    for reverse, order in ((False, ["c", "b", "a"]), (True, ["b", "c", "a"])):
+        found = ids(Kind.CONTROLLERS, twice, sort="calls", reverse=reverse)
+        assert [id_.rpartition("/")[2] for id_ in found] == order
+
+
+def test_a_filter_is_words_that_are_all_in_a_line_or_in_why() -> None:
+    entities = world()
+    assert ids(Kind.NODES, entities, words="N1") == ["node/n1"]
+    assert ids(Kind.NODES, entities, words="n troubled") == ["node/n3"]
+    assert ids(Kind.NODES, entities, words="n1 troubled") == []
+    assert entities["node/n3"]["why"]
+    assert ids(Kind.NODES, entities, words=entities["node/n3"]["why"].split()[0]) == ["node/n3"]
+
+
+def test_what_may_not_be_read_is_a_note_and_not_empty() -> None:
+    entities = world(nodes=REFUSED)
+    assert notes(Kind.NODES, entities) == [": ".join(REFUSED)]
+    assert notes(Kind.APPLICATIONS, entities) == []
+    assert lacking([Kind.NODES], entities) == [
+        {"part": "nodes", "namespace": None, "say": REFUSED[0], "do": REFUSED[1]}
+    ]
+    assert lacking(Kind, entities) == lacking([Kind.NODES], entities), "each part once"
+    entities["part/controllers"] = entities["part/controllers"] | {"defined": False}
+    assert "trellis crds apply" in notes(Kind.CONTROLLERS, entities)[0]
+
+
+def test_what_was_not_read_yet_is_known() -> None:
+    entities = world()
+    assert unread(entities) == []
+    entities["part/pods"] = entities["part/pods"] | {"synced": False}
+    del entities["part/jobs"]
+    assert unread(entities) == ["jobs", "pods"]
+
+
+def test_counts_are_of_all_and_not_of_what_fits() -> None:
+    assert next(iter(counts(Kind.NODES, world()).items())) == ("troubled", 1)
+    assert sum(counts(Kind.NODES, world()).values()) == 3
+
+
+@given(*[st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2).map(lambda n: {"n": n}))] * 2)
+def test_a_difference_leads_from_one_state_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+    changed, gone = difference(before, after)
+    state = {id_: one for id_, one in (before | changed).items() if id_ not in gone}
+    assert state == after
+    assert not set(changed) & set(gone)
+
+
+def test_only_the_sheets_that_are_asked_for_are_for_programs() -> None:
+    found = chosen([Kind.SHIMS, Kind.GROUPS], world(), Wanted())
+    assert list(found) == ["shim/spin", "hostgroup/team/hosts"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "-"), (0, "0 B"), (1023, "1023 B"), (4096, "4.0 KiB"), (3 * 1024**4, "3072.0 GiB")]
+)
+def test_sizes_are_said_in_units(value: int | None, text: str) -> None:
+    assert size(value) == text
+
+
+# --- keys ---
+
+
+def test_what_a_terminal_sends_has_names() -> None:
+    sent = "q\x1b[A\x1bOB\x1b[5~\t\x1b\x1b[200~ö\x7f\r"
+    assert keys(sent) == ["q", "up", "down", "page up", "right", "escape", "ö", "backspace", "enter"]
+
+
+def pressed(screen: Screen, *names: str, lines: tuple[str, ...] = ()) -> Screen:
+    for name in names:
+        after = press(screen, name, lines)
+        assert after is not None
+        screen = after
+    return screen
+
+
+def test_keys_choose_a_sheet_and_forget_what_was_selected_in_another() -> None:
+    screen = pressed(Screen(selected="node/n1"), "right")
+    assert (screen.kind, screen.selected) == (Kind.SHIMS, "")
+    assert pressed(Screen(), "left").kind is Kind.CONTROLLERS
+    assert pressed(Screen(), "3").kind is Kind.GROUPS
+    assert pressed(Screen(), "8", "0", "x").kind is Kind.NODES
+    assert press(Screen(), "q", ()) is None
+
+
+def test_a_sort_that_the_next_sheet_lacks_becomes_the_state() -> None:
+    screen = pressed(Screen(Kind.CONTROLLERS), *["s"] * 3)
+    assert screen.wanted.sort == sorts(Kind.CONTROLLERS)[(sorts(Kind.CONTROLLERS).index("state") + 3) % 9]
+    assert pressed(replace(screen, wanted=Wanted(sort="traps")), "1").wanted.sort == "state"
+    assert pressed(replace(screen, wanted=Wanted(sort="name")), "1").wanted.sort == "name"
+    assert pressed(Screen(), "r").wanted.reverse
+
+
+def test_a_selection_moves_stays_inside_and_follows_its_line() -> None:
+    lines = tuple("abcdefghijklmnopqrst")
+    assert pressed(Screen(), "down", lines=lines).selected == "b"
+    assert pressed(Screen(), "up", lines=lines).selected == "a"
+    assert pressed(Screen(), "page down", "down", lines=lines).selected == lines[PAGE + 1]
+    assert pressed(Screen(), "end", "down", lines=lines).selected == "t"
+    assert pressed(Screen(selected="t"), "home", lines=lines).selected == "a"
+    assert pressed(Screen(selected="c"), "down", lines=("c", "a", "b")).selected == "a"
+    assert pressed(Screen(selected="gone"), "down", lines=lines).selected == "b"
+    assert pressed(Screen(selected="gone"), "down").selected == ""
+
+
+def test_letters_are_of_the_filter_while_it_is_typed() -> None:
+    screen = pressed(Screen(), "/", "q", "1", "x", "backspace", "up")
+    assert (screen.typing, screen.wanted.words, screen.kind) == (True, "q1", Kind.NODES)
+    kept = pressed(screen, "enter")
+    assert (kept.typing, kept.wanted.words) == (False, "q1")
+    assert pressed(kept, "escape").wanted.words == ""
+    dropped = pressed(screen, "escape")
+    assert (dropped.typing, dropped.wanted.words) == (False, "")
+
+
+@given(st.text(max_size=40))
+def test_no_text_from_a_terminal_breaks_it(text: str) -> None:
+    screen: Screen | None = Screen()
+    for key in keys(text):
+        screen = press(screen, key, ("a", "b")) if screen else None
+    assert screen is None or screen.kind in Kind
+
+
+# --- the screen ---
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("height", [12, 24, 60])
+def test_a_screen_fills_the_terminal_and_no_more(kind: Kind, height: int) -> None:
+    many = {f"node/m{number}": world()["node/n1"] | {"name": f"m{number}"} for number in range(100)}
+    assert len(drawn(Screen(kind), world() | many, height)) == height
+
+
+def test_the_selected_line_is_on_the_screen_with_its_reason_and_what_says_more() -> None:
+    node = world()["node/n1"]
+    many = {f"node/m{number:04}": node | {"name": f"m{number:04}", "why": f"reason {number}"} for number in range(1000)}
+    seen = drawn(Screen(selected="node/m0700", wanted=Wanted(sort="name")), world() | many)
+    assert any(line.startswith("m0700 ") for line in seen)
+    assert "node/m0700: reason 700" in seen[-3]
+    assert "trellis explain node/m0700" in seen[-2]
+    of_host = drawn(Screen(Kind.HOSTS), world())
+    assert "trellis explain hostgroup/hosts --namespace team" in of_host[-2]
+
+
+def test_notes_and_trouble_stand_above_the_rows() -> None:
+    seen = drawn(Screen(), world(nodes=REFUSED), trouble="what is shown may be old: no route")
+    assert seen[2:4] == ["! what is shown may be old: no route", f"! {': '.join(REFUSED)}"]
+    assert len(seen) == 30
+
+
+def test_text_from_the_cluster_is_no_markup_and_steers_no_terminal() -> None:
+    entities = world()
+    hostile = "[bold]red[/bold] \x1b[2J\x07 end"
+    entities["node/n1"] = entities["node/n1"] | {"why": hostile, "state": "troubled"}
+    for seen in (drawn(Screen(selected="node/n1"), entities), sheet_lines(entities)):
+        text = "\n".join(seen)
+        assert "\x1b" not in text
+        assert "\x07" not in text
+        assert "[bold]red[/bold] \\x1b[2J\\x07 end" in text
+
+
+def sheet_lines(entities: dict[str, Any]) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=200).print(sheet_of(Kind.NODES, entities, Wanted()))
+    return out.getvalue().splitlines()
