@@ -248,7 +248,7 @@ def notes(kind: Kind, entities: Entities) -> list[str]:
     own = entities.get(f"{_PART}/{SHEETS[kind].parts[0]}")
     told = [f"{one['say']}: {one['do']}" for one in lacking([kind], entities)]
     if own is not None and not own["defined"]:
-        told.append("this cluster does not know the kind: `trellis crds apply`")
+        told.append(f"this cluster does not know {kind.value}: `trellis crds apply`")
     return told
 
 

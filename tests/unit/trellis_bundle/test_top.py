@@ -133,7 +133,7 @@ def test_what_may_not_be_read_is_a_note_and_not_empty() -> None:
     ]
     assert lacking(Kind, entities) == lacking([Kind.NODES], entities), "each part once"
     entities["part/controllers"] = entities["part/controllers"] | {"defined": False}
-    assert "trellis crds apply" in notes(Kind.CONTROLLERS, entities)[0]
+    assert notes(Kind.CONTROLLERS, entities) == ["this cluster does not know controllers: `trellis crds apply`"]
 
 
 def test_what_was_not_read_yet_is_known() -> None:
