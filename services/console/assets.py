@@ -35,12 +35,16 @@ class Assets:
         """Return a file; of any other address outside of the API the page itself, which knows its own addresses.
 
         Raises:
-            RefusedError: there is no page.
+            RefusedError: there is no such file, or the page is not built.
         """
         name = request.match_info["path"] or INDEX
         if name not in self._files and "." not in name.rpartition("/")[2] and not name.startswith("api/"):
             name = INDEX
         body = self._files.get(name)
+        if body is None and name == INDEX:
+            raise RefusedError(
+                503, "the page is not built", "in a checkout, `trellis dev page` builds it; it needs node"
+            )
         if body is None:
             raise RefusedError(404, "there is nothing at this address", "docs/console.md lists what there is")
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"

@@ -1,0 +1,37 @@
+/* Light, dark, or as the system has it; and whether single keys are shortcuts. Both are this browser's, and all it keeps. */
+
+import { signal } from "@preact/signals";
+
+export const THEMES = ["auto", "light", "dark"] as const;
+export type Theme = (typeof THEMES)[number];
+
+export const theme = signal<Theme>(read("theme", THEMES, "auto"));
+export const shortcuts = signal(read("shortcuts", ["on", "off"] as const, "on") === "on");
+
+export function putTheme(next: Theme): void {
+  theme.value = next;
+  document.documentElement.dataset["theme"] = next;
+  keep("theme", next);
+}
+
+export function putShortcuts(on: boolean): void {
+  shortcuts.value = on;
+  keep("shortcuts", on ? "on" : "off");
+}
+
+function read<T extends string>(name: string, known: readonly T[], otherwise: T): T {
+  try {
+    const found = localStorage.getItem(`trellis.${name}`);
+    return known.find((one) => one === found) ?? otherwise;
+  } catch {
+    return otherwise; // a browser that keeps nothing
+  }
+}
+
+function keep(name: string, value: string): void {
+  try {
+    localStorage.setItem(`trellis.${name}`, value);
+  } catch {
+    // It is as it was with the next page.
+  }
+}

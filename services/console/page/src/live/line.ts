@@ -1,0 +1,152 @@
+/* A line to the server that is kept: one stream of events, opened anew whenever it ends.
+
+   In: an address, who hears the messages. Out: messages, and how the line is. Called by the store and the views of events.
+   Invariants: a silence of 30 s is a line that is lost (heartbeats come every 15 s); who is nobody any more is asked to
+   log in and not asked again; tries are spread, so that a console that comes back is not met by everybody at once.
+   Why not EventSource: it hides heartbeats, so a dead line would look quiet, and it says no status. */
+
+import { asRefused, Refused, refusalOf } from "./api.ts";
+import { Reader } from "../model/sse.ts";
+import type { Message } from "../model/sse.ts";
+
+const SILENCE_MS = 30_000;
+const AGAIN_MS = 500;
+const MOST_MS = 15_000;
+
+export type LineState =
+  | { readonly is: "connecting" }
+  | { readonly is: "live" }
+  | { readonly is: "lost"; readonly since: number; readonly why: string; readonly todo: string };
+
+export interface Heard {
+  /** The address, with what the page has by now. */
+  address(): string;
+  message(message: Message): void;
+  state(state: LineState): void;
+  /** There is nobody any more. */
+  loggedOut(): void;
+}
+
+export class Line {
+  #heard: Heard;
+  #closed = false;
+  #abort = new AbortController();
+  #wake: () => void = () => undefined;
+  #since = 0;
+  #tries = 0;
+
+  constructor(heard: Heard) {
+    this.#heard = heard;
+    void this.#run();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#abort.abort();
+    this.#wake();
+  }
+
+  /** Try now, and not when it is time. */
+  again(): void {
+    this.#tries = 0;
+    this.#wake();
+  }
+
+  async #run(): Promise<void> {
+    this.#heard.state({ is: "connecting" });
+    while (!this.#closed) {
+      let wait: number;
+      try {
+        wait = await this.#listen();
+      } catch (error) {
+        if (this.#closed) {
+          return;
+        }
+        wait = this.#failed(asRefused(error));
+      }
+      if (wait < 0) {
+        this.#closed = true;
+        this.#heard.loggedOut();
+        return;
+      }
+      await this.#pause(wait);
+    }
+  }
+
+  /** Listen until the stream ends; return in how many milliseconds to open it again, less than 0 for not at all. */
+  async #listen(): Promise<number> {
+    const abort = new AbortController();
+    this.#abort = abort;
+    let alarm = setTimeout(() => abort.abort(), SILENCE_MS);
+    const reader = new Reader();
+    try {
+      const answer = await fetch(this.#heard.address(), { headers: { Accept: "text/event-stream" }, signal: abort.signal });
+      if (answer.status === 401) {
+        return -1;
+      }
+      if (!answer.ok || answer.body === null) {
+        throw await refusalOf(answer);
+      }
+      const pieces = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { done, value } = await pieces.read();
+        if (done) {
+          throw new Refused(0, "the connection was cut", "", 0);
+        }
+        clearTimeout(alarm);
+        alarm = setTimeout(() => abort.abort(), SILENCE_MS);
+        this.#live();
+        for (const message of reader.take(value)) {
+          if (message.event === "bye") {
+            return this.#bye((JSON.parse(message.data) as { reason: string }).reason);
+          }
+          this.#heard.message(message);
+        }
+      }
+    } catch (error) {
+      if (abort.signal.aborted && !this.#closed) {
+        throw new Refused(0, "nothing came for 30 s", "", 0);
+      }
+      throw error;
+    } finally {
+      clearTimeout(alarm);
+      abort.abort();
+    }
+  }
+
+  #live(): void {
+    if (this.#since !== 0 || this.#tries === 0) {
+      this.#heard.state({ is: "live" });
+    }
+    this.#since = 0;
+    this.#tries = 1;
+  }
+
+  #bye(reason: string): number {
+    if (reason === "login") {
+      return -1;
+    }
+    if (reason === "stopping") {
+      return this.#failed(new Refused(0, "the console ends", "", 1));
+    }
+    return AGAIN_MS / 5;
+  }
+
+  #failed(error: Refused): number {
+    this.#since = this.#since || Date.now();
+    this.#heard.state({ is: "lost", since: this.#since, why: error.message, todo: error.todo });
+    const spread = Math.min(MOST_MS, AGAIN_MS * 2 ** Math.min(this.#tries, 6)) * (0.5 + Math.random() / 2);
+    this.#tries += 1;
+    return Math.max(spread, error.after * 1000);
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}

@@ -1,0 +1,220 @@
+/* What the server sends of each thing, as docs/console.md has it. Types alone. */
+
+export const STATES = ["troubled", "working", "waiting", "unknown", "well", "off"] as const;
+/** The most urgent first. */
+export type State = (typeof STATES)[number];
+
+export const KINDS = ["node", "shim", "hostgroup", "host", "application", "service", "controller"] as const;
+export type Kind = (typeof KINDS)[number];
+
+export const STAGES = ["Updated", "InWork", "Waiting", "Held", "Failed", "Leaving"] as const;
+export type Stage = (typeof STAGES)[number];
+
+interface Common {
+  readonly namespace: string | null;
+  readonly name: string;
+  readonly state: State;
+  readonly why: string | null;
+}
+
+export interface ShimOnNode {
+  readonly stage: Stage;
+  readonly attempt: number | null;
+  readonly message: string | null;
+}
+
+export interface Node extends Common {
+  readonly kind: "node";
+  readonly phase: string;
+  readonly wish: string;
+  readonly kubelet_ready: boolean;
+  readonly concern: boolean;
+  readonly architecture: string | null;
+  readonly verified: string | null;
+  readonly digest: string | null;
+  readonly attempt: number | null;
+  readonly shims: Readonly<Record<string, ShimOnNode>>;
+}
+
+export interface Shim extends Common {
+  readonly kind: "shim";
+  readonly phase: string;
+  readonly advice: string | null;
+  readonly handler: string | null;
+  readonly generation: number;
+  readonly paused: boolean;
+  readonly desired: number;
+  readonly counts: Readonly<Partial<Record<Stage, number>>>;
+}
+
+export interface HostGroup extends Common {
+  readonly kind: "hostgroup";
+  readonly lattice: string;
+  readonly workload: string | null;
+  readonly replicas: { readonly desired: number | null; readonly ready: number | null; readonly updated: number | null };
+  readonly applications: readonly string[];
+  readonly deleting: boolean;
+}
+
+export interface Host extends Common {
+  readonly kind: "host";
+  readonly group: string | null;
+  readonly node: string | null;
+  readonly lattice: string | null;
+  readonly addresses: readonly string[];
+  readonly ready: boolean;
+  readonly reported: "Yes" | "No" | "Unknown";
+  readonly host_id: string | null;
+  readonly version: string | null;
+  readonly applications: readonly string[];
+  readonly components: number;
+  readonly providers: number;
+}
+
+export interface Application extends Common {
+  readonly kind: "application";
+  readonly application: string;
+  readonly lattice: string | null;
+  readonly phase: string | null;
+  readonly deployed: string | null;
+}
+
+export interface Port {
+  readonly name: string | null;
+  readonly port: number;
+  readonly protocol: string;
+  readonly node_port: number | null;
+}
+
+export interface Service extends Common {
+  readonly kind: "service";
+  readonly application: string;
+  readonly lattice: string | null;
+  readonly type: string;
+  readonly addresses: readonly string[];
+  readonly ports: readonly Port[];
+  readonly endpoints: { readonly ready: number; readonly all: number };
+  readonly hosts: readonly string[];
+}
+
+export interface Controller extends Common {
+  readonly kind: "controller";
+  readonly phase: string | null;
+  readonly ready: boolean;
+  readonly problem: string | null;
+  readonly resident_bytes: number | null;
+  readonly disk_bytes: number | null;
+  readonly calls: number | null;
+  readonly wakes: number | null;
+  readonly wake_p99: string | number | null;
+  readonly traps: number | null;
+  readonly last_fault: { readonly kind?: string; readonly message?: string; readonly time?: string } | null;
+  readonly module_sha256: string | null;
+}
+
+export interface Part extends Common {
+  readonly kind: "part";
+  readonly synced: boolean;
+  readonly defined: boolean;
+  readonly lacking: readonly { readonly namespace: string | null; readonly say: string; readonly do: string | null }[];
+}
+
+export interface ByKind {
+  node: Node;
+  shim: Shim;
+  hostgroup: HostGroup;
+  host: Host;
+  application: Application;
+  service: Service;
+  controller: Controller;
+  part: Part;
+}
+
+export type Entity = ByKind[keyof ByKind];
+
+export interface Happening {
+  readonly stream: "facts" | "lattice" | "letters";
+  readonly sequence: number;
+  readonly time: string;
+  readonly type: string;
+  readonly about: string | null;
+  readonly namespace: string | null;
+  readonly name: string | null;
+  readonly lattice: string | null;
+  readonly source?: string | null;
+  readonly trace: string | null;
+  readonly data?: unknown;
+  readonly cut?: boolean;
+  readonly unreadable?: boolean;
+}
+
+export interface Letter extends Happening {
+  readonly trace_id: string | null;
+  readonly cluster: string;
+  readonly service: string;
+  readonly subscription: string;
+  readonly noun: string;
+  readonly reason: string;
+  readonly error: string;
+  readonly deliveries: number | null;
+  readonly subject: string;
+  readonly size: number;
+  readonly truncated: boolean;
+  readonly obstacle: string;
+}
+
+export interface ExplainLine {
+  readonly about: string;
+  readonly ok: boolean | null;
+  readonly text: string;
+  readonly do: string | null;
+}
+
+export interface Explanation {
+  readonly ok: boolean;
+  readonly subject: string;
+  readonly cause: string | null;
+  readonly do: string | null;
+  readonly headline: string;
+  readonly lines: readonly ExplainLine[];
+}
+
+export interface Span {
+  readonly depth: number;
+  readonly span: string;
+  readonly parent: string | null;
+  readonly name: string;
+  readonly service: string;
+  readonly start: number;
+  readonly end: number;
+  readonly error: string | null;
+  readonly links: readonly { readonly trace: string; readonly span: string }[];
+  readonly attributes: Readonly<Record<string, unknown>>;
+}
+
+export interface Trace {
+  readonly trace: string;
+  readonly whole: boolean;
+  readonly cut: boolean;
+  readonly link: string | null;
+  readonly spans: readonly Span[];
+}
+
+export interface Session {
+  readonly user: string;
+  readonly groups: readonly string[];
+  readonly auth: "token" | "proxy";
+  readonly expires_in: number | null;
+  readonly version: string;
+  readonly cluster: string | null;
+  readonly traces: boolean;
+  readonly jaeger: string | null;
+  readonly explained: readonly string[];
+  readonly namespaces_most: number;
+  readonly page_most: number;
+}
+
+/** Return the id of an entity. */
+export function idOf(entity: Entity): string {
+  return entity.namespace === null ? `${entity.kind}/${entity.name}` : `${entity.kind}/${entity.namespace}/${entity.name}`;
+}

@@ -1,0 +1,79 @@
+/* What is said on the bus: what is asked for, and what is kept of it.
+
+   Pure. In: a place's query, events. Out: a query of the server, lists, what one change was about. */
+
+import type { Happening } from "./entities.ts";
+
+export const STREAMS = ["facts", "lattice", "letters"] as const;
+const ASKED = ["streams", "types", "namespace", "object", "lattice", "trace"] as const;
+export const KEPT = 2000;
+
+/** Return what the server is asked, of what stands in an address. */
+export function asked(query: Readonly<Record<string, string>>, more: Readonly<Record<string, string>> = {}): string {
+  const found = new URLSearchParams();
+  for (const key of ASKED) {
+    const value = query[key];
+    if (value !== undefined && value !== "") {
+      found.set(key, value);
+    }
+  }
+  for (const [key, value] of Object.entries(more)) {
+    if (value !== "") {
+      found.set(key, value);
+    }
+  }
+  return found.toString();
+}
+
+/** Return the past's query: one stream, from and to a time that was given in this browser's own. */
+export function askedPast(query: Readonly<Record<string, string>>, after: string): string {
+  const streams = query["streams"] === "lattice" ? "lattice" : "facts";
+  return asked(query, { streams, since: zoned(query["since"] ?? ""), until: zoned(query["until"] ?? ""), after });
+}
+
+function zoned(text: string): string {
+  const time = new Date(text);
+  return text === "" || Number.isNaN(time.getTime()) ? "" : time.toISOString();
+}
+
+export function keyOf(event: Happening): string {
+  return `${event.stream} ${event.sequence}`;
+}
+
+/** Return the newest first, each once, no more than are kept. */
+export function joined(kept: readonly Happening[], news: readonly Happening[]): Happening[] {
+  const known = new Set(kept.map(keyOf));
+  const fresh = news.filter((one) => !known.has(keyOf(one)) && known.add(keyOf(one)));
+  return [...fresh.reverse(), ...kept].slice(0, KEPT);
+}
+
+export function has(event: Happening, text: string): boolean {
+  const said = [event.type, event.about, event.source, event.trace, event.lattice].join("\n").toLowerCase();
+  return text.toLowerCase().split(/\s+/).every((word) => said.includes(word));
+}
+
+export interface Change {
+  readonly trace: string;
+  readonly first: Happening;
+  readonly last: Happening;
+  readonly count: number;
+  readonly types: readonly string[];
+}
+
+/** Return changes that left a trace, the newest first: events of one trace are one change. */
+export function changes(events: readonly Happening[]): Change[] {
+  const found = new Map<string, Happening[]>();
+  for (const event of events) {
+    if (event.trace !== null && event.trace !== "") {
+      const those = found.get(event.trace) ?? [];
+      those.push(event);
+      found.set(event.trace, those);
+    }
+  }
+  return [...found].flatMap(([trace, those]) => {
+    const [last, first] = [those[0], those.at(-1)];
+    return last === undefined || first === undefined
+      ? []
+      : [{ trace, first, last, count: those.length, types: [...new Set(those.map((one) => one.type).reverse())] }];
+  });
+}

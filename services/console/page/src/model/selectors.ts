@@ -1,0 +1,286 @@
+/* How entities hang together, and which of them are shown.
+
+   Pure. In: the model, filters. Out: rows and related ids. Called by views. Source of the relations: docs/console.md,
+   "How they hang together". */
+
+import { idOf, STAGES, STATES } from "./entities.ts";
+import type {
+  Application, ByKind, Controller, Entity, Host, HostGroup, Node, Part, Service, Shim, ShimOnNode, Stage, State,
+} from "./entities.ts";
+import type { Model } from "./model.ts";
+
+export interface Shown {
+  readonly text: string;
+  readonly state: string;
+}
+
+/** Return whether an entity has the text in what it is called, is about or says of itself. */
+export function fits(entity: Entity, text: string): boolean {
+  if (text === "") {
+    return true;
+  }
+  const words = text.toLowerCase().split(/\s+/).filter((word) => word !== "");
+  const said = told(entity);
+  return words.every((word) => said.includes(word));
+}
+
+function told(entity: Entity): string {
+  const more: (string | null)[] = [];
+  switch (entity.kind) {
+    case "node":
+      more.push(entity.phase, entity.architecture, ...Object.keys(entity.shims));
+      break;
+    case "hostgroup":
+    case "host":
+      more.push(entity.lattice, ...entity.applications);
+      break;
+    case "application":
+    case "service":
+      more.push(entity.application, entity.lattice);
+      break;
+    default:
+      break;
+  }
+  return [idOf(entity), entity.state, entity.why, ...more].join("\n").toLowerCase();
+}
+
+/** Return those that fit, what is troubled first and otherwise in the order they are given in. */
+export function chosen<E extends Entity>(entities: readonly E[], shown: Shown): readonly E[] {
+  const found = entities.filter((one) => (shown.state === "" || one.state === shown.state) && fits(one, shown.text));
+  const troubled = found.filter((one) => one.state === "troubled");
+  return troubled.length === 0 || troubled.length === found.length
+    ? found
+    : [...troubled, ...found.filter((one) => one.state !== "troubled")];
+}
+
+/** Return how many there are in each state, the most urgent first, none that has none. */
+export function tally(entities: readonly Entity[]): readonly (readonly [State, number])[] {
+  const counts = new Map<State, number>();
+  for (const one of entities) {
+    counts.set(one.state, (counts.get(one.state) ?? 0) + 1);
+  }
+  return STATES.flatMap((state) => (counts.has(state) ? [[state, counts.get(state) ?? 0] as const] : []));
+}
+
+export type HostRow = { readonly key: string; readonly depth: 0 | 1; readonly entity: HostGroup | Host } | Heading;
+export type AppRow = { readonly key: string; readonly depth: 1 | 2; readonly entity: Application | Service } | Heading;
+
+/** A row that is no entity: what those below it have in common. */
+export interface Heading {
+  readonly key: string;
+  readonly heading: string;
+}
+
+/** Return groups, each with its hosts behind it; a group is there too if one of its hosts fits. */
+export function hostRows(model: Model, shown: Shown): HostRow[] {
+  const below = new Map<string, Host[]>();
+  for (const host of chosen(model.all("host"), shown)) {
+    const group = host.group !== null && model.get(host.group) !== undefined ? host.group : "";
+    below.set(group, [...(below.get(group) ?? []), host]);
+  }
+  const rows: HostRow[] = [];
+  const groups = model.all("hostgroup");
+  const fitting = new Set<HostGroup>(chosen(groups, shown));
+  for (const group of groups) {
+    const id = idOf(group);
+    if (fitting.has(group) || below.has(id)) {
+      rows.push({ key: id, depth: 0, entity: group });
+      rows.push(...(below.get(id) ?? []).map((host) => ({ key: idOf(host), depth: 1 as const, entity: host })));
+    }
+  }
+  const alone = below.get("") ?? [];
+  if (alone.length > 0) {
+    rows.push({ key: "#alone", heading: "Hosts of no group that is seen" });
+    rows.push(...alone.map((host) => ({ key: idOf(host), depth: 1 as const, entity: host })));
+  }
+  return rows;
+}
+
+/** Return applications by lattice, each with the Services that mirror it behind it. */
+export function appRows(model: Model, shown: Shown): AppRow[] {
+  const services = new Map<string, Service[]>();
+  const known = new Set(model.all("application").map(mirrored));
+  for (const service of chosen(model.all("service"), shown)) {
+    const key = known.has(mirrored(service)) ? mirrored(service) : "";
+    services.set(key, [...(services.get(key) ?? []), service]);
+  }
+  const lattices = new Map<string, AppRow[]>();
+  const fitting = new Set<Application>(chosen(model.all("application"), shown));
+  for (const application of model.all("application")) {
+    const own = services.get(mirrored(application)) ?? [];
+    if (fitting.has(application) || own.length > 0) {
+      const lattice = application.lattice ?? "";
+      const rows = lattices.get(lattice) ?? [];
+      rows.push({ key: idOf(application), depth: 1, entity: application });
+      rows.push(...own.map((one) => ({ key: idOf(one), depth: 2 as const, entity: one })));
+      lattices.set(lattice, rows);
+    }
+  }
+  const found: AppRow[] = [];
+  for (const lattice of [...lattices.keys()].sort()) {
+    found.push({ key: `#${lattice}`, heading: lattice === "" ? "In no lattice yet" : `Lattice ${lattice}` });
+    found.push(...(lattices.get(lattice) ?? []));
+  }
+  const alone = services.get("") ?? [];
+  if (alone.length > 0) {
+    found.push({ key: "#services", heading: "Services of no application that is seen" });
+    found.push(...alone.map((one) => ({ key: idOf(one), depth: 2 as const, entity: one })));
+  }
+  return found;
+}
+
+function mirrored(one: Application | Service): string {
+  return `${one.namespace ?? ""}\n${one.lattice ?? ""}\n${one.application}`;
+}
+
+/** Return what hangs together with an entity, by how it does, without the entity itself. */
+export function related(model: Model, id: string): ReadonlyMap<string, readonly Entity[]> {
+  const entity = model.get(id);
+  const found = new Map<string, readonly Entity[]>();
+  const put = (how: string, those: readonly (Entity | undefined)[]): void => {
+    const there = those.filter((one) => one !== undefined);
+    if (there.length > 0) {
+      found.set(how, there);
+    }
+  };
+  switch (entity?.kind) {
+    case "node": {
+      const hosts = model.all("host").filter((host) => host.node === id);
+      put("Shims", Object.keys(entity.shims).map((name) => model.get(`shim/${name}`)));
+      putHosts(model, hosts, put);
+      break;
+    }
+    case "shim":
+      put("Nodes that are not done", model.all("node").filter((node) => (node.shims[entity.name]?.stage ?? "Updated") !== "Updated"));
+      break;
+    case "hostgroup": {
+      const hosts = model.all("host").filter((host) => host.group === id);
+      put("Hosts", hosts);
+      put("Nodes", unique(hosts.map((host) => host.node)).map((node) => model.get(node)));
+      put("Applications", running(model, entity.lattice, entity.applications));
+      break;
+    }
+    case "host":
+      put("Host group", [entity.group === null ? undefined : model.get(entity.group)]);
+      put("Node", [entity.node === null ? undefined : model.get(entity.node)]);
+      put("Applications", running(model, entity.lattice, entity.applications));
+      put("Services", model.all("service").filter((service) => service.hosts.includes(id)));
+      break;
+    case "application": {
+      const hosts = model.all("host").filter((host) => host.lattice === entity.lattice && host.applications.includes(entity.application));
+      put("Services", model.all("service").filter((service) => mirrored(service) === mirrored(entity)));
+      putHosts(model, hosts, put);
+      put("Nodes", unique(hosts.map((host) => host.node)).map((node) => model.get(node)));
+      break;
+    }
+    case "service": {
+      const hosts = entity.hosts.map((host) => model.get(host)).filter((host): host is Host => host?.kind === "host");
+      put("Application", model.all("application").filter((one) => mirrored(one) === mirrored(entity)));
+      putHosts(model, hosts, put);
+      put("Nodes", unique(hosts.map((host) => host.node)).map((node) => model.get(node)));
+      break;
+    }
+    default:
+      break;
+  }
+  return found;
+}
+
+function putHosts(model: Model, hosts: readonly Host[], put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
+  put("Hosts", hosts);
+  put("Host groups", unique(hosts.map((host) => host.group)).map((group) => model.get(group)));
+  if (hosts.length > 0 && hosts.length <= 50) {
+    put("Applications", [...new Set(hosts.flatMap((host) => running(model, host.lattice, host.applications)))]);
+  }
+}
+
+function running(model: Model, lattice: string | null, names: readonly string[]): Application[] {
+  return model.all("application").filter((one) => one.lattice === lattice && names.includes(one.application));
+}
+
+function unique(ids: readonly (string | null)[]): string[] {
+  return [...new Set(ids)].filter((id) => id !== null);
+}
+
+export interface StageRow {
+  readonly node: Node;
+  readonly on: ShimOnNode;
+}
+
+const STAGE_ORDER: readonly Stage[] = ["Failed", "InWork", "Held", "Leaving", "Waiting", "Updated"];
+
+/** Return the nodes of a rollout, those that need somebody's eye first. */
+export function rolloutRows(model: Model, shim: string, shown: { readonly text: string; readonly stage: string }): StageRow[] {
+  const rows: StageRow[] = [];
+  for (const node of model.all("node")) {
+    const on = node.shims[shim];
+    if (on !== undefined && (shown.stage === "" || on.stage === shown.stage) && fits(node, shown.text)) {
+      rows.push({ node, on });
+    }
+  }
+  return rows.sort((one, other) => STAGE_ORDER.indexOf(one.on.stage) - STAGE_ORDER.indexOf(other.on.stage));
+}
+
+/** Return how far a rollout is: nodes at each stage, how many there are, and the share that is done, from 0 to 1. */
+export function progress(shim: Shim): { readonly counts: readonly (readonly [Stage, number])[]; readonly all: number; readonly done: number } {
+  const counts = STAGES.flatMap((stage) => {
+    const count = shim.counts[stage] ?? 0;
+    return count > 0 ? [[stage, count] as const] : [];
+  });
+  const all = counts.reduce((sum, [, count]) => sum + count, 0);
+  return { counts, all, done: all === 0 ? 1 : (shim.counts.Updated ?? 0) / all };
+}
+
+export type Column = "name" | "state" | "resident" | "disk" | "wakes" | "p99" | "calls" | "traps";
+
+/** Return controllers by a column; figures the largest first, what has none last. */
+export function controllerRows(model: Model, shown: Shown, by: string): readonly Controller[] {
+  const found = chosen(model.all("controller"), shown);
+  const figure = FIGURES[by as Column];
+  return figure === undefined ? found : [...found].sort((one, other) => (figure(other) ?? -1) - (figure(one) ?? -1));
+}
+
+export const FIGURES: Readonly<Partial<Record<Column, (one: Controller) => number | null>>> = {
+  resident: (one) => one.resident_bytes,
+  disk: (one) => one.disk_bytes,
+  wakes: (one) => one.wakes,
+  p99: (one) => milliseconds(one.wake_p99),
+  calls: (one) => one.calls,
+  traps: (one) => one.traps,
+};
+
+/** Return a duration as the status of a controller has it (`1.5ms`, `2s`, or a number of seconds) in milliseconds. */
+export function milliseconds(text: string | number | null): number | null {
+  if (typeof text === "number") {
+    return text * 1000;
+  }
+  const found = /^([0-9.]+)(us|µs|ms|s|m)?$/.exec(text ?? "");
+  const unit = { us: 0.001, µs: 0.001, ms: 1, s: 1000, m: 60_000 }[found?.[2] ?? "s"];
+  return found === null || unit === undefined ? null : Number(found[1]) * unit;
+}
+
+/** Return what keeps some of a kind from being shown, for each of the parts it is read from. */
+export function obstacles(model: Model, parts: readonly string[]): readonly { readonly part: Part; readonly say: string; readonly do: string | null }[] {
+  const found: { part: Part; say: string; do: string | null }[] = [];
+  for (const name of parts) {
+    const part = model.get(`part/${name}`) as ByKind["part"] | undefined;
+    if (part === undefined) {
+      continue;
+    }
+    for (const one of part.lacking) {
+      found.push({ part, say: one.say, do: one.do });
+    }
+    if (part.lacking.length === 0 && !part.defined) {
+      found.push({ part, say: `this cluster does not know ${name}`, do: "`trellis crds apply` defines the kinds of Trellis" });
+    }
+  }
+  return found;
+}
+
+/** Return whether all that may be read of these parts was. */
+export function isRead(model: Model, parts: readonly string[]): boolean {
+  return parts.every((name) => {
+    const part = model.get(`part/${name}`) as ByKind["part"] | undefined;
+    return part !== undefined && (part.synced || !part.defined || part.lacking.length > 0);
+  });
+}

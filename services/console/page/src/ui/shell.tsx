@@ -1,0 +1,235 @@
+/* What is around every view: where one can go, who looks, whether it is live, the page beside. Keys that count everywhere. */
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+import { putTheme, shortcuts, theme, THEMES } from "../live/appearance.ts";
+import type { Theme } from "../live/appearance.ts";
+import { again, begun, known, line, logOut, place, session, set, open } from "../live/store.ts";
+import { viewed, VIEWS } from "../model/place.ts";
+import type { View } from "../model/place.ts";
+import { clock } from "../model/words.ts";
+import { ControllersView } from "../views/controllers.tsx";
+import { Detail } from "../views/detail.tsx";
+import { EventPanel } from "../views/event_panel.tsx";
+import { EventsView } from "../views/events.tsx";
+import { LetterPanel, LettersView } from "../views/letters.tsx";
+import { MapView } from "../views/map.tsx";
+import { RolloutsView } from "../views/rollouts.tsx";
+import { SpanPanel, TracesView } from "../views/traces.tsx";
+import { Glyph } from "./glyph.tsx";
+import { Keys } from "./keys.tsx";
+import { PlaceLink } from "./parts.tsx";
+
+const TITLES: Readonly<Record<View, string>> = {
+  map: "Map",
+  rollouts: "Rollouts",
+  events: "Events",
+  traces: "Traces",
+  controllers: "Controllers",
+  letters: "Dead letters",
+};
+const DRAWN: Readonly<Record<View, () => JSX.Element>> = {
+  map: MapView,
+  rollouts: RolloutsView,
+  events: EventsView,
+  traces: TracesView,
+  controllers: ControllersView,
+  letters: LettersView,
+};
+/** What closes with Escape, the first that is open. */
+const CLOSES = ["select", "event", "letter", "span"] as const;
+
+export function Shell(): JSX.Element {
+  const [keys, showKeys] = useState(false);
+  useEffect(() => {
+    const heard = (event: KeyboardEvent): void => pressed(event, () => showKeys(true));
+    addEventListener("keydown", heard);
+    return () => removeEventListener("keydown", heard);
+  }, []);
+  const view = place.value.view;
+  useEffect(() => {
+    document.title = `${TITLES[view]} · ${session.value?.cluster ?? "Trellis"}`;
+  }, [view, session.value]);
+  const View = DRAWN[view];
+  const panel = panelNow();
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => {
+        event.preventDefault();
+        document.getElementById("main")?.focus();
+      }}>
+        Skip to the view
+      </a>
+      <Top keys={() => showKeys(true)} />
+      <Banner />
+      <div class={panel === null ? "page" : "page with-panel"}>
+        <main id="main" tabIndex={-1} aria-label={TITLES[view]} data-begun={begun.value} data-revision={known().revision}>
+          <View />
+        </main>
+        {panel}
+      </div>
+      {keys ? <Keys close={() => showKeys(false)} /> : null}
+    </>
+  );
+}
+
+function panelNow(): JSX.Element | null {
+  const { view, query } = place.value;
+  const { select, event, letter, span } = query;
+  if (select !== undefined) {
+    return <Detail id={select} key={select} />;
+  }
+  if (view === "events" && event !== undefined) {
+    return <EventPanel id={event} />;
+  }
+  if (view === "letters" && letter !== undefined) {
+    return <LetterPanel sequence={letter} key={letter} />;
+  }
+  return view === "traces" && span !== undefined ? <SpanPanel id={span} /> : null;
+}
+
+function Top({ keys }: { readonly keys: () => void }): JSX.Element {
+  const view = place.value.view;
+  const who = session.value;
+  return (
+    <header class="top">
+      <p class="brand">
+        Trellis <span class="soft">{who?.cluster ?? ""}</span>
+      </p>
+      <nav aria-label="Views">
+        <ul>
+          {VIEWS.map((one) => (
+            <li key={one}>
+              <PlaceLink to={viewed(place.value, one)} aria-current={one === view ? "page" : undefined}>
+                {TITLES[one]}
+              </PlaceLink>
+            </li>
+          ))}
+        </ul>
+      </nav>
+      <div class="tools">
+        <label class="search">
+          <span class="unseen">Search in this view</span>
+          <input id="search" type="search" placeholder="Search  /" value={place.value.query["q"] ?? ""} spellcheck={false} autocomplete="off" onInput={(event) => set({ q: event.currentTarget.value }, "replace")} />
+        </label>
+        <Namespaces />
+        <Live />
+        <Who keys={keys} />
+      </div>
+    </header>
+  );
+}
+
+/** The namespaces that are watched: who may not look at all of them names his own. */
+function Namespaces(): JSX.Element {
+  const most = session.value?.namespaces_most ?? 12;
+  return (
+    <label class="namespaces">
+      <span class="unseen">Namespaces, by commas, at most {most}; none is all</span>
+      <input
+        name="namespaces"
+        placeholder="all namespaces"
+        title={`Namespaces, separated by commas, at most ${most}; none is all`}
+        value={place.value.query["namespaces"] ?? ""}
+        spellcheck={false}
+        autocomplete="off"
+        onChange={(event) => set({ namespaces: event.currentTarget.value.split(/[\s,]+/).filter(Boolean).join(",") })}
+      />
+    </label>
+  );
+}
+
+function Live(): JSX.Element {
+  const state = line.value.is;
+  return (
+    <span class={`live live-${state}`}>
+      <Glyph state={state === "live" ? "well" : state === "lost" ? "troubled" : "working"} silent />
+      {state === "live" ? "live" : state === "lost" ? "lost" : "connecting"}
+    </span>
+  );
+}
+
+function Who({ keys }: { readonly keys: () => void }): JSX.Element {
+  const who = session.value;
+  return (
+    <details class="who">
+      <summary aria-label="You and this page">
+        <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
+          <path class="fill" d="M2 3h12v1.6H2zM2 7.2h12v1.6H2zM2 11.4h12V13H2z" />
+        </svg>
+      </summary>
+      <div class="menu">
+        <p class="user">{who?.user}</p>
+        <p class="soft">{who?.auth === "proxy" ? "as a proxy says" : "logged in by a token"}</p>
+        <label>
+          Light or dark{" "}
+          <select value={theme.value} onChange={(event) => putTheme(event.currentTarget.value as Theme)}>
+            {THEMES.map((one) => (
+              <option key={one} value={one}>
+                {one === "auto" ? "as the system" : one}
+              </option>
+            ))}
+          </select>
+        </label>
+        <button type="button" onClick={keys}>
+          Keys (?)
+        </button>
+        {who?.auth === "token" ? (
+          <button type="button" onClick={() => void logOut()}>
+            Log out
+          </button>
+        ) : null}
+        <p class="soft">version {who?.version}</p>
+      </div>
+    </details>
+  );
+}
+
+/** That what is shown may be old, since when, and why. */
+function Banner(): JSX.Element {
+  const state = line.value;
+  return (
+    <div class="banner" aria-live="assertive" role="status">
+      {state.is === "lost" ? (
+        <p>
+          <Glyph state="troubled" silent /> Disconnected since {clock(state.since)}: {state.why}
+          {state.todo === "" ? "" : `, ${state.todo}`}. What is shown is as it was then.{" "}
+          <button type="button" onClick={again}>
+            Connect now
+          </button>
+        </p>
+      ) : null}
+    </div>
+  );
+}
+
+function pressed(event: KeyboardEvent, keys: () => void): void {
+  if (event.key === "Escape" && document.querySelector("dialog[open]") === null) {
+    const who = document.querySelector<HTMLDetailsElement>("details.who[open]");
+    if (who !== null) {
+      who.open = false;
+      who.querySelector("summary")?.focus();
+      return;
+    }
+    const open = CLOSES.find((one) => place.value.query[one] !== undefined);
+    if (open !== undefined) {
+      set({ [open]: "" });
+    }
+    return;
+  }
+  const target = event.target as HTMLElement;
+  if (!shortcuts.value || event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea, dialog") !== null) {
+    return;
+  }
+  const view = VIEWS[Number(event.key) - 1];
+  if (event.key === "/") {
+    event.preventDefault();
+    document.getElementById("search")?.focus();
+  } else if (event.key === "?") {
+    event.preventDefault();
+    keys();
+  } else if (view !== undefined) {
+    open(view);
+  }
+}

@@ -1,0 +1,87 @@
+/* Controllers in Wasm: what they hold, how often they woke, what went wrong. In: the model, `sort` of the address. */
+
+import type { JSX } from "preact";
+
+import { known, place, set } from "../live/store.ts";
+import { idOf } from "../model/entities.ts";
+import type { Controller } from "../model/entities.ts";
+import { controllerRows, milliseconds } from "../model/selectors.ts";
+import { bytes, called, duration, figure } from "../model/words.ts";
+import { Glyph } from "../ui/glyph.tsx";
+import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
+import { Virtual } from "../ui/virtual.tsx";
+
+const PARTS = ["controllers"];
+const FIGURES = [
+  ["resident", "memory", "resident memory", (one: Controller) => bytes(one.resident_bytes)],
+  ["disk", "on disk", "snapshot on disk", (one: Controller) => bytes(one.disk_bytes)],
+  ["wakes", "wakes", "times it woke", (one: Controller) => figure(one.wakes)],
+  ["p99", "wake p99", "time to wake, 99 of 100 are faster", (one: Controller) => duration(milliseconds(one.wake_p99))],
+  ["calls", "calls", "calls", (one: Controller) => figure(one.calls)],
+  ["traps", "traps", "times it trapped", (one: Controller) => figure(one.traps)],
+] as const;
+
+export function ControllersView(): JSX.Element {
+  const all = known().all("controller");
+  const sort = place.value.query["sort"] ?? "";
+  const rows = controllerRows(known(), shownNow(), sort);
+  const selected = place.value.query["select"] ?? "";
+  const most = all.reduce((sum, one) => Math.max(sum, one.resident_bytes ?? 0), 1);
+  return (
+    <section class="controllers" aria-label="Controllers">
+      <header>
+        <Heading count={all.length}>Controllers</Heading>
+        <p class="soft totals">
+          {bytes(all.reduce((sum, one) => sum + (one.resident_bytes ?? 0), 0))} resident · {bytes(all.reduce((sum, one) => sum + (one.disk_bytes ?? 0), 0))} on disk ·{" "}
+          {figure(all.reduce((sum, one) => sum + (one.wakes ?? 0), 0))} wakes · figures are up to a minute old
+        </p>
+        <Tally of={all} label="Controllers" />
+        <div class="chips" role="group" aria-label="In which order">
+          <button type="button" class="chip" aria-pressed={sort === ""} onClick={() => set({ sort: "" }, "replace")}>
+            by name
+          </button>
+          {FIGURES.map(([name, title]) => (
+            <button key={name} type="button" class="chip" aria-pressed={sort === name} onClick={() => set({ sort: name }, "replace")}>
+              by {title}
+            </button>
+          ))}
+        </div>
+      </header>
+      <Lacking parts={PARTS} />
+      {rows.length === 0 ? <Nothing parts={PARTS} all={all.length} what="controllers" /> : null}
+      <div class="scrolled" data-scrolls>
+        <Virtual
+          items={rows}
+          keyOf={idOf}
+          label="Controllers"
+          height={76}
+          selected={selected}
+          cell={(one, properties) => (
+            <button type="button" class="controller" data-id={idOf(one)} aria-pressed={selected === idOf(one)} title={one.why ?? called(one)} onClick={() => set({ select: selected === idOf(one) ? "" : idOf(one) })} {...properties}>
+              <span class="title">
+                <Glyph state={one.state} /> <span class="name">{called(one)}</span> <span class="phase">{one.phase ?? "not seen yet"}</span>
+                <span class="message">{one.problem ?? faultOf(one)}</span>
+              </span>
+              <span class="numbers">
+                {FIGURES.map(([name, title, , read]) => (
+                  <span key={name} class={`number number-${name}`}>
+                    <span class="label">{title}</span> <span class="value">{read(one)}</span>
+                    {name === "resident" ? (
+                      <span class="meter" aria-hidden="true">
+                        <span style={{ width: `${(100 * (one.resident_bytes ?? 0)) / most}%` }} />
+                      </span>
+                    ) : null}
+                  </span>
+                ))}
+              </span>
+            </button>
+          )}
+        />
+      </div>
+    </section>
+  );
+}
+
+function faultOf(one: Controller): string {
+  return one.last_fault === null ? "" : `last fault: ${[one.last_fault.kind, one.last_fault.message].filter(Boolean).join(", ")}`;
+}

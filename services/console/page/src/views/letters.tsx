@@ -1,0 +1,133 @@
+/* Dead letters: messages that a service gave up on, with the cause and the original. In: `letter` and filters of the address. */
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+import { asRefused, get } from "../live/api.ts";
+import type { Refused } from "../live/api.ts";
+import { events, hear } from "../live/bus.ts";
+import { known, place, set } from "../live/store.ts";
+import type { Explanation, Letter } from "../model/entities.ts";
+import { asked, has } from "../model/happenings.ts";
+import { viewed } from "../model/place.ts";
+import { bytes, clock, counted, figure } from "../model/words.ts";
+import { Glyph } from "../ui/glyph.tsx";
+import { EntityLink, Heading, PlaceLink, Problem } from "../ui/parts.tsx";
+import { Panel } from "../ui/panel.tsx";
+import { Virtual } from "../ui/virtual.tsx";
+import { Reasons } from "./detail.tsx";
+
+const FIELDS = [
+  ["object", "About", "node/n1"],
+  ["namespace", "Namespace", "team"],
+  ["reason", "Reason", "Unparseable"],
+] as const;
+
+export function LettersView(): JSX.Element {
+  const query = place.value.query;
+  const asks = asked(query, { streams: "", reason: query["reason"] ?? "" });
+  const live = asked({ ...query, streams: "letters" }, { recent: "1" });
+  useEffect(() => hear(live), [live]);
+  const newest = events.value[0]?.sequence ?? 0;
+  const [read, put] = useState<{ readonly letters?: readonly Letter[]; readonly most: number; readonly error?: Refused }>({ most: 0 });
+  const [again, ask] = useState(0);
+  useEffect(() => {
+    const abort = new AbortController();
+    get<{ letters: Letter[]; most: number }>(`/api/letters?${asks}`, abort.signal).then(put, (error: unknown) => abort.signal.aborted || put({ most: 0, error: asRefused(error) }));
+    return () => abort.abort();
+  }, [asks, newest, again]);
+  const text = query["q"] ?? "";
+  const letters = (read.letters ?? []).filter((one) => text === "" || has(one, text) || `${one.reason} ${one.error}`.toLowerCase().includes(text.toLowerCase()));
+  const chosen = query["letter"] ?? "";
+  return (
+    <section class="letters" aria-label="Dead letters">
+      <header>
+        <Heading {...(read.letters === undefined ? {} : { count: read.letters.length })}>Dead letters</Heading>
+        <form class="filters" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
+          {FIELDS.map(([name, label, example]) => (
+            <label key={name}>
+              <span>{label}</span>
+              <input name={name} value={query[name] ?? ""} placeholder={example} spellcheck={false} autocomplete="off" onChange={(event) => set({ [name]: event.currentTarget.value.trim() })} />
+            </label>
+          ))}
+        </form>
+      </header>
+      {read.error === undefined ? null : <Problem error={read.error} again={() => ask(again + 1)} />}
+      {read.letters !== undefined && read.letters.length === read.most ? <p class="soft">Of the newest {figure(read.most)}.</p> : null}
+      <div class="scrolled" data-scrolls>
+        {letters.length > 0 || read.error !== undefined ? null : <p class="nothing">{read.letters === undefined ? "Reading …" : "There are none: every message was understood, or given up by nobody."}</p>}
+        <Virtual
+          items={letters}
+          keyOf={(one) => String(one.sequence)}
+          label="Dead letters, the newest first"
+          height={64}
+          selected={chosen}
+          cell={(one, properties) => (
+            <button type="button" class="letter" data-key={one.sequence} aria-pressed={chosen === String(one.sequence)} onClick={() => set({ letter: chosen === String(one.sequence) ? "" : String(one.sequence), select: "" })} {...properties}>
+              <span class="title">
+                <Glyph state="troubled" silent />
+                <span class="name">{one.reason}</span>
+                <span class="phase">{one.service}</span>
+                <time class="soft" dateTime={one.time}>
+                  {clock(one.time)}
+                </time>
+              </span>
+              <span class="message">
+                {one.about ?? one.subject} – {one.error || one.obstacle}
+              </span>
+            </button>
+          )}
+        />
+      </div>
+    </section>
+  );
+}
+
+interface WholeLetter extends Letter {
+  readonly headers: Readonly<Record<string, string>> | null;
+  readonly body?: unknown;
+  readonly body_text?: string;
+  readonly body_base64?: string;
+}
+
+export function LetterPanel({ sequence }: { readonly sequence: string }): JSX.Element {
+  const [read, put] = useState<{ readonly letter?: WholeLetter; readonly page?: Explanation; readonly error?: Refused }>({});
+  useEffect(() => {
+    const abort = new AbortController();
+    put({});
+    get<{ letter: WholeLetter; page: Explanation }>(`/api/letters/${encodeURIComponent(sequence)}`, abort.signal).then(put, (error: unknown) => abort.signal.aborted || put({ error: asRefused(error) }));
+    return () => abort.abort();
+  }, [sequence]);
+  const letter = read.letter;
+  const about = letter?.about ? known().get(letter.about) : undefined;
+  return (
+    <Panel title={sequence} kind="dead letter" close={() => set({ letter: "" })} key={sequence}>
+      {read.error === undefined ? null : <Problem error={read.error} />}
+      {letter === undefined && read.error === undefined ? <p class="nothing">Reading …</p> : null}
+      {read.page === undefined ? null : (
+        <section class="why">
+          <h3>Why</h3>
+          <Reasons page={read.page} />
+        </section>
+      )}
+      {letter === undefined ? null : (
+        <>
+          <p class="ways">
+            {about === undefined ? null : <EntityLink entity={about} />}
+            {letter.trace_id ? <PlaceLink to={viewed(place.value, "traces", { trace: letter.trace_id })}>Its trace</PlaceLink> : null}
+          </p>
+          <h3>The message</h3>
+          <p class="soft">
+            {letter.subject}, {bytes(letter.size)}
+            {letter.truncated ? ", cut" : ""}, {letter.deliveries === null ? "delivered who knows how often" : counted(letter.deliveries, "delivery", "deliveries")}
+          </p>
+          {letter.headers === null || Object.keys(letter.headers).length === 0 ? null : <pre class="data">{Object.entries(letter.headers).map(([name, value]) => `${name}: ${value}`).join("\n")}</pre>}
+          <pre class="data">{letter.body !== undefined ? JSON.stringify(letter.body, null, 2) : (letter.body_text ?? letter.body_base64 ?? "")}</pre>
+          <p class="soft">
+            <code>trellis dead replay {sequence}</code> gives it to its service again.
+          </p>
+        </>
+      )}
+    </Panel>
+  );
+}

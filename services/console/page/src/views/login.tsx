@@ -1,0 +1,63 @@
+/* The log-in. The token goes to the server once, and stays nowhere here. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { asRefused } from "../live/api.ts";
+import type { Refused } from "../live/api.ts";
+import { begin, failure, logIn } from "../live/store.ts";
+import { Problem } from "../ui/parts.tsx";
+
+export function LogIn(): JSX.Element {
+  const [error, tell] = useState<Refused | null>(null);
+  const [busy, work] = useState(false);
+  const send = async (form: HTMLFormElement): Promise<void> => {
+    const token = String(new FormData(form).get("token") ?? "").trim();
+    if (token === "") {
+      return;
+    }
+    work(true);
+    tell(null);
+    form.reset();
+    try {
+      await logIn(token);
+    } catch (failed) {
+      tell(asRefused(failed));
+      work(false);
+      form.querySelector("input")?.focus();
+    }
+  };
+  return (
+    <main class="login" id="main">
+      <h1>Trellis</h1>
+      <p>Log in with a token of the cluster. You see what that may see, and nothing else.</p>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void send(event.currentTarget);
+        }}
+      >
+        <label>
+          Token
+          <input name="token" type="password" autocomplete="off" autofocus required spellcheck={false} disabled={busy} />
+        </label>
+        <button type="submit" disabled={busy}>
+          {busy ? "Asking the cluster …" : "Log in"}
+        </button>
+      </form>
+      {error === null ? null : <Problem error={error} />}
+      <p class="soft">
+        A token of an account: <code>kubectl create token ACCOUNT</code>
+      </p>
+    </main>
+  );
+}
+
+export function Failed(): JSX.Element | null {
+  return failure.value === null ? null : (
+    <main class="login" id="main">
+      <h1>Trellis</h1>
+      <Problem error={failure.value} again={() => void begin()} />
+    </main>
+  );
+}

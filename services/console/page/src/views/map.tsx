@@ -1,0 +1,242 @@
+/* The map: nodes, the hosts on them, the applications in these, and the Services that lead there; a click says why.
+
+   In: the model, the filters of the address. Invariant: what hangs together with the selected thing is marked, in a word
+   for who cannot see it. */
+
+import type { JSX } from "preact";
+
+import { known, place, set } from "../live/store.ts";
+import { idOf } from "../model/entities.ts";
+import type { Application, Entity, Host, HostGroup, Node, Service } from "../model/entities.ts";
+import { appRows, chosen, hostRows, related } from "../model/selectors.ts";
+import type { AppRow, HostRow } from "../model/selectors.ts";
+import { called, counted, figure, STAGE_STATES, STAGE_WORDS } from "../model/words.ts";
+import { Glyph } from "../ui/glyph.tsx";
+import { Heading, Lacking, Nothing, shownNow, Tally } from "../ui/parts.tsx";
+import { Virtual } from "../ui/virtual.tsx";
+import type { CellProps } from "../ui/virtual.tsx";
+
+const LANES = [
+  ["nodes", "Nodes"],
+  ["hosts", "Hosts"],
+  ["apps", "Applications"],
+] as const;
+
+export function MapView(): JSX.Element {
+  const lane = place.value.query["lane"] ?? "nodes";
+  const selected = place.value.query["select"] ?? "";
+  const linked = new Set([...related(known(), selected).values()].flat().map(idOf));
+  const counts = { nodes: known().all("node").length, hosts: known().all("host").length, apps: known().all("application").length };
+  return (
+    <div class="map">
+      <div class="lane-choice" role="group" aria-label="What is shown">
+        {LANES.map(([name, title]) => (
+          <button key={name} type="button" aria-pressed={lane === name} onClick={() => set({ lane: name === "nodes" ? "" : name }, "replace")}>
+            {title} <span class="count">{figure(counts[name])}</span>
+          </button>
+        ))}
+      </div>
+      <div class={`lanes shows-${lane}`}>
+        <NodesLane selected={selected} linked={linked} />
+        <HostsLane selected={selected} linked={linked} />
+        <AppsLane selected={selected} linked={linked} />
+      </div>
+    </div>
+  );
+}
+
+interface LaneProps {
+  readonly selected: string;
+  readonly linked: ReadonlySet<string>;
+}
+
+function NodesLane({ selected, linked }: LaneProps): JSX.Element {
+  const all = known().all("node");
+  const nodes = chosen(all, shownNow());
+  return (
+    <section class="lane lane-nodes" aria-label="Nodes">
+      <header>
+        <Heading count={all.length}>Nodes</Heading>
+        <Tally of={all} label="Nodes" />
+        <Shims />
+      </header>
+      <div class="lane-body" data-scrolls>
+        <Lacking parts={["nodes", "jobs", "ledgers"]} />
+        {nodes.length === 0 ? <Nothing parts={["nodes"]} all={all.length} what="nodes" /> : null}
+        <Virtual
+          items={nodes}
+          keyOf={idOf}
+          label="Nodes"
+          height={52}
+          width={190}
+          selected={selected}
+          cell={(node, properties) => (
+            <Cell entity={node} selected={selected} linked={linked} properties={properties}>
+              <NodeLines node={node} />
+            </Cell>
+          )}
+        />
+      </div>
+    </section>
+  );
+}
+
+/** All Shims with how far they are: the letters of the badges that nodes have. */
+function Shims(): JSX.Element | null {
+  const shims = known().all("shim");
+  return (
+    <>
+      <Lacking parts={["shims"]} />
+      {shims.length === 0 ? null : (
+        <ul class="shims" aria-label="Shims">
+          {shims.map((shim) => (
+            <li key={shim.name}>
+              <button type="button" class="chip" title={shim.why ?? ""} aria-pressed={place.value.query["select"] === idOf(shim)} onClick={() => set({ select: idOf(shim) })}>
+                <Glyph state={shim.state} />
+                {shim.name}
+                <span class="soft">
+                  {shim.phase} {figure(shim.counts.Updated ?? 0)}/{figure(shim.desired)}
+                </span>
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
+}
+
+function NodeLines({ node }: { readonly node: Node }): JSX.Element {
+  const shims = Object.entries(node.shims);
+  return (
+    <>
+      <span class="name">{node.name}</span>
+      <span class="more">
+        {spaced(node.phase)}
+        {node.kubelet_ready ? "" : ", kubelet away"}
+        {shims.slice(0, 4).map(([name, on]) => (
+          <span key={name} class="badge" title={`${name}: ${STAGE_WORDS[on.stage]}`}>
+            <Glyph state={STAGE_STATES[on.stage]} silent />
+            {name}
+            <span class="unseen"> {STAGE_WORDS[on.stage]}</span>
+          </span>
+        ))}
+        {shims.length > 4 ? <span class="badge">+{shims.length - 4}</span> : null}
+      </span>
+    </>
+  );
+}
+
+function HostsLane({ selected, linked }: LaneProps): JSX.Element {
+  const [groups, hosts] = [known().all("hostgroup"), known().all("host")];
+  const rows = hostRows(known(), shownNow());
+  return (
+    <section class="lane lane-hosts" aria-label="Host groups and hosts">
+      <header>
+        <Heading count={hosts.length}>Hosts</Heading>
+        <Tally of={hosts} label="Hosts" />
+      </header>
+      <div class="lane-body" data-scrolls>
+        <Lacking parts={["groups", "pods"]} />
+        {rows.length === 0 ? <Nothing parts={["groups", "pods"]} all={groups.length + hosts.length} what="host groups" /> : null}
+        <Virtual
+          items={rows}
+          keyOf={(row) => row.key}
+          label="Host groups and hosts"
+          height={52}
+          selected={selected}
+          cell={(row, properties) => <Row row={row} selected={selected} linked={linked} properties={properties} />}
+        />
+      </div>
+    </section>
+  );
+}
+
+function AppsLane({ selected, linked }: LaneProps): JSX.Element {
+  const [applications, services] = [known().all("application"), known().all("service")];
+  const rows = appRows(known(), shownNow());
+  return (
+    <section class="lane lane-apps" aria-label="Applications and Services">
+      <header>
+        <Heading count={applications.length}>Applications</Heading>
+        <Tally of={[...applications, ...services]} label="Applications and Services" />
+      </header>
+      <div class="lane-body" data-scrolls>
+        <Lacking parts={["applications", "services", "slices"]} />
+        {rows.length === 0 ? <Nothing parts={["applications", "services"]} all={applications.length + services.length} what="applications" /> : null}
+        <Virtual
+          items={rows}
+          keyOf={(row) => row.key}
+          label="Applications and Services"
+          height={52}
+          selected={selected}
+          cell={(row, properties) => <Row row={row} selected={selected} linked={linked} properties={properties} />}
+        />
+      </div>
+    </section>
+  );
+}
+
+function Row({ row, properties, ...marks }: LaneProps & { readonly row: HostRow | AppRow; readonly properties: CellProps }): JSX.Element {
+  if ("heading" in row) {
+    return <h3 class="row-heading">{row.heading}</h3>;
+  }
+  return (
+    <Cell entity={row.entity} depth={row.depth} properties={properties} {...marks}>
+      <span class="name">
+        {row.depth === 1 && row.entity.kind === "host" ? row.entity.name : called(row.entity)}
+      </span>
+      <span class="more">{lineOf(row.entity)}</span>
+    </Cell>
+  );
+}
+
+function lineOf(entity: HostGroup | Host | Application | Service): string {
+  switch (entity.kind) {
+    case "hostgroup": {
+      const { ready, desired } = entity.replicas;
+      return [`lattice ${entity.lattice}`, `${ready ?? 0}/${desired ?? "?"} ready`, entity.deleting ? "being deleted" : ""].filter(Boolean).join(" · ");
+    }
+    case "host":
+      return [
+        entity.node === null ? "on no node" : `on ${entity.node.slice("node/".length)}`,
+        entity.ready ? "" : "not ready",
+        entity.reported === "No" ? "not heard" : "",
+        entity.applications.length === 0 ? "" : counted(entity.applications.length, "application"),
+      ].filter(Boolean).join(" · ");
+    case "application":
+      return [entity.phase ?? "not seen yet", entity.deployed === null ? "" : `version ${entity.deployed}`].filter(Boolean).join(" · ");
+    case "service":
+      return [
+        "Service",
+        `${entity.endpoints.ready}/${entity.endpoints.all} endpoints`,
+        [entity.addresses[0] ?? "", entity.ports.map((port) => port.port).join(",")].filter(Boolean).join(":"),
+      ].filter(Boolean).join(" · ");
+  }
+}
+
+function Cell({
+  entity, depth, selected, linked, properties, children,
+}: LaneProps & { readonly entity: Entity; readonly depth?: number; readonly properties: CellProps; readonly children: JSX.Element | JSX.Element[] }): JSX.Element {
+  const id = idOf(entity);
+  const classes = ["cell", depth === undefined ? "" : `depth-${depth}`, `kind-${entity.kind}`, linked.has(id) ? "linked" : ""];
+  return (
+    <button
+      type="button"
+      class={classes.filter(Boolean).join(" ")}
+      data-id={id}
+      title={entity.why ?? called(entity)}
+      aria-pressed={selected === id}
+      onClick={() => set({ select: selected === id ? "" : id })}
+      {...properties}
+    >
+      <Glyph state={entity.state} />
+      <span class="lines">{children}</span>
+      {linked.has(id) ? <span class="unseen">, hangs together with what is selected</span> : null}
+    </button>
+  );
+}
+
+function spaced(phase: string): string {
+  return phase.replace(/([a-z])([A-Z])/g, (_, one: string, other: string) => `${one} ${other.toLowerCase()}`);
+}

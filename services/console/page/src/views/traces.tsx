@@ -1,0 +1,206 @@
+/* One change from its first cause to its last effect, as a waterfall; without one, the changes that were lately.
+
+   In: `trace` of the address. Out: bars on one axis. Called by the shell. */
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+import { asRefused, get } from "../live/api.ts";
+import type { Refused } from "../live/api.ts";
+import { events, eventsLine, hear } from "../live/bus.ts";
+import { place, session, set } from "../live/store.ts";
+import type { Trace } from "../model/entities.ts";
+import { asked, changes, has } from "../model/happenings.ts";
+import { viewed } from "../model/place.ts";
+import { waterfall } from "../model/waterfall.ts";
+import type { Bar } from "../model/waterfall.ts";
+import { clock, counted, duration } from "../model/words.ts";
+import { Glyph } from "../ui/glyph.tsx";
+import { Heading, PlaceLink, Problem } from "../ui/parts.tsx";
+import { Panel } from "../ui/panel.tsx";
+import { Virtual } from "../ui/virtual.tsx";
+
+const HUES = 6;
+
+export function TracesView(): JSX.Element {
+  const trace = (place.value.query["trace"] ?? "").toLowerCase();
+  return (
+    <section class="traces" aria-label="Traces">
+      <header>
+        <Heading>Traces</Heading>
+        <form
+          class="filters"
+          onSubmit={(event) => {
+            event.preventDefault();
+            set({ trace: String(new FormData(event.currentTarget).get("trace") ?? "").trim(), span: "" });
+          }}
+        >
+          <label>
+            <span>Trace</span>
+            <input name="trace" key={trace} defaultValue={trace} placeholder="32 hex digits" spellcheck={false} autocomplete="off" size={34} />
+          </label>
+          <button type="submit">Show</button>
+          {trace === "" ? null : <PlaceLink to={viewed(place.value, "traces")}>All changes</PlaceLink>}
+        </form>
+      </header>
+      {trace === "" ? <Changes /> : <One trace={trace} key={trace} />}
+    </section>
+  );
+}
+
+function Changes(): JSX.Element {
+  const query = asked({}, { streams: "facts", recent: "500" });
+  useEffect(() => hear(query), []);
+  const text = place.value.query["q"] ?? "";
+  const found = changes(events.value).filter((one) => text === "" || has(one.first, text) || has(one.last, text));
+  return (
+    <>
+      {session.value?.traces === false ? <p class="soft">The console knows of no Jaeger: set TRELLIS_JAEGER_URL, and traces can be opened here.</p> : null}
+      <div class="scrolled" data-scrolls>
+        {found.length === 0 ? <p class="nothing">{eventsLine.value.is === "live" ? "No change has left a trace lately." : "Listening …"}</p> : null}
+        <Virtual
+          items={found}
+          keyOf={(one) => one.trace}
+          label="Changes, the newest first"
+          height={48}
+          cell={(one, properties) => (
+            <button type="button" class="event change" data-key={one.trace} onClick={() => set({ trace: one.trace })} {...properties}>
+              <time dateTime={one.first.time}>{clock(one.first.time)}</time>
+              <span class="type">{one.types.slice(0, 3).join(" → ")}{one.types.length > 3 ? " …" : ""}</span>
+              <span class="about">{one.first.about ?? ""}</span>
+              <span class="soft from">{counted(one.count, "fact")}</span>
+              <span class="soft trace">{one.trace.slice(0, 8)}</span>
+            </button>
+          )}
+        />
+      </div>
+    </>
+  );
+}
+
+/** The trace that is shown, for the page beside it. */
+const shown: { trace: Trace | null } = { trace: null };
+
+function One({ trace }: { readonly trace: string }): JSX.Element {
+  const [read, put] = useState<{ readonly trace?: Trace; readonly error?: Refused }>({});
+  const [asked, ask] = useState(0);
+  useEffect(() => {
+    const abort = new AbortController();
+    get<Trace>(`/api/traces/${encodeURIComponent(trace)}`, abort.signal).then(
+      (found) => {
+        shown.trace = found;
+        put({ trace: found });
+      },
+      (error: unknown) => abort.signal.aborted || put({ error: asRefused(error) }),
+    );
+    return () => abort.abort();
+  }, [trace, asked]);
+  if (read.error !== undefined) {
+    return <Problem error={read.error} again={() => ask(asked + 1)} />;
+  }
+  return read.trace === undefined ? <p class="nothing">Reading …</p> : <Bars trace={read.trace} again={() => ask(asked + 1)} />;
+}
+
+function Bars({ trace, again }: { readonly trace: Trace; readonly again: () => void }): JSX.Element {
+  const { bars, took, began, services, errors } = waterfall(trace);
+  const chosen = place.value.query["span"] ?? "";
+  return (
+    <>
+      <p class="status">
+        <strong>{duration(took)}</strong>
+        <span class="soft">
+          from {clock(began)}, {counted(bars.length, "span")} of {services.length === 1 ? services[0] : `${services.length} services`}
+        </span>
+        {errors === 0 ? null : (
+          <span class="missing">
+            <Glyph state="troubled" silent /> {counted(errors, "error")}
+          </span>
+        )}
+        {trace.whole ? null : <span class="soft">not whole: some of its spans are missing</span>}
+        {trace.cut ? <span class="soft">it has more spans than are shown</span> : null}
+        <button type="button" class="quiet" onClick={again}>
+          read again
+        </button>
+        <PlaceLink to={viewed(place.value, "events", { trace: trace.trace })}>Its events</PlaceLink>
+        {trace.link === null ? null : (
+          <a href={trace.link} target="_blank" rel="noreferrer noopener">
+            Open in Jaeger
+          </a>
+        )}
+      </p>
+      <ul class="legend" aria-label="Services">
+        {services.map((service, index) => (
+          <li key={service} class={`hue-${index % HUES}`}>
+            {service}
+          </li>
+        ))}
+      </ul>
+      <div class="axis" aria-hidden="true">
+        {[0, 0.25, 0.5, 0.75, 1].map((at) => (
+          <span key={at}>{duration(at * took)}</span>
+        ))}
+      </div>
+      <div class="scrolled" data-scrolls>
+        <Virtual
+          items={bars}
+          keyOf={(bar) => bar.span.span}
+          label="Spans"
+          height={30}
+          selected={chosen}
+          cell={(bar, properties) => (
+            <button type="button" class={`span hue-${services.indexOf(bar.span.service) % HUES}`} data-key={bar.span.span} aria-pressed={chosen === bar.span.span} onClick={() => set({ span: chosen === bar.span.span ? "" : bar.span.span })} {...properties}>
+              <span class="what" style={{ paddingInlineStart: `${Math.min(bar.span.depth, 12) * 0.9}em` }}>
+                {bar.span.error === null ? null : <Glyph state="troubled" />}
+                {bar.span.name} <span class="soft">{bar.span.service}</span>
+              </span>
+              <span class="track">
+                <span class={`piece${bar.span.error === null ? "" : " failed"}`} style={{ left: `${bar.left * 100}%`, width: `max(2px, ${bar.width * 100}%)` }} />
+                <span class="took" style={bar.left + bar.width > 0.8 ? { right: `${(1 - bar.left) * 100}%` } : { left: `${(bar.left + bar.width) * 100}%` }}>
+                  {duration(bar.took)}
+                </span>
+              </span>
+            </button>
+          )}
+        />
+      </div>
+    </>
+  );
+}
+
+export function SpanPanel({ id }: { readonly id: string }): JSX.Element | null {
+  const trace = shown.trace;
+  const bar: Bar | undefined = trace === null ? undefined : waterfall(trace).bars.find((one) => one.span.span === id);
+  if (bar === undefined) {
+    return null;
+  }
+  const { span } = bar;
+  return (
+    <Panel title={span.name} kind={`span of ${span.service}`} close={() => set({ span: "" })} key={id}>
+      {span.error === null ? null : (
+        <p class="verdict is-troubled">
+          <Glyph state="troubled" silent /> {span.error}
+        </p>
+      )}
+      <dl class="fields">
+        {(
+          [
+            ["began after", duration(bar.offset)],
+            ["took", duration(bar.took)],
+            ["span", span.span],
+            ...Object.entries(span.attributes).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]),
+          ] as [string, string][]
+        ).map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      {span.links.map((link) => (
+        <p key={`${link.trace}${link.span}`} class="ways">
+          <PlaceLink to={viewed(place.value, "traces", { trace: link.trace })}>leads to trace {link.trace.slice(0, 8)}</PlaceLink>
+        </p>
+      ))}
+    </Panel>
+  );
+}

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Model } from "../src/model/model.ts";
+import { entities, node } from "./objects.ts";
+
+function filled(): Model {
+  const model = new Model();
+  model.hello({ epoch: "a", full: true });
+  model.delta({ revision: 1, set: entities(node("n10"), node("n2"), node("n1")), gone: [], more: false }, "a.1");
+  return model;
+}
+
+test("names are sorted as people count", () => {
+  assert.deepEqual(filled().all("node").map((one) => one.name), ["n1", "n2", "n10"]);
+});
+
+test("a revision in several messages is there whole, or not at all", () => {
+  const model = filled();
+  assert.equal(model.delta({ revision: 2, set: entities(node("n3")), gone: [], more: true }, ""), false);
+  assert.equal(model.all("node").length, 3);
+  assert.equal(model.delta({ revision: 2, set: {}, gone: ["node/n1"], more: false }, "a.2"), true);
+  assert.deepEqual(model.all("node").map((one) => one.name), ["n2", "n3", "n10"]);
+  assert.equal(model.mark, "a.2");
+});
+
+test("what came of a revision that was cut off is dropped with the next stream", () => {
+  const model = filled();
+  model.delta({ revision: 2, set: entities(node("n3")), gone: [], more: true }, "");
+  model.hello({ epoch: "a", full: false });
+  model.delta({ revision: 3, set: {}, gone: [], more: false }, "a.3");
+  assert.equal(model.get("node/n3"), undefined);
+});
+
+test("a state that begins anew is shown in place of the old one once it is there", () => {
+  const model = filled();
+  model.hello({ epoch: "b", full: true });
+  assert.equal(model.all("node").length, 3);
+  assert.equal(model.mark, "", "what is asked for next is all");
+  model.delta({ revision: 1, set: entities(node("other")), gone: [], more: false }, "b.1");
+  assert.deepEqual(model.all("node").map((one) => one.name), ["other"]);
+});
+
+test("what is gone may be what was never there", () => {
+  const model = filled();
+  model.delta({ revision: 2, set: {}, gone: ["node/never", "shim/neither"], more: false }, "a.2");
+  assert.equal(model.all("node").length, 3);
+});
+
+test("a change is seen in lists that were asked for before", () => {
+  const model = filled();
+  const before = model.all("node");
+  model.delta({ revision: 2, set: entities(node("n2", { state: "troubled" })), gone: [], more: false }, "a.2");
+  assert.notEqual(model.all("node"), before);
+  assert.equal(model.all("node")[1]?.state, "troubled");
+});
+
+test("a list is the same one while nothing of its kind changed", () => {
+  const model = filled();
+  const before = model.all("node");
+  model.delta({ revision: 2, set: {}, gone: [], more: false }, "a.2");
+  assert.equal(model.all("node"), before);
+});

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { idOf } from "../src/model/entities.ts";
+import type { Entity } from "../src/model/entities.ts";
+import { Model } from "../src/model/model.ts";
+import { appRows, chosen, controllerRows, fits, hostRows, isRead, milliseconds, obstacles, progress, related, rolloutRows, tally } from "../src/model/selectors.ts";
+import { application, controller, entities, group, host, node, part, service, shim } from "./objects.ts";
+
+const ALL = { text: "", state: "" };
+
+function world(...those: Entity[]): Model {
+  const model = new Model();
+  model.hello({ epoch: "a", full: true });
+  model.delta({ revision: 1, set: entities(...those), gone: [], more: false }, "a.1");
+  return model;
+}
+
+const shop = [node("n1"), node("n2"), group("hosts"), host("hosts-1"), host("other", { group: null, node: "node/n2", applications: [] }), application("shop"), service("shop")];
+
+test("each word of a search has to be there, in whatever order and case", () => {
+  assert.ok(fits(node("edge-7", { phase: "Failed" }), "FAILED edge"));
+  assert.ok(!fits(node("edge-7"), "edge failed"));
+  assert.ok(fits(node("n", { shims: { spin: { stage: "Updated", attempt: null, message: null } } }), "spin"));
+});
+
+test("what is troubled stands first, the rest as it was", () => {
+  const found = chosen([node("a"), node("b", { state: "troubled" }), node("c")], ALL);
+  assert.deepEqual(found.map((one) => one.name), ["b", "a", "c"]);
+});
+
+test("counts by state have the most urgent first, and none that there is not", () => {
+  assert.deepEqual(tally([node("a"), node("b", { state: "troubled" }), node("c")]), [["troubled", 1], ["well", 2]]);
+});
+
+test("hosts stand behind their group, those of none at the end", () => {
+  assert.deepEqual(hostRows(world(...shop), ALL).map((row) => row.key), ["hostgroup/team/hosts", "host/team/hosts-1", "#alone", "host/team/other"]);
+});
+
+test("a group is there for a host that fits", () => {
+  assert.deepEqual(hostRows(world(...shop), { text: "hosts-1", state: "" }).map((row) => row.key), ["hostgroup/team/hosts", "host/team/hosts-1"]);
+});
+
+test("Services stand behind the application of their name, namespace and lattice alone", () => {
+  const rows = appRows(world(...shop, service("far", { namespace: "elsewhere" })), ALL);
+  assert.deepEqual(rows.map((row) => row.key), ["#prod", "application/team/shop", "service/team/shop", "#services", "service/elsewhere/far"]);
+});
+
+test("a node leads to its hosts, and by them to groups and applications", () => {
+  const found = related(world(...shop), "node/n1");
+  assert.deepEqual([...found.values()].flat().map(idOf).sort(), ["application/team/shop", "host/team/hosts-1", "hostgroup/team/hosts"]);
+});
+
+test("what leads to what is not seen leads nowhere", () => {
+  assert.deepEqual([...related(world(host("h", { node: "node/gone", group: "hostgroup/team/gone" })), "host/team/h").keys()], []);
+  assert.equal(related(world(), "node/never").size, 0);
+});
+
+test("a rollout has the nodes first that need somebody's eye", () => {
+  const at = (stage: "Updated" | "Failed" | "InWork") => ({ shims: { spin: { stage, attempt: 1, message: null } } });
+  const model = world(node("a", at("Updated")), node("b", at("InWork")), node("c", at("Failed")), node("d"));
+  assert.deepEqual(rolloutRows(model, "spin", { text: "", stage: "" }).map((row) => row.node.name), ["c", "b", "a"]);
+  assert.deepEqual(rolloutRows(model, "spin", { text: "", stage: "InWork" }).map((row) => row.node.name), ["b"]);
+});
+
+test("a rollout of no nodes is done", () => {
+  assert.equal(progress(shim("spin")).done, 0.25);
+  assert.equal(progress(shim("spin", { counts: {} })).done, 1);
+});
+
+test("controllers by a figure have the largest first, and those without one last", () => {
+  const model = world(controller("a", { wakes: null }), controller("b", { wakes: 3 }), controller("c", { wakes: 30 }));
+  assert.deepEqual(controllerRows(model, ALL, "wakes").map((one) => one.name), ["c", "b", "a"]);
+  assert.deepEqual(controllerRows(model, ALL, "nonsense").map((one) => one.name), ["a", "b", "c"]);
+});
+
+test("times to wake are read as the status writes them", () => {
+  assert.equal(milliseconds("12.50ms"), 12.5);
+  assert.equal(milliseconds("2s"), 2000);
+  assert.equal(milliseconds(null), null);
+  assert.equal(milliseconds("soon"), null);
+});
+
+test("what is not allowed is said, and is not taken for empty", () => {
+  const lacking = [{ namespace: null, say: "not allowed to list nodes", do: "ask" }];
+  const model = world(part("nodes", { lacking, synced: false }), part("shims", { defined: false, synced: false }), part("pods", { synced: false }));
+  assert.deepEqual(obstacles(model, ["nodes", "shims", "pods"]).map((one) => one.say), ["not allowed to list nodes", "this cluster does not know shims"]);
+  assert.ok(isRead(model, ["nodes", "shims"]));
+  assert.ok(!isRead(model, ["pods"]));
+  assert.ok(!isRead(model, ["never heard of"]));
+});

@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { asked, askedPast, changes, joined, KEPT } from "../src/model/happenings.ts";
+import { addressOf, changed, leadingTo, placeOf, viewed } from "../src/model/place.ts";
+import { Reader } from "../src/model/sse.ts";
+import { waterfall } from "../src/model/waterfall.ts";
+import { bytes, clock, duration } from "../src/model/words.ts";
+import { step } from "../src/ui/step.ts";
+import { happening } from "./objects.ts";
+
+test("an address leads to the place that it came from", () => {
+  const place = placeOf("/events", "?object=node/n1.example&streams=facts,letters&q=a%20b");
+  assert.equal(addressOf(place), "/events?object=node/n1.example&q=a+b&streams=facts,letters");
+  assert.deepEqual(placeOf("/events", addressOf(place).slice("/events".length)), place);
+});
+
+test("an address of nothing is the map, and no name stands in a path", () => {
+  assert.equal(placeOf("/nothing/at/all", "").view, "map");
+  assert.equal(addressOf(leadingTo(placeOf("/", ""), "node/n1.example")), "/?select=node/n1.example");
+});
+
+test("another view keeps whose namespaces are looked at, and nothing else", () => {
+  const place = changed(placeOf("/", "?namespaces=a,b&q=x&select=node/n"), { q: "" });
+  assert.equal(addressOf(viewed(place, "letters")), "/letters?namespaces=a,b");
+  assert.equal(addressOf(place), "/?namespaces=a,b&select=node/n");
+});
+
+test("Shims and controllers are seen in views of their own", () => {
+  assert.equal(addressOf(leadingTo(placeOf("/events", ""), "shim/spin")), "/rollouts?select=shim/spin&shim=spin");
+  assert.equal(addressOf(leadingTo(placeOf("/events", "?q=1"), "node/n")), "/events?q=1&select=node/n");
+  assert.equal(addressOf(leadingTo(placeOf("/traces", ""), "node/n")), "/?select=node/n");
+});
+
+test("messages are read however they are cut into pieces", () => {
+  const text = ": still here\n\nretry: 1000\n\nevent: delta\nid: a.1\ndata: {\"x\":\ndata:  1}\n\nevent: bye\r\ndata: {}\r\n\r\n";
+  for (const size of [1, 2, 7, 1000]) {
+    const reader = new Reader();
+    const found = [];
+    for (let at = 0; at < text.length; at += size) {
+      found.push(...reader.take(text.slice(at, at + size)));
+    }
+    assert.deepEqual(found, [
+      { event: "delta", data: '{"x":\n 1}', id: "a.1" },
+      { event: "bye", data: "{}", id: "" },
+    ]);
+  }
+});
+
+test("events are kept once, the newest first, and not more than so many", () => {
+  const first = joined([], [happening(1), happening(2)]);
+  assert.deepEqual(joined(first, [happening(2), happening(3)]).map((one) => one.sequence), [3, 2, 1]);
+  const many = Array.from({ length: KEPT + 5 }, (_, at) => happening(at));
+  assert.equal(joined([], many).length, KEPT);
+  assert.equal(joined([], many)[0]?.sequence, KEPT + 4);
+});
+
+test("the server is asked for what stands in the address, and for nothing else of it", () => {
+  assert.equal(asked({ types: "node.*", q: "x", select: "node/n" }, { recent: "5" }), "types=node.*&recent=5");
+  assert.equal(askedPast({ streams: "facts,letters", since: "2026-11-21T10:00:00Z" }, ""), "streams=facts&since=2026-11-21T10%3A00%3A00.000Z");
+  assert.equal(askedPast({ since: "yesterday" }, "7"), "streams=facts&after=7");
+});
+
+test("facts of one trace are one change", () => {
+  const trace = "ab".repeat(16);
+  const found = changes([happening(3, { trace, type: "node.ready" }), happening(2, { trace: null }), happening(1, { trace, type: "node.opted_in" })]);
+  assert.equal(found.length, 1);
+  assert.deepEqual([found[0]?.count, found[0]?.first.sequence, found[0]?.types], [2, 1, ["node.opted_in", "node.ready"]]);
+});
+
+test("bars of a trace lie within it, also when a span ends before it begins", () => {
+  const span = (id: string, start: number, end: number) => ({ depth: 0, span: id, parent: null, name: id, service: "s", start, end, error: null, links: [], attributes: {} });
+  const found = waterfall({ trace: "t", whole: true, cut: false, link: null, spans: [span("a", 1e9, 3e9), span("b", 2e9, 2.5e9), span("c", 2e9, 1e9)] });
+  assert.deepEqual(found.bars.map((bar) => [bar.left, bar.width]), [[0, 1], [0.5, 0.25], [0.5, 0]]);
+  assert.equal(found.took, 2000);
+  assert.equal(waterfall({ trace: "t", whole: true, cut: false, link: null, spans: [] }).took, 0);
+});
+
+test("figures are written as people read them", () => {
+  assert.deepEqual([bytes(null), bytes(512), bytes(1536), bytes(300 * 2 ** 20)], ["–", "512 B", "1.5 KiB", "300 MiB"]);
+  assert.deepEqual([duration(0.25), duration(2.25), duration(1500), duration(90_000)], ["250 µs", "2.3 ms", "1.50 s", "1 min 30 s"]);
+  assert.equal(clock("2026-11-21T00:00:00", new Date("2026-11-21T12:00:00")), "00:00:00");
+  assert.equal(clock("2026-11-20T00:00:00", new Date("2026-11-21T12:00:00")), "2026-11-20 00:00:00");
+});
+
+test("keys lead to cells that are there", () => {
+  assert.deepEqual([step("ArrowDown", 1, 3, 6), step("ArrowUp", 1, 3, 6), step("End", 1, 3, 6), step("ArrowRight", 5, 3, 6), step("x", 1, 3, 6)], [4, undefined, 5, undefined, undefined]);
+});
