@@ -42,6 +42,7 @@ check: install ## Lint, types, boundaries, unit and contract tests (fast: all da
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
 	@$(BIN)/lint-imports --no-cache
+	@if command -v node npm >/dev/null; then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
 	@$(BIN)/pytest -q tests/unit tests/contract -n 2
 
 audit: install ## Known vulnerabilities of what the locks name; needs PyPI itself, not a mirror without its data

@@ -22,6 +22,8 @@ pytest_plugins = [
     "support.host_world",
     "support.jaeger",
     "support.kept",
+    "support.page_browser",
+    "support.page_visits",
     "support.reflected",
     "support.secrets_world",
     "support.shims",

@@ -137,6 +137,21 @@ def build_images(
     dev_images.build(source, name, export, as_json=as_json)
 
 
+@app.command("page")
+def build_page(
+    source: Annotated[Path, typer.Option(metavar="DIR", help="A checkout of Trellis.")] = Path(),
+    check: Annotated[
+        bool, typer.Option("--check", help="Check its types and run the tests of its model, too.")
+    ] = False,
+    browser: Annotated[bool, typer.Option("--browser", help="Get the browser that its tests need, too.")] = False,
+) -> None:
+    """Build the page of the console, for `trellis run console` from this checkout. Needs node and npm."""
+    _require_extra()
+    from trellis_bundle import dev_page  # noqa: PLC0415 - needs the extra
+
+    dev_page.build(source, check=check, browser=browser)
+
+
 def _labels(pairs: list[str]) -> dict[str, str]:
     """Return KEY=VALUE pairs as a mapping; ends the command with status 2 if one is none."""
     for pair in pairs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import http
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +104,8 @@ class Shown:
 
     console: Console
     url: str
+    stop: Callable[[], Awaitable[None]]
+    """Ends it, before the block does."""
 
     @asynccontextmanager
     async def browser(self, token: str) -> AsyncIterator[aiohttp.ClientSession]:
@@ -122,18 +124,22 @@ async def tab(browser: aiohttp.ClientSession, query: str = "", **headers: str) -
 
 
 @asynccontextmanager
-async def shown(cluster: ClusterInfo, **settings: Any) -> AsyncIterator[Shown]:
+async def shown(cluster: ClusterInfo, /, **settings: Any) -> AsyncIterator[Shown]:
     """Run a console in front of a cluster, on any port of the loopback."""
     given = {"kubeconfig": Path(cluster.kubeconfig), "console_port": 0, "console_address": "127.0.0.1"} | settings
     console, stop = create_app(Settings(**given)), asyncio.Event()
     running = asyncio.create_task(console.run(stop))
+
+    async def end() -> None:
+        stop.set()
+        await running
+
     try:
         async with asyncio.timeout(SECONDS):
             while not console.port:
                 if running.done():
                     running.result()
                 await asyncio.sleep(0.01)
-        yield Shown(console, f"http://127.0.0.1:{console.port}")
+        yield Shown(console, f"http://127.0.0.1:{console.port}", end)
     finally:
-        stop.set()
-        await running
+        await end()

@@ -95,10 +95,43 @@ def unpacked(name: str, packages: Sequence[str], how: How) -> Path:
             build.run(["dpkg", "-x", str(archive), str(target)])
         shutil.rmtree(archives)
 
+    _require_apt(step)
+    return make_once(cache_root() / "debian" / f"packages-{name}-{digest}", step, how, make)
+
+
+def installed(name: str, packages: Sequence[str], how: How) -> Path:
+    """Return a directory with the files of these packages and of those that they need and this machine lacks.
+
+    Nothing is installed, and none of their scripts is run: what they would set up is not. Unpacked once.
+
+    Raises:
+        ToolError: if apt-get or dpkg are missing, or a download fails.
+    """
+    digest = hashlib.sha256(",".join(packages).encode()).hexdigest()[:8]
+    step = f"fetch the Debian packages of {name}, and what they need"
+
+    def make(target: Path, log: Path) -> None:
+        archives = target / "archives"
+        (archives / "partial").mkdir(parents=True)
+        build = LoggedBuild(archives, log, how.abort, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, _HINT)
+        # A directory of ours for what is downloaded, so that nobody's lock is waited for, and apt's own user cannot write.
+        own = ("APT::Sandbox::User=root", f"Dir::Cache::archives={archives}", "Debug::NoLocking=1")
+        options = [word for one in own for word in ("-o", one)]
+        # `--reinstall`: what is installed already is downloaded, too, and used from here like the rest.
+        argv = ["--download-only", "--yes", "--reinstall", "--no-install-recommends", "install", *packages]
+        build.run(["apt-get", *options, *argv])
+        for archive in sorted(archives.glob("*.deb")):
+            build.run(["dpkg", "-x", str(archive), str(target)])
+        shutil.rmtree(archives)
+
+    _require_apt(step)
+    return make_once(cache_root() / "debian" / f"packages-{name}-{digest}", step, how, make)
+
+
+def _require_apt(step: str) -> None:
     for program in ("apt-get", "dpkg"):
         if shutil.which(program) is None:
             raise ToolError(f"{step}: {program} is missing; Trellis takes these from Debian's packages")
-    return make_once(cache_root() / "debian" / f"packages-{name}-{digest}", step, how, make)
 
 
 def _strip(tree: Path) -> None:

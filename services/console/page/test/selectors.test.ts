@@ -48,7 +48,7 @@ test("Services stand behind the application of their name, namespace and lattice
 
 test("a node leads to its hosts, and by them to groups and applications", () => {
   const found = related(world(...shop), "node/n1");
-  assert.deepEqual([...found.values()].flat().map(idOf).sort(), ["application/team/shop", "host/team/hosts-1", "hostgroup/team/hosts"]);
+  assert.deepEqual([...found.values()].flat().map(idOf).sort(), ["application/team/shop", "host/team/hosts-1", "hostgroup/team/hosts", "service/team/shop"]);
 });
 
 test("what leads to what is not seen leads nowhere", () => {

@@ -148,6 +148,7 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       const hosts = model.all("host").filter((host) => host.node === id);
       put("Shims", Object.keys(entity.shims).map((name) => model.get(`shim/${name}`)));
       putHosts(model, hosts, put);
+      putLed(model, hosts, put);
       break;
     }
     case "shim":
@@ -189,9 +190,13 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
 function putHosts(model: Model, hosts: readonly Host[], put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
   put("Hosts", hosts);
   put("Host groups", unique(hosts.map((host) => host.group)).map((group) => model.get(group)));
-  if (hosts.length > 0 && hosts.length <= 50) {
-    put("Applications", [...new Set(hosts.flatMap((host) => running(model, host.lattice, host.applications)))]);
-  }
+}
+
+/** What runs in hosts, and what leads there. */
+function putLed(model: Model, hosts: readonly Host[], put: (how: string, those: readonly (Entity | undefined)[]) => void): void {
+  const ids = new Set(hosts.map(idOf));
+  put("Applications", [...new Set(hosts.flatMap((host) => running(model, host.lattice, host.applications)))]);
+  put("Services", model.all("service").filter((service) => service.hosts.some((one) => ids.has(one))));
 }
 
 function running(model: Model, lattice: string | null, names: readonly string[]): Application[] {

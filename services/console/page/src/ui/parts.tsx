@@ -12,6 +12,7 @@ import { isRead, obstacles, tally } from "../model/selectors.ts";
 import type { Shown } from "../model/selectors.ts";
 import { called, figure, KIND_WORDS, STATE_WORDS } from "../model/words.ts";
 import { Glyph } from "./glyph.tsx";
+import { Said } from "./said.tsx";
 
 export function shownNow(): Shown {
   const query = place.value.query;
@@ -28,7 +29,7 @@ export function Lacking({ parts }: { readonly parts: readonly string[] }): JSX.E
           <Glyph state="troubled" silent />
           <span>
             <strong>{say}</strong>
-            {todo === null ? null : ` – ${todo}`}
+            {todo === null ? null : <> – <Said text={todo} /></>}
           </span>
         </li>
       ))}
@@ -79,7 +80,7 @@ export function Problem({ error, again }: { readonly error: Refused; readonly ag
       <Glyph state="troubled" silent />
       <p>
         <strong>{error.message}</strong>
-        {error.todo === "" ? null : ` – ${error.todo}`}
+        {error.todo === "" ? null : <> – <Said text={error.todo} /></>}
       </p>
       {again === undefined ? null : (
         <button type="button" onClick={again}>
@@ -119,11 +120,13 @@ export function PlaceLink({ to, children, ...rest }: { readonly to: Place; reado
   );
 }
 
-export function Heading({ children, count }: { readonly children: ComponentChildren; readonly count?: number }): JSX.Element {
+/** `count`: how many there are; none is said of what is not allowed, or not read yet, and comes to 0. */
+export function Heading({ children, count, parts = [] }: { readonly children: ComponentChildren; readonly count?: number; readonly parts?: readonly string[] }): JSX.Element {
+  const unknown = count === 0 && (obstacles(known(), parts).length > 0 || !isRead(known(), parts));
   return (
     <h2>
       {children}
-      {count === undefined ? null : <span class="count">{figure(count)}</span>}
+      {count === undefined || unknown ? null : <span class="count">{figure(count)}</span>}
     </h2>
   );
 }

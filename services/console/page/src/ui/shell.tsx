@@ -51,6 +51,10 @@ export function Shell(): JSX.Element {
   useEffect(() => {
     document.title = `${TITLES[view]} · ${session.value?.cluster ?? "Trellis"}`;
   }, [view, session.value]);
+  useEffect(() => {
+    // On a phone they do not all fit beside each other.
+    document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [view]);
   const View = DRAWN[view];
   const panel = panelNow();
   return (
@@ -65,6 +69,7 @@ export function Shell(): JSX.Element {
       <Banner />
       <div class={panel === null ? "page" : "page with-panel"}>
         <main id="main" tabIndex={-1} aria-label={TITLES[view]} data-begun={begun.value} data-revision={known().revision}>
+          <h1 class="unseen">{TITLES[view]}</h1>
           <View />
         </main>
         {panel}

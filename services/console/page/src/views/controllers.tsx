@@ -30,7 +30,7 @@ export function ControllersView(): JSX.Element {
   return (
     <section class="controllers" aria-label="Controllers">
       <header>
-        <Heading count={all.length}>Controllers</Heading>
+        <Heading count={all.length} parts={PARTS}>Controllers</Heading>
         <p class="soft totals">
           {bytes(all.reduce((sum, one) => sum + (one.resident_bytes ?? 0), 0))} resident · {bytes(all.reduce((sum, one) => sum + (one.disk_bytes ?? 0), 0))} on disk ·{" "}
           {figure(all.reduce((sum, one) => sum + (one.wakes ?? 0), 0))} wakes · figures are up to a minute old

@@ -17,6 +17,7 @@ import { called, clock, figure, KIND_WORDS, STATE_WORDS } from "../model/words.t
 import { Glyph } from "../ui/glyph.tsx";
 import { EntityLink, PlaceLink, Problem } from "../ui/parts.tsx";
 import { Panel } from "../ui/panel.tsx";
+import { Said } from "../ui/said.tsx";
 
 const SHOWN = 12;
 const SETTLE_MS = 700;
@@ -32,7 +33,12 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
         <p class={`verdict is-${entity.state}`}>
           <Glyph state={entity.state} silent /> <strong>{STATE_WORDS[entity.state]}</strong>
           {"phase" in entity && entity.phase !== null ? ` · ${entity.phase}` : ""}
-          {entity.why === null ? "" : ` – ${entity.why}`}
+          {entity.why === null ? null : (
+            <>
+              {" – "}
+              <Said text={entity.why} />
+            </>
+          )}
         </p>
       )}
       <Why id={id} entity={entity} />
@@ -106,14 +112,16 @@ function Why({ id, entity }: { readonly id: string; readonly entity: Entity | un
 export function Reasons({ page, at }: { readonly page: Explanation; readonly at?: number }): JSX.Element {
   return (
     <>
-      <p class="headline">{page.headline}</p>
+      <p class="headline">
+        <Said text={page.headline} />
+      </p>
       <ol class="reasons">
         {page.lines.map((line, index) => (
           <li key={index}>
             {line.ok === null ? <span class="glyph dot" aria-hidden="true" /> : <Glyph state={line.ok ? "well" : "troubled"} />}
             <span>
-              <strong>{line.about}</strong> {line.text}
-              {line.do === null ? null : <span class="todo">{line.do}</span>}
+              <strong>{line.about}</strong> <Said text={line.text} />
+              {line.do === null ? null : <span class="todo"><Said text={line.do} /></span>}
             </span>
           </li>
         ))}

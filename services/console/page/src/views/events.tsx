@@ -15,6 +15,7 @@ import { asked, askedPast, has, keyOf } from "../model/happenings.ts";
 import { clock, counted } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Problem } from "../ui/parts.tsx";
+import { narrow } from "../ui/narrow.ts";
 import { Virtual } from "../ui/virtual.tsx";
 import { EventFilters } from "./event_filters.tsx";
 
@@ -139,7 +140,7 @@ function List({ of, none, scrolled }: { readonly of: readonly Happening[]; reado
         items={of}
         keyOf={keyOf}
         label="Events"
-        height={48}
+        height={narrow.value ? 50 : 34}
         selected={chosen}
         cell={(one, properties) => (
           <button type="button" class={`event stream-${one.stream}`} data-key={keyOf(one)} aria-pressed={chosen === keyOf(one)} onClick={() => set({ event: chosen === keyOf(one) ? "" : keyOf(one), select: "" })} {...properties}>

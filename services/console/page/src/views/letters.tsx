@@ -55,7 +55,7 @@ export function LettersView(): JSX.Element {
       {read.error === undefined ? null : <Problem error={read.error} again={() => ask(again + 1)} />}
       {read.letters !== undefined && read.letters.length === read.most ? <p class="soft">Of the newest {figure(read.most)}.</p> : null}
       <div class="scrolled" data-scrolls>
-        {letters.length > 0 || read.error !== undefined ? null : <p class="nothing">{read.letters === undefined ? "Reading …" : "There are none: every message was understood, or given up by nobody."}</p>}
+        {letters.length > 0 || read.error !== undefined ? null : <p class="nothing">{read.letters === undefined ? "Reading …" : "There are none: no service has given up on a message."}</p>}
         <Virtual
           items={letters}
           keyOf={(one) => String(one.sequence)}

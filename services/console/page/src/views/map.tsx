@@ -56,7 +56,7 @@ function NodesLane({ selected, linked }: LaneProps): JSX.Element {
   return (
     <section class="lane lane-nodes" aria-label="Nodes">
       <header>
-        <Heading count={all.length}>Nodes</Heading>
+        <Heading count={all.length} parts={["nodes"]}>Nodes</Heading>
         <Tally of={all} label="Nodes" />
         <Shims />
       </header>
@@ -133,7 +133,7 @@ function HostsLane({ selected, linked }: LaneProps): JSX.Element {
   return (
     <section class="lane lane-hosts" aria-label="Host groups and hosts">
       <header>
-        <Heading count={hosts.length}>Hosts</Heading>
+        <Heading count={hosts.length} parts={["pods"]}>Hosts</Heading>
         <Tally of={hosts} label="Hosts" />
       </header>
       <div class="lane-body" data-scrolls>
@@ -158,7 +158,7 @@ function AppsLane({ selected, linked }: LaneProps): JSX.Element {
   return (
     <section class="lane lane-apps" aria-label="Applications and Services">
       <header>
-        <Heading count={applications.length}>Applications</Heading>
+        <Heading count={applications.length} parts={["applications"]}>Applications</Heading>
         <Tally of={[...applications, ...services]} label="Applications and Services" />
       </header>
       <div class="lane-body" data-scrolls>

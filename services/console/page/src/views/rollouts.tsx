@@ -9,6 +9,8 @@ import { progress, rolloutRows } from "../model/selectors.ts";
 import { figure, STAGE_STATES, STAGE_WORDS } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, Lacking, Nothing, shownNow } from "../ui/parts.tsx";
+import { narrow } from "../ui/narrow.ts";
+import { Said } from "../ui/said.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 
 const PARTS = ["shims", "nodes", "jobs", "ledgers"];
@@ -20,7 +22,7 @@ export function RolloutsView(): JSX.Element {
   return (
     <div class="rollouts">
       <section class="rollout-list" aria-label="Shims">
-        <Heading count={shims.length}>Rollouts</Heading>
+        <Heading count={shims.length} parts={["shims"]}>Rollouts</Heading>
         <Lacking parts={PARTS} />
         {shims.length === 0 ? <Nothing parts={["shims"]} all={0} what="Shims" /> : null}
         <ul class="cards">
@@ -64,7 +66,7 @@ function Card({ shim, chosen }: { readonly shim: Shim; readonly chosen: boolean 
         ))}
         {all === 0 ? <span>no node is to have it</span> : null}
       </p>
-      {shim.why === null ? null : <p class="soft">{shim.why}</p>}
+      {shim.why === null ? null : <p class="soft"><Said text={shim.why} /></p>}
       <p>
         <button type="button" class="quiet" onClick={() => set({ shim: shim.name, select: idOf(shim) })}>
           Why {shim.phase.toLowerCase()}?
@@ -97,7 +99,7 @@ function Nodes({ shim }: { readonly shim: Shim }): JSX.Element {
           items={rows}
           keyOf={(row) => idOf(row.node)}
           label={`Nodes of ${shim.name}`}
-          height={44}
+          height={narrow.value ? 44 : 34}
           selected={selected}
           cell={({ node, on }, properties) => (
             <button type="button" class="line" data-id={idOf(node)} aria-pressed={selected === idOf(node)} onClick={() => set({ select: selected === idOf(node) ? "" : idOf(node) })} {...properties}>

@@ -17,6 +17,7 @@ import type { Bar } from "../model/waterfall.ts";
 import { clock, counted, duration } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { Heading, PlaceLink, Problem } from "../ui/parts.tsx";
+import { narrow } from "../ui/narrow.ts";
 import { Panel } from "../ui/panel.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 
@@ -62,7 +63,7 @@ function Changes(): JSX.Element {
           items={found}
           keyOf={(one) => one.trace}
           label="Changes, the newest first"
-          height={48}
+          height={narrow.value ? 50 : 34}
           cell={(one, properties) => (
             <button type="button" class="event change" data-key={one.trace} onClick={() => set({ trace: one.trace })} {...properties}>
               <time dateTime={one.first.time}>{clock(one.first.time)}</time>
@@ -155,7 +156,7 @@ function Bars({ trace, again }: { readonly trace: Trace; readonly again: () => v
               </span>
               <span class="track">
                 <span class={`piece${bar.span.error === null ? "" : " failed"}`} style={{ left: `${bar.left * 100}%`, width: `max(2px, ${bar.width * 100}%)` }} />
-                <span class="took" style={bar.left + bar.width > 0.8 ? { right: `${(1 - bar.left) * 100}%` } : { left: `${(bar.left + bar.width) * 100}%` }}>
+                <span class={`took${bar.width > 0.8 ? " inside" : ""}`} style={bar.width > 0.8 ? { right: `${(1 - bar.left - bar.width) * 100}%` } : bar.left + bar.width > 0.8 ? { right: `${(1 - bar.left) * 100}%` } : { left: `${(bar.left + bar.width) * 100}%` }}>
                   {duration(bar.took)}
                 </span>
               </span>

@@ -1,0 +1,10 @@
+/* Whether the page is as narrow as a phone: rows are then of two lines, and so higher. */
+
+import { signal } from "@preact/signals";
+
+const query = matchMedia("(max-width: 640px)");
+
+export const narrow = signal(query.matches);
+query.addEventListener("change", () => {
+  narrow.value = query.matches;
+});

@@ -1,0 +1,123 @@
+"""Who looks: the log-in, what is not allowed, keys instead of a mouse, addresses that lead back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.async_api import expect
+
+from support.page_browser import Chrome
+from support.page_visits import Visit
+from support.viewing import READ_ALL
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+async def test_a_token_opens_the_page_and_is_kept_nowhere_in_it(visit: Visit, chrome: Chrome) -> None:
+    async with visit.console() as console, chrome.window(console.url) as window:
+        await window.page.goto("/?select=node/" + visit.world.node(1))
+        await window.sees("form", "Token")
+        await window.in_both("login")
+        await window.page.get_by_label("Token").fill("no.such.token")
+        await window.page.keyboard.press("Enter")
+        await window.sees(".problem", "does not know this token")
+        await window.page.get_by_label("Token").fill(visit.token)
+        await window.page.keyboard.press("Enter")
+        await window.sees("aside.panel h2", visit.world.node(1))
+        kept = await window.page.evaluate(
+            "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, document.documentElement.outerHTML])"
+        )
+        assert visit.token not in kept
+        await window.page.get_by_label("You and this page").click()
+        await window.sees(".menu", "jane")
+        await window.page.get_by_role("button", name="Log out").click()
+        await window.sees("form", "Token")
+        await window.page.reload()
+        await window.sees("form", "Token")
+
+
+async def test_what_is_not_allowed_is_said_in_its_place_and_nothing_of_it_is_shown(
+    visit: Visit, chrome: Chrome
+) -> None:
+    token = visit.crowd.person("tenant")
+    visit.crowd.allow("tenant", READ_ALL, namespace=visit.crowd.namespace)
+    async with visit.console() as console, chrome.window(console.url, token) as window:
+        await window.sees(".lane-nodes .lane-body .lacking", "not allowed to list nodes")
+        await window.sees(".lane-apps .lacking", "choose namespaces")
+        assert visit.own not in await window.page.locator("main").inner_text()
+        assert await window.page.locator(".lane-nodes h2").inner_text() == "Nodes", "none is not known"
+        await window.in_both("not-allowed")
+        await window.page.locator("input[name=namespaces]").fill(visit.world.namespace)
+        await window.page.keyboard.press("Enter")
+        await window.sees(f'[data-id="application/{visit.world.namespace}/shop"]')
+        await expect(window.page.locator(".lane-apps .lacking")).to_have_count(0)
+        await window.sees(".lane-nodes .lane-body .lacking", "not allowed to list nodes")
+        await window.page.get_by_role("link", name="Events").click()
+        assert f"namespaces={visit.world.namespace}" in window.page.url
+
+
+async def test_everything_can_be_reached_by_keys(visit: Visit, chrome: Chrome) -> None:
+    async with visit.console() as console, chrome.window(console.url, visit.token) as window:
+        page = window.page
+        await page.keyboard.press("Tab")
+        await expect(page.locator(".skip")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("main")).to_be_focused()
+        await page.keyboard.press("/")
+        await expect(page.get_by_role("searchbox")).to_be_focused()
+        await page.keyboard.type(f"{visit.own}-")
+        await expect(page.locator(".cell.kind-node")).to_have_count(9)
+        await page.locator(".cell.kind-node").first.focus()
+        await page.keyboard.press("End")
+        last = page.locator(f'[data-id="node/{visit.world.node(8)}"]')
+        await expect(last).to_be_focused()
+        await page.keyboard.press("Enter")
+        await window.sees("aside.panel h2", visit.world.node(8))
+        await page.keyboard.press("Escape")
+        await expect(page.locator("aside.panel")).to_have_count(0)
+        await expect(last).to_be_focused()
+        await page.keyboard.press("?")
+        await window.sees("dialog[open]", "search in this view")
+        await window.in_both("keys")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("dialog")).to_have_count(0)
+        await page.keyboard.press("2")
+        await expect(page).to_have_url(re.compile("/rollouts"))
+
+
+async def test_single_keys_can_be_turned_off(visit: Visit, chrome: Chrome) -> None:
+    async with visit.console() as console, chrome.window(console.url, visit.token) as window:
+        await window.page.keyboard.press("?")
+        await window.page.get_by_label("single keys are shortcuts").uncheck()
+        await window.page.keyboard.press("Escape")
+        await window.page.keyboard.press("2")
+        await window.page.get_by_role("link", name="Controllers").click()
+        await expect(window.page).to_have_url(re.compile("/controllers"))
+
+
+async def test_an_address_leads_back_to_what_was_seen(visit: Visit, chrome: Chrome) -> None:
+    async with visit.console() as console, chrome.window(console.url, visit.token) as window:
+        page, failed = window.page, visit.world.node(9)
+        await window.open(f"/?q={visit.own}&state=troubled&select=node/{failed}")
+        await expect(page.locator(".cell.kind-node")).to_have_count(1)
+        await window.sees("aside.panel h2", failed)
+        await page.get_by_role("link", name="What is said about it").click()
+        await expect(page.get_by_label("About")).to_have_value(f"node/{failed}")
+        await page.go_back()
+        await window.sees("aside.panel h2", failed)
+        await page.reload()
+        await window.sees("aside.panel h2", failed)
+        await expect(page.get_by_role("searchbox")).to_have_value(visit.own)
+
+
+async def test_light_and_dark_can_be_chosen_and_stay(visit: Visit, chrome: Chrome) -> None:
+    async with visit.console() as console, chrome.window(console.url, visit.token) as window:
+        ground = "getComputedStyle(document.body).backgroundColor"
+        light = await window.page.evaluate(ground)
+        await window.page.get_by_label("You and this page").click()
+        await window.page.get_by_label("Light or dark").select_option("dark")
+        assert await window.page.evaluate(ground) != light
+        await window.page.reload()
+        await window.sees("main")
+        assert await window.page.evaluate(ground) != light
