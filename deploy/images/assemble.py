@@ -55,6 +55,12 @@ IMAGES: Final = {
     ),
 }
 
+_NOT_OURS: Final = ("page",)
+"""Below our sources: what the console's page is built from, which is not what is served."""
+
+PAGE: Final = Path("services/console/static/index.html")
+"""What the console serves; built before, since nothing is fetched here."""
+
 UNUSED: Final = (
     # Services speak raw JSON over the client's session, and never by its generated classes: half of all packages' size.
     *(f"kubernetes/{client}/{part}/[!_]*.py" for client in ("client", "aio/client") for part in ("api", "models")),
@@ -91,7 +97,7 @@ def _copy(source: Path, site: Path) -> None:
     """Copy a package, or a module of one, as it is imported: the first directory is a source root."""
     target = site / Path(*source.parts[1:])
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", *_NOT_OURS))
     else:
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(source, target)
@@ -142,5 +148,7 @@ def _command(directory: Path, name: str, entry: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "services" and not PAGE.is_file():
+        raise SystemExit("assemble: the console's page is not built: `trellis dev page` in the checkout builds it")
     told = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
     print("assembled", assemble(IMAGES[sys.argv[1]], PACKAGES, told))

@@ -6,7 +6,6 @@ In: a console that runs. Out: windows in which somebody is logged in. Invariant:
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 from collections.abc import AsyncIterator
@@ -54,7 +53,7 @@ def program() -> Program:
 @pytest.fixture
 async def chrome(built_page: Path, program: Program) -> AsyncIterator[Chrome]:
     """A browser; what went wrong in one of its windows fails the test."""
-    assert built_page.is_dir()
+    del built_page  # it is there, and that is all
     axe = packages(ROOT, How(Quiet(), threading.Event())) / "axe-core" / "axe.min.js"
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
@@ -149,10 +148,3 @@ class Window:
             await self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             await self.shot(f"{name}-{scheme}")
             assert await self.faults() == [], scheme
-
-
-async def until_await(holds: Any, seconds: float = MS / 1000) -> None:
-    """Wait for a condition that has to be asked for."""
-    async with asyncio.timeout(seconds):
-        while not await holds():
-            await asyncio.sleep(0.02)

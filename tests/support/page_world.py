@@ -41,12 +41,14 @@ class PageWorld:
     api: Api
     made: list[str] = field(default_factory=list)
     digest: str = ""
+    count: int = 0
 
     def node(self, number: int) -> str:
         return f"{self.own}-{number}"
 
     def fill(self, nodes: int = 9) -> None:
         """Make everything: a third of the nodes is updated, one failed, the others wait."""
+        self.count = nodes
         self._shim()
         with ThreadPoolExecutor(8) as pool:
             apis = [Api.of_kubeconfig(self.kubeconfig) for _ in range(8)]

@@ -114,7 +114,7 @@ def installed(name: str, packages: Sequence[str], how: How) -> Path:
         archives = target / "archives"
         (archives / "partial").mkdir(parents=True)
         build = LoggedBuild(archives, log, how.abort, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, _HINT)
-        # A directory of ours for what is downloaded, so that nobody's lock is waited for, and apt's own user cannot write.
+        # What is downloaded goes to a directory of ours: no lock is waited for, and apt's own user could not write.
         own = ("APT::Sandbox::User=root", f"Dir::Cache::archives={archives}", "Debug::NoLocking=1")
         options = [word for one in own for word in ("-o", one)]
         # `--reinstall`: what is installed already is downloaded, too, and used from here like the rest.

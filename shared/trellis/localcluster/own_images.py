@@ -23,6 +23,7 @@ from trellis.localcluster.building import How, LoggedBuild, make_once
 from trellis.localcluster.errors import ToolError
 from trellis.localcluster.imagebuild import Recipe, build_image
 from trellis.localcluster.node_images import PYTHON, python_image
+from trellis.localcluster.page import build_page
 from trellis.localcluster.paths import cache_root
 
 DOCUMENTS: Final = "usr/share/doc/trellis"
@@ -31,6 +32,7 @@ DOCUMENTS: Final = "usr/share/doc/trellis"
 _TOOLS_LOCK: Final = "requirements-images.lock"
 _DOCKERFILES: Final = "deploy/images"
 _FOR_ALL: Final = ("pyproject.toml", "LICENSE", _TOOLS_LOCK, f"{_DOCKERFILES}/*.py")
+_NOT_OURS: Final = frozenset({"__pycache__", "node_modules"})
 _HINT: Final = "It needs uv and a package index; nothing of it was kept."
 
 
@@ -93,6 +95,8 @@ def own_image(image: OwnImage, checkout: Path, how: How) -> Path:
         ToolError: if this is no checkout, uv is missing, or the build fails, with what it said last.
     """
     require_checkout(checkout)
+    if image is SERVICES:
+        build_page(checkout, how)
     base = python_image(how)
     digest = hashlib.sha256(base.name.encode())
     for source in _files(image, checkout):
@@ -140,7 +144,7 @@ def _files(image: OwnImage, checkout: Path) -> Iterator[Path]:
     """Yield the files of an image's context, relative to the checkout."""
     for pattern in (*_FOR_ALL, image.dockerfile, image.lock, *image.sources):
         for path in sorted(checkout.glob(pattern)):
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and not _NOT_OURS & {*path.parts}:
                 yield path.relative_to(checkout)
 
 

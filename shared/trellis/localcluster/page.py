@@ -1,7 +1,7 @@
 """The page of the console, built from its sources with node, once for each state of them.
 
-In: a checkout. Out: the page's files in the cache, and beside the console's modules, where its server finds them. What it
-is made with (`npm ci`, of exactly the versions and hashes of its lock) comes from whatever registry npm is set up with.
+In: a checkout. Out: the page's files in the cache, and beside the console's modules, where its server finds them. What
+it is made with (`npm ci`, of exactly the versions and hashes of its lock) comes from the registry npm is set up with.
 Called by `trellis dev page`, `trellis dev image` and tests. Invariants: the same sources give the same bytes, under the
 same name; nothing of it is written into the checkout but the finished page; nothing that a package brings along is run.
 """

@@ -26,7 +26,7 @@ async def test_a_token_opens_the_page_and_is_kept_nowhere_in_it(visit: Visit, ch
         await window.page.keyboard.press("Enter")
         await window.sees("aside.panel h2", visit.world.node(1))
         kept = await window.page.evaluate(
-            "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, document.documentElement.outerHTML])"
+            "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, document.body.outerHTML])"
         )
         assert visit.token not in kept
         await window.page.get_by_label("You and this page").click()

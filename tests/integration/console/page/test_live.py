@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cl
 
 
 async def test_a_change_by_kubectl_is_on_the_page_within_a_second_of_being_made(visit: Visit, chrome: Chrome) -> None:
-    """`bench/console.py` measures it; here the deadline is one that a busy machine keeps, too."""
+    """`bench/console_page.py` measures it; here the deadline is one that a busy machine keeps, too."""
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
         await window.page.get_by_role("searchbox").fill(visit.own)
         node = visit.world.node(5)
@@ -42,21 +42,24 @@ async def test_what_is_deleted_goes_from_the_page(visit: Visit, chrome: Chrome) 
 async def test_a_lost_connection_is_said_and_what_changed_meanwhile_is_there_when_it_is_back(
     visit: Visit, chrome: Chrome
 ) -> None:
-    async with visit.console() as console, TcpProxy("127.0.0.1", int(urlsplit(console.url).port or 0)) as proxy:
-        async with chrome.window(f"http://127.0.0.1:{proxy.port}", visit.token) as window:
-            await window.page.get_by_role("searchbox").fill(visit.own)
-            cell = f'[data-id="node/{visit.world.node(5)}"]'
-            await window.sees(cell, "Waiting")
-            await window.sees(".live", "live")
-            await proxy.refuse()
-            await window.sees(".banner", re.compile(r"Disconnected since \d\d:\d\d:\d\d"))
-            await window.sees(cell, "Waiting")
-            await window.in_both("disconnected")
-            visit.world.update(5)
-            await proxy.open()
-            await window.sees(cell, "Ready")
-            await expect(window.page.locator(".banner p")).to_have_count(0)
-            await window.sees(".live", "live")
+    async with (
+        visit.console() as console,
+        TcpProxy("127.0.0.1", int(urlsplit(console.url).port or 0)) as proxy,
+        chrome.window(f"http://127.0.0.1:{proxy.port}", visit.token) as window,
+    ):
+        await window.page.get_by_role("searchbox").fill(visit.own)
+        cell = f'[data-id="node/{visit.world.node(5)}"]'
+        await window.sees(cell, "Waiting")
+        await window.sees(".live", "live")
+        await proxy.refuse()
+        await window.sees(".banner", re.compile(r"Disconnected since \d\d:\d\d:\d\d"))
+        await window.sees(cell, "Waiting")
+        await window.in_both("disconnected")
+        visit.world.update(5)
+        await proxy.open()
+        await window.sees(cell, "Ready")
+        await expect(window.page.locator(".banner p")).to_have_count(0)
+        await window.sees(".live", "live")
 
 
 async def test_a_console_that_began_anew_asks_to_log_in_and_shows_everything_after(
@@ -78,11 +81,14 @@ async def test_a_console_that_began_anew_asks_to_log_in_and_shows_everything_aft
 
 @pytest.mark.timeout(180)
 async def test_a_silence_is_not_taken_for_quiet(visit: Visit, chrome: Chrome) -> None:
-    async with visit.console() as console, TcpProxy("127.0.0.1", int(urlsplit(console.url).port or 0)) as proxy:
-        async with chrome.window(f"http://127.0.0.1:{proxy.port}", visit.token) as window:
-            await window.sees(".live", "live")
-            proxy.silence()
-            await window.sees(".banner", "nothing came for 30 s", ms=60_000)
-            proxy.resume()
-            await window.page.get_by_role("button", name="Connect now").click()
-            await window.sees(".live", "live")
+    async with (
+        visit.console() as console,
+        TcpProxy("127.0.0.1", int(urlsplit(console.url).port or 0)) as proxy,
+        chrome.window(f"http://127.0.0.1:{proxy.port}", visit.token) as window,
+    ):
+        await window.sees(".live", "live")
+        proxy.silence()
+        await window.sees(".banner", "nothing came for 30 s", ms=60_000)
+        proxy.resume()
+        await window.page.get_by_role("button", name="Connect now").click()
+        await window.sees(".live", "live")

@@ -1,4 +1,4 @@
-"""Each view of the console's page, in a real browser, of a real cluster: what it shows, and that everybody can use it."""
+"""Each view of the console's page, in a real browser, of a real cluster: what it shows, and that all can use it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { step } from "./step.ts";
 
+/** Rows that are drawn out of sight, and how many come and go together: so not every step of a scroll draws. */
 const BEYOND = 4;
+const TOGETHER = 4;
 
 export interface CellProps {
   /** What makes it the one of its list that a tab leads to, and known by its place. */
@@ -46,12 +48,13 @@ export function Virtual<T>({ items, keyOf, label, height, width, selected, cell 
       return;
     }
     const columns = width === undefined ? 1 : Math.max(1, Math.floor(box.width / width));
-    const first = Math.max(0, Math.floor(-box.top / height) - BEYOND);
-    const last = Math.max(first, Math.ceil((innerHeight - box.top) / height) + BEYOND);
+    const first = Math.max(0, Math.floor((-box.top / height - BEYOND) / TOGETHER) * TOGETHER);
+    const last = Math.max(first, Math.ceil(((innerHeight - box.top) / height + BEYOND) / TOGETHER) * TOGETHER);
     put((was) => (was.columns === columns && was.first === first && was.last === last ? was : { columns, first, last }));
   };
 
-  useLayoutEffect(look);
+  // Where it lies may change with what is above it; asked after each drawing this would lay out everything twice.
+  useLayoutEffect(look, [items.length, height, width]);
   useEffect(() => {
     // Whatever scrolls, and however wide the list is: in a frame, of which there are enough.
     let frame = 0;

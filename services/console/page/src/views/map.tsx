@@ -111,7 +111,7 @@ function NodeLines({ node }: { readonly node: Node }): JSX.Element {
   return (
     <>
       <span class="name">{node.name}</span>
-      <span class="more">
+      <span class="more badges">
         {spaced(node.phase)}
         {node.kubelet_ready ? "" : ", kubelet away"}
         {shims.slice(0, 4).map(([name, on]) => (

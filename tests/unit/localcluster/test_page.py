@@ -1,0 +1,67 @@
+"""Building the console's page, as far as it needs no node."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from trellis.localcluster import page
+from trellis.localcluster.building import How
+from trellis.localcluster.errors import ToolError
+from trellis.localcluster.progress import Quiet
+
+HOW = How(Quiet(), threading.Event())
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sources = tmp_path / "checkout" / page.SOURCES
+    (sources / "src").mkdir(parents=True)
+    (sources / "test").mkdir()
+    for name in ("package.json", "package-lock.json", ".npmrc", "build.mjs", "tsconfig.json", "src/main.tsx"):
+        (sources / name).write_text(name)
+    return tmp_path / "checkout"
+
+
+@pytest.fixture
+def built(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Stand in for node: what is built has the script's text; return of which checkouts it was."""
+    made: list[Path] = []
+
+    def build(directory: Path, how: How) -> Path:
+        del how
+        made.append(directory)
+        found = directory / f"built-{len(made)}"
+        (found / "assets").mkdir(parents=True)
+        (found / "index.html").write_text("page")
+        (found / "assets" / "page.js").write_text((checkout / page.SOURCES / "src/main.tsx").read_text())
+        return found
+
+    monkeypatch.setattr(page, "page_of", build)
+    return made
+
+
+def test_without_node_it_is_said_what_is_needed(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(ToolError, match=r"missing: node, npm; The page needs node 20"):
+        page.build_page(checkout, HOW)
+
+
+def test_what_is_no_checkout_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="from a checkout of Trellis"):
+        page.build_page(tmp_path, HOW)
+
+
+def test_the_built_page_takes_the_place_of_the_former_one(checkout: Path, built: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "cache" / "trellis" / "build").mkdir(parents=True)
+    target = page.build_page(checkout, HOW)
+    (target / "assets" / "old.js").write_text("of a build before")
+    (checkout / page.SOURCES / "src/main.tsx").write_text("changed")
+    assert page.build_page(checkout, HOW) == target
+    assert sorted(path.name for path in (target / "assets").iterdir()) == ["page.js"]
+    assert (target / "assets" / "page.js").read_text() == "changed"
+    assert len(built) == 2
