@@ -1,8 +1,9 @@
 """A receiver of OpenTelemetry spans inside this process.
 
 In: OTLP/HTTP, protobuf, plain or gzip, as any exporter sends it to ``/v1/traces``. Out: plain spans in memory.
-Called by the demo, benchmarks and tests, which look at a trace without a Jaeger. Invariant: memory is bounded: at
-most ``limit`` spans are kept, and the oldest go first.
+Called by the demo, benchmarks and tests, which look at a trace without a Jaeger, or before it goes on to one.
+Invariants: memory is bounded: at most ``limit`` spans are kept, and the oldest go first; what is to go on and does not
+is not taken, so its exporter sends it again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import aiohttp
 from aiohttp import web
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
@@ -27,6 +29,8 @@ from trellis.localcluster.ports import LOOPBACK
 
 _MAX_BODY: Final = 32 * 2**20
 _PROTOBUF: Final = "application/x-protobuf"
+_PATH: Final = "/v1/traces"
+_SECONDS: Final = aiohttp.ClientTimeout(total=5.0)
 
 Attribute = str | bool | int | float | bytes | tuple[Any, ...] | dict[str, Any] | None
 
@@ -52,9 +56,14 @@ class Span:
 
 
 class OtlpReceiver:
-    """Receives spans on a free port of the loopback address, between :meth:`start` and :meth:`stop`."""
+    """Receives spans on a free port of the loopback address, between :meth:`start` and :meth:`stop`.
 
-    def __init__(self, limit: int = 100_000) -> None:
+    ``onward`` is the endpoint of somebody who gets all of them, too: ``http://host:port``.
+    """
+
+    def __init__(self, limit: int = 100_000, onward: str | None = None) -> None:
+        self._onward = onward
+        self._session: aiohttp.ClientSession | None = None
         self._kept: deque[Span] = deque(maxlen=limit)
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -67,7 +76,8 @@ class OtlpReceiver:
     async def start(self) -> str:
         """Start listening; return the endpoint to give to exporters, ``http://127.0.0.1:<port>``."""
         app = web.Application(client_max_size=_MAX_BODY)
-        app.router.add_post("/v1/traces", self._receive)
+        app.router.add_post(_PATH, self._receive)
+        self._session = aiohttp.ClientSession(timeout=_SECONDS)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, LOOPBACK, 0).start()
@@ -78,6 +88,9 @@ class OtlpReceiver:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
     async def wait_for(self, condition: Callable[[list[Span]], bool], seconds: float) -> list[Span]:
         """Wait until the condition holds for the spans kept, and return them.
@@ -92,13 +105,27 @@ class OtlpReceiver:
     async def _receive(self, request: web.Request) -> web.Response:
         # aiohttp has undone the content encoding already.
         try:
-            spans = list(_spans(ExportTraceServiceRequest.FromString(await request.read())))
+            spans = list(_spans(ExportTraceServiceRequest.FromString(body := await request.read())))
         except (DecodeError, ValueError):  # ValueError: a kind or status that this version of the protocol lacks
             return web.Response(status=400, text="the body is no ExportTraceServiceRequest")
+        if not await self._went_on(body):
+            return web.Response(status=503, text=f"{self._onward} does not take them")
         async with self._arrived:
             self._kept.extend(spans)
             self._arrived.notify_all()
         return web.Response(body=ExportTraceServiceResponse().SerializeToString(), content_type=_PROTOBUF)
+
+    async def _went_on(self, body: bytes) -> bool:
+        """Return whether it is where it is to go, if it is to go anywhere."""
+        if self._onward is None or self._session is None:
+            return True
+        try:
+            async with self._session.post(
+                self._onward + _PATH, data=body, headers={"Content-Type": _PROTOBUF}
+            ) as answer:
+                return answer.ok
+        except (aiohttp.ClientError, TimeoutError):
+            return False
 
 
 def _spans(message: ExportTraceServiceRequest) -> Iterable[Span]:

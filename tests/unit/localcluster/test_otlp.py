@@ -11,8 +11,8 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.trace import SpanKind, StatusCode
 
 from trellis.localcluster.otlp import OtlpReceiver
@@ -83,3 +83,35 @@ async def test_waiting_in_vain_ends(receiver: OtlpReceiver) -> None:
     await receiver.start()
     with pytest.raises(TimeoutError):
         await receiver.wait_for(lambda spans: len(spans) > 0, seconds=0.05)
+
+
+def say_one(endpoint: str) -> bool:
+    """Export a span once; return whether it was taken."""
+    exporter = OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=1)
+    span = TracerProvider().get_tracer("test").start_span("one")
+    span.end()
+    assert isinstance(span, ReadableSpan)
+    try:
+        return exporter.export([span]) is SpanExportResult.SUCCESS
+    finally:
+        exporter.shutdown()
+
+
+async def test_what_arrives_goes_on_to_whom_it_is_for_too(receiver: OtlpReceiver) -> None:
+    between = OtlpReceiver(onward=await receiver.start())
+    try:
+        assert await asyncio.to_thread(say_one, await between.start())
+        assert [span.name for span in receiver.spans] == [span.name for span in between.spans] == ["one"]
+    finally:
+        await between.stop()
+
+
+async def test_what_cannot_go_on_is_not_taken_so_that_it_is_sent_again(receiver: OtlpReceiver) -> None:
+    nobody = await receiver.start()
+    await receiver.stop()
+    between = OtlpReceiver(onward=nobody)
+    try:
+        assert not await asyncio.to_thread(say_one, await between.start())
+        assert between.spans == []
+    finally:
+        await between.stop()
