@@ -20,8 +20,8 @@ _SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 
 
-def define_kinds(info: ClusterInfo, progress: Progress) -> None:
-    """Create or update the definition of every kind of ours, and wait until each is served.
+def define_kinds(info: ClusterInfo, progress: Progress, *others: Kind) -> None:
+    """Create or update the definition of every kind of ours, and of these others, and wait until each is served.
 
     Raises:
         LocalClusterError: the API server refuses one, or does not serve it within 30 s.
@@ -29,9 +29,9 @@ def define_kinds(info: ClusterInfo, progress: Progress) -> None:
     api = Api.of_kubeconfig(info.kubeconfig)
     try:
         with stepping(progress, "define the kinds"):
-            for kind in KINDS:
+            for kind in (*KINDS, *others):
                 _write(api, make_definition(kind))
-            for kind in KINDS:
+            for kind in (*KINDS, *others):
                 _await(api, kind)
     except OSError as error:
         message = f"the kinds of Trellis could not be defined in cluster '{info.name}': {error}"

@@ -10,7 +10,7 @@ import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Annotated, Final
 
 import typer
@@ -19,13 +19,14 @@ from trellis.bus.errors import BusError
 from trellis.kube.errors import KubeError
 from trellis.localcluster import ClusterInfo, LocalClusterError
 from trellis.localcluster.otlp import OtlpReceiver, Span
+from trellis.settings import SettingsError
 from trellis_bundle.cli_errors import EXIT_INTERRUPTED, CommandError, exit_on_error, explain, say
 from trellis_bundle.demo.consent import Chosen, choose
 from trellis_bundle.demo.display import Display, on_stderr
 from trellis_bundle.demo.report import Outcome, show
 from trellis_bundle.demo.services import Services
-from trellis_bundle.demo.target import Target, adopt, current_context, local, refuse_if_there, rescue_log
-from trellis_bundle.demo.viewing import Page, open_console
+from trellis_bundle.demo.target import Target, Wanted, adopt, current_context, local, refuse_if_there, rescue_log
+from trellis_bundle.demo.viewing import Page, open_console, ready_page
 from trellis_bundle.demo.watching import Watching
 from trellis_bundle.gather import connected
 from trellis_bundle.output import Format, OutputOption
@@ -33,9 +34,12 @@ from trellis_bundle.output import Format, OutputOption
 _EXIT_TERMINATED: Final = 128 + signal.SIGTERM
 
 
-def demo(
+def demo(  # noqa: PLR0913, PLR0917 - options of a command line
     keep: Annotated[
         bool, typer.Option("--keep", help="leave the cluster and the services running, and the console beside them")
+    ] = False,
+    jaeger: Annotated[
+        bool, typer.Option("--jaeger", help="with --keep: Jaeger beside them, so that the console shows traces")
     ] = False,
     nodes: Annotated[int, typer.Option(min=1, max=1000, help="how many simulated nodes")] = 20,
     use_current_context: Annotated[
@@ -53,10 +57,12 @@ def demo(
     """
     with exit_on_error(LocalClusterError):
         chosen = choose(node or [], use_current_context=use_current_context, keep=keep, yes=yes)
+        if jaeger and not keep:
+            raise SettingsError("--jaeger: needs --keep; a demo that ends prints its trace")
         if chosen is None:
             refuse_if_there()
         try:
-            outcome = asyncio.run(_until_terminated(nodes, chosen, keep=keep))
+            outcome = asyncio.run(_until_terminated(Wanted(nodes, keep, jaeger), chosen))
         except (KeyboardInterrupt, asyncio.CancelledError) as ended:
             say("the demo was interrupted; what it started has ended")
             interrupted = isinstance(ended, KeyboardInterrupt)
@@ -64,28 +70,26 @@ def demo(
         show(outcome, output)
 
 
-async def _until_terminated(nodes: int, chosen: Chosen | None, *, keep: bool) -> Outcome:
+async def _until_terminated(wanted: Wanted, chosen: Chosen | None) -> Outcome:
     """Run; SIGTERM ends it as Ctrl-C does: by cancelling, so that everything is cleaned up."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
-    async with _target(nodes, chosen, keep=keep) as target:
+    if wanted.keep:
+        await ready_page()
+    async with current_context(chosen.settings, chosen.nodes) if chosen else local(wanted) as target:
         try:
-            return await _run(target, context=chosen.context if chosen else None, keep=keep)
+            return await _run(target, context=chosen.context if chosen else None, keep=wanted.keep)
         except (CommandError, KubeError, BusError) as error:
             log = rescue_log(target)
             where = f"; the services' whole log: {log}" if log else ""
             raise CommandError(explain(error) + where) from error
 
 
-def _target(nodes: int, chosen: Chosen | None, *, keep: bool) -> AbstractAsyncContextManager[Target]:
-    return current_context(chosen.settings, chosen.nodes) if chosen else local(nodes, keep=keep)
-
-
 async def _run(target: Target, *, context: str | None, keep: bool) -> Outcome:
-    receiver = OtlpReceiver()
+    receiver = OtlpReceiver(onward=target.cluster.otlp_endpoint if target.cluster else None)
     services = Services(target.environment, target.log, target.token)
     page: Page | None = None
     try:

@@ -99,6 +99,7 @@ def what_next(outcome: Outcome) -> list[str]:
             "  trellis nodes --all; trellis status; trellis events tail --last 20",
             f"  {outcome.kept.bin_dir / 'kubectl'} annotate node --all kwasm.sh/kwasm-node=true",
             *_look(outcome.page),
+            *([f"Traces in Jaeger: {outcome.kept.jaeger_url}"] if outcome.kept.jaeger_url else []),
             f"Remove all of it: trellis dev down --name {NAME}",
         ]
     if outcome.context is not None:

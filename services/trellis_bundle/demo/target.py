@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from trellis.crds.kinds import APPLICATIONS
 from trellis.localcluster import ClusterInfo, LocalClusterError, down, local_cluster, status, up
 from trellis.localcluster.guard import guard
 from trellis.localcluster.nats import NatsServer
@@ -71,14 +72,23 @@ def refuse_if_there() -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A local cluster: how many nodes it has, whether it stays, and whether Jaeger runs in it."""
+
+    nodes: int
+    keep: bool
+    jaeger: bool
+
+
 @asynccontextmanager
-async def local(nodes: int, *, keep: bool) -> AsyncIterator[Target]:
-    """Have a local cluster with simulated nodes; with ``keep`` it stays, if the block ends well.
+async def local(wanted: Wanted) -> AsyncIterator[Target]:
+    """Have a local cluster with simulated nodes; one that is kept stays, if the block ends well.
 
     Raises:
         LocalClusterError: it cannot be brought up.
     """
-    async with _kept(nodes) if keep else _owned(nodes) as info:
+    async with _kept(wanted) if wanted.keep else _owned(wanted.nodes) as info:
         layout = Layout.of(info.name)
         state = _state(layout)
         where = {
@@ -87,6 +97,8 @@ async def local(nodes: int, *, keep: bool) -> AsyncIterator[Target]:
             # Not the machine's: another controller_host may have that.
             "TRELLIS_CONTROLLER_DATA_DIR": str(layout.root / "controllers"),
         }
+        if info.otlp_endpoint is not None:
+            where["TRELLIS_OTLP_ENDPOINT"] = info.otlp_endpoint
         own = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         yield Target(
             settings=load_settings(
@@ -100,8 +112,8 @@ async def local(nodes: int, *, keep: bool) -> AsyncIterator[Target]:
             environment=own | _RUN | where,
             log=layout.log("trellis"),
             token=state.token,
-            nodes=tuple(node_name(index) for index in range(max(1, nodes - LEFT_ALONE))),
-            seconds=60.0 + nodes,
+            nodes=tuple(node_name(index) for index in range(max(1, wanted.nodes - LEFT_ALONE))),
+            seconds=60.0 + wanted.nodes,
             cluster=info,
         )
 
@@ -153,14 +165,14 @@ async def _owned(nodes: int) -> AsyncIterator[ClusterInfo]:
         # The display ends when the cluster is up, the cluster when the block ends.
         with on_stderr() as progress:
             info = await stack.enter_async_context(local_cluster(NAME, nodes=nodes, progress=progress))
-            await asyncio.to_thread(define_kinds, info, progress)
+            await asyncio.to_thread(define_kinds, info, progress, APPLICATIONS)
         yield info
 
 
 @asynccontextmanager
-async def _kept(nodes: int) -> AsyncIterator[ClusterInfo]:
+async def _kept(wanted: Wanted) -> AsyncIterator[ClusterInfo]:
     with on_stderr() as progress:
-        starting = asyncio.ensure_future(asyncio.to_thread(_up, nodes, progress))
+        starting = asyncio.ensure_future(asyncio.to_thread(_up, wanted, progress))
         try:
             info = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -176,10 +188,10 @@ async def _kept(nodes: int) -> AsyncIterator[ClusterInfo]:
         raise
 
 
-def _up(nodes: int, progress: Progress) -> ClusterInfo:
-    info = up(NAME, nodes=nodes, progress=progress)
+def _up(wanted: Wanted, progress: Progress) -> ClusterInfo:
+    info = up(NAME, nodes=wanted.nodes, jaeger=wanted.jaeger, progress=progress)
     try:
-        define_kinds(info, progress)
+        define_kinds(info, progress, APPLICATIONS)
     except BaseException:
         down(NAME)
         raise

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import http
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from console.assets import DIRECTORY
 from trellis.kube.resources import (
     APPLICATIONS,
     CLUSTER_ROLE_BINDINGS,
@@ -33,10 +35,12 @@ from trellis.kube.resources import (
     WASM_CONTROLLERS,
     Resource,
 )
-from trellis.localcluster import ClusterInfo
+from trellis.localcluster import ClusterInfo, LocalClusterError, page
 from trellis.localcluster.api import Api
+from trellis.localcluster.building import How
 from trellis.localcluster.ports import LOOPBACK, free_ports
-from trellis_bundle.cli_errors import CommandError
+from trellis.localcluster.progress import on_stderr
+from trellis_bundle.cli_errors import CommandError, say
 from trellis_bundle.demo.services import Services
 
 ACCOUNT: Final = "demo-viewer"
@@ -86,6 +90,21 @@ def log_in(kubectl: Path, kubeconfig: Path, namespace: str) -> tuple[str, ...]:
     return (str(kubectl), "--kubeconfig", str(kubeconfig), *words)
 
 
+async def ready_page() -> None:
+    """Build the page that the console serves, if this is a checkout; a demo without one is a demo all the same."""
+    checkout = DIRECTORY.parents[2]
+    if not (checkout / page.SOURCES).is_dir():
+        return  # installed: it came with the package
+    abort = threading.Event()
+    try:
+        with on_stderr() as progress:
+            await asyncio.to_thread(page.build_page, checkout, How(progress, abort))
+    except LocalClusterError as error:
+        say(f"the console will have no page to show, or an old one: {error}")
+    finally:
+        abort.set()
+
+
 async def open_console(info: ClusterInfo, console: Services, namespace: str) -> Page:
     """Make the account and start the console, on a free port of the loopback.
 
@@ -94,7 +113,8 @@ async def open_console(info: ClusterInfo, console: Services, namespace: str) -> 
     """
     await asyncio.to_thread(_write, info, make_viewer(namespace))
     (port,) = free_ports(1)
-    await console.start(TRELLIS_CONSOLE_PORT=str(port), TRELLIS_CONSOLE_ADDRESS=LOOPBACK)
+    traces = {"TRELLIS_JAEGER_URL": info.jaeger_url, "TRELLIS_JAEGER_LINK": info.jaeger_url} if info.jaeger_url else {}
+    await console.start(TRELLIS_CONSOLE_PORT=str(port), TRELLIS_CONSOLE_ADDRESS=LOOPBACK, **traces)
     return Page(f"http://{LOOPBACK}:{port}", log_in(info.bin_dir / "kubectl", info.kubeconfig, namespace))
 
 

@@ -11,82 +11,22 @@ import re
 import secrets
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import psutil
 import pytest
 
+from support.demos import Machine
 from support.viewers import Page, messages
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import create_nodes
-from trellis.localcluster.supervisor import MARK
 from trellis.names import ANNOTATION_OPT_IN, LABEL_PROVISIONED
 from trellis.read_model.composing import PARTS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
-
-SECONDS = 150.0
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Where demos keep their state, and how to run one."""
-
-    state: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBECONFIG"))}
-        return own | {"XDG_STATE_HOME": str(self.state), "TMPDIR": str(self.state)}
-
-    @property
-    def clusters(self) -> list[str]:
-        return [path.name for path in (self.state / "trellis" / "clusters").glob("*") if path.is_dir()]
-
-    def processes(self) -> list[psutil.Process]:
-        """Return what runs on behalf of a demo of this machine: it has the token, or the directory in its arguments."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                environment, command = process.environ(), " ".join(process.cmdline())
-                if process.status() == psutil.STATUS_ZOMBIE:
-                    continue
-            except (psutil.Error, OSError):
-                continue
-            if str(self.state) in command or (MARK in environment and str(self.state) in str(environment)):
-                found.append(process)
-        return found
-
-    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "trellis_bundle", *arguments],
-            env=self.environment | environment,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
-        process = self.start(*arguments, stdin=subprocess.DEVNULL, **environment)
-        try:
-            out, err = process.communicate(timeout=SECONDS)
-        finally:
-            process.kill()
-        return process.returncode, out, err
-
-    def assert_clean(self) -> None:
-        deadline = time.monotonic() + 20
-        while left := self.processes():
-            assert time.monotonic() < deadline, [process.cmdline() for process in left]
-            time.sleep(0.1)
-        assert self.clusters == []
 
 
 def until_said(demo: subprocess.Popen[str], words: str) -> None:
@@ -286,8 +226,9 @@ def test_a_node_of_the_users_own_cluster_is_provisioned_and_nothing_stays_but_th
     [
         (["--node", "a"], "--use-current-context"),
         (["--use-current-context", "--keep"], "--keep"),
+        (["--jaeger"], "--keep"),
     ],
-    ids=["a node of a local cluster", "keep a cluster of the user's"],
+    ids=["a node of a local cluster", "keep a cluster of the user's", "Jaeger for a moment"],
 )
 def test_flags_that_make_no_sense_are_refused(machine: Machine, arguments: list[str], message: str) -> None:
     status, out, err = machine.run("demo", *arguments)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from console.rights import GROUP
-from trellis.localcluster import ClusterInfo
+from trellis.localcluster import ClusterInfo, page
+from trellis.localcluster.errors import ToolError
 from trellis.read_model.watching import Place, parts_of
+from trellis_bundle.demo import viewing
 from trellis_bundle.demo.report import Outcome, document_of, what_next
-from trellis_bundle.demo.viewing import ACCOUNT, Page, log_in, make_viewer
+from trellis_bundle.demo.viewing import ACCOUNT, Page, log_in, make_viewer, ready_page
 
 HOME = "trellis-system"
 
@@ -59,3 +63,20 @@ def test_what_is_printed_leads_to_a_token_and_is_none() -> None:
     told = "\n".join(what_next(kept))
     assert page.url in told
     assert words in told
+
+
+async def test_a_page_that_cannot_be_built_is_said_and_keeps_no_demo_from_running(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> Path:
+        raise ToolError("there is no node")
+
+    monkeypatch.setattr(page, "build_page", fail)
+    await ready_page()
+    assert "no page to show, or an old one: there is no node" in capsys.readouterr().err
+
+
+async def test_an_installed_console_has_its_page_already(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(viewing, "DIRECTORY", tmp_path / "site-packages" / "console" / "static")
+    monkeypatch.setattr(page, "build_page", lambda *_: pytest.fail("there is nothing to build it from"))
+    await ready_page()
