@@ -1,0 +1,177 @@
+"""Each view of the page in front of a kept demo: what real services do there, as somebody sees it who has kubectl."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from playwright.async_api import expect
+
+from support.buses import opted_out
+from support.demos import Machine
+from support.page_browser import ROOT, Chrome, Window
+from support.raw_nats import raw_publish
+from trellis.events.subjects import fact_subject
+from trellis.names import ANNOTATION_OPT_IN
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.nats,
+    pytest.mark.jaeger,
+    pytest.mark.xdist_group("demo"),
+    pytest.mark.timeout(300),
+]
+SLOW = 60_000
+"""Milliseconds for what services have to do first: a rollout, a controller that is compiled."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A kept demo: ten nodes, two of which are not opted in."""
+
+    url: str
+    token: str = field(repr=False)
+    nats: int
+    jaeger: str
+    program: Path
+    kubeconfig: Path
+
+    def kubectl(self, *words: str) -> str:
+        done = subprocess.run(
+            [self.program, "--kubeconfig", self.kubeconfig, *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def example(self, name: str) -> None:
+        self.kubectl("apply", "-k", str(ROOT / "deploy" / "examples" / name))
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory, built_page: Path) -> Iterator[Demo]:
+    del built_page  # without node the demo has no page: skipped
+    machine = Machine(tmp_path_factory.mktemp("demo"))
+    status, out, err = machine.run("demo", "--nodes", "10", "--keep", "--jaeger", "-o", "json")
+    try:
+        assert status == 0, err
+        told = json.loads(out)
+        kept, console = told["kept"], told["console"]
+        token = subprocess.run(console["log_in"], capture_output=True, text=True, check=True, timeout=30).stdout
+        yield Demo(
+            console["url"],
+            token.strip(),
+            int(kept["nats_url"].rpartition(":")[2]),
+            kept["jaeger_url"],
+            Path(kept["bin_dir"]) / "kubectl",
+            Path(kept["kubeconfig"]),
+        )
+    finally:
+        machine.run("dev", "down", "--name", "demo")
+
+
+@pytest.fixture
+async def window(demo: Demo, chrome: Chrome) -> AsyncIterator[Window]:
+    async with chrome.window(demo.url, demo.token) as window:
+        yield window
+
+
+async def test_a_node_that_is_annotated_is_ready_on_the_map_and_says_why(demo: Demo, window: Window) -> None:
+    await expect(window.page.locator(".cell.kind-node")).to_have_count(10)
+    await window.sees('[data-id="node/node-0000"]', "Ready")
+    await window.sees('[data-id="node/node-0009"]', "Not opted in")
+    demo.kubectl("annotate", "node", "node-0009", f"{ANNOTATION_OPT_IN}=true")
+    await window.sees('[data-id="node/node-0009"]', "Ready", ms=SLOW)
+    await window.page.locator('[data-id="node/node-0009"]').click()
+    await window.sees("aside.panel .headline", "node-0009 is ready to run Wasm")
+    await window.in_both("demo-node")
+
+
+async def test_a_shim_is_rolled_out_before_ones_eyes(demo: Demo, window: Window) -> None:
+    nodes = [f"node-{number:04}" for number in range(8)]
+    demo.kubectl("label", "node", *nodes, "wasm=true")
+    for node in nodes:  # as a real kubelet says it; simulated ones have no containerd
+        patch = {"status": {"runtimeHandlers": [{"name": "runc"}, {"name": "spin"}]}}
+        demo.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", json.dumps(patch))
+    demo.example("shim")
+    await window.open("/rollouts?shim=spin")
+    bar = window.page.get_by_role("progressbar", name="Rollout of spin")
+    told = set()
+    while "8 of 8 nodes updated" not in told:
+        await expect(bar).not_to_have_attribute("aria-valuetext", max(told, default="", key=len), timeout=SLOW)
+        told.add(await bar.get_attribute("aria-valuetext") or "")
+    assert len(told) > 2, told
+    await window.in_both("demo-rollout")
+
+
+async def test_that_a_lattice_is_away_is_said_where_its_hosts_are(demo: Demo, window: Window) -> None:
+    demo.example("host-group")
+    demo.example("hello")
+    group = window.page.locator('[data-id="hostgroup/hello/hosts"]')
+    await group.click(timeout=SLOW)
+    await window.sees("aside.panel .headline", "cannot be heard", ms=SLOW)
+    await window.sees('[data-id="application/hello/hello"] .glyph.is-troubled', ms=SLOW)
+    await window.in_both("demo-map")
+
+
+async def test_what_the_services_say_is_seen_when_they_say_it_and_later(demo: Demo, window: Window) -> None:
+    await window.open("/events?types=node.*")
+    for value in ("false", "true"):
+        demo.kubectl("annotate", "--overwrite", "node", "node-0001", f"{ANNOTATION_OPT_IN}={value}")
+        word = "node.opted_in" if value == "true" else "node.opted_out"
+        await window.sees(f".event:has-text('{word}'):has-text('node/node-0001')")
+    await window.in_both("demo-events")
+    await window.open("/events?mode=past&object=node/node-0000")
+    await window.sees(".event:has-text('node.ready')")
+
+
+async def test_a_change_is_followed_through_all_services_as_far_as_jaeger(demo: Demo, window: Window) -> None:
+    await window.open("/traces")
+    await window.page.locator(".change", has_text="node.opted_in").filter(has_text="node/node-0000").click()
+    for name in ("reconcile node node-0000", "create installer job", "publish node.ready"):
+        await window.sees(f".span:has-text('{name}')")
+    link = await window.page.get_by_role("link", name="Open in Jaeger").get_attribute("href")
+    assert link is not None
+    assert link.startswith(f"{demo.jaeger}/trace/")
+    await window.in_both("demo-trace")
+    async with aiohttp.ClientSession() as session, session.get(link.replace("/trace/", "/api/traces/")) as answer:
+        services = {one["serviceName"] for one in (await answer.json())["data"][0]["processes"].values()}
+    assert {"trellis-node-watcher", "trellis-provisioner"} <= services
+
+
+async def test_a_controller_is_woken(demo: Demo, window: Window) -> None:
+    demo.example("controllers")
+    demo.kubectl(
+        *("patch", "wasmcontroller", "mirror", "--namespace", "team-a", "--type=merge"),
+        *("-p", json.dumps({"spec": {"idle": {"suspendAfter": "0s"}}})),
+    )
+    await window.open("/controllers?q=team-a/mirror")
+    row = window.page.locator(".controller", has_text="team-a/mirror")
+    await expect(row.locator(".number-wakes")).to_have_text(re.compile(r"\d"), timeout=SLOW)
+    before = await row.locator(".number-wakes").inner_text()
+    demo.kubectl("create", "configmap", "seen", "--namespace", "team-a", "--from-literal", "a=b")
+    demo.kubectl("label", "configmap", "seen", "--namespace", "team-a", "examples.trellis.dev/mirror=yes")
+    await expect(row.locator(".number-wakes")).not_to_have_text(before, timeout=SLOW)
+    await window.open("/controllers")
+    await window.in_both("demo-controllers")
+
+
+async def test_a_message_that_is_none_is_a_dead_letter(demo: Demo, window: Window) -> None:
+    await window.open("/letters")
+    await window.sees(".nothing", "There are none")
+    answer = await window.page.request.get("/api/session")
+    told: dict[str, Any] = await answer.json()
+    raw_publish(demo.nats, fact_subject(told["cluster"], opted_out("lost")).encode(), b"garbage")
+    await window.page.locator(".letter", has_text="node/lost").first.click()
+    await window.sees("aside.panel .data", "garbage")
+    await window.in_both("demo-letters")
