@@ -14,7 +14,7 @@ UV_VERSION := 0.13.8
 # Run from a directory of its own, so that its packages are in no lock of ours.
 PIP_AUDIT_VERSION := 2.10.1
 
-.PHONY: help install demo images test check audit test-e2e fuzz chaos soak bench docs generate verify lock format clean
+.PHONY: help install demo page images test check audit test-e2e fuzz chaos soak bench docs generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ $(STAMP): requirements.lock requirements-dev.lock pyproject.toml Makefile
 
 demo: install ## See it work: a real control plane, 20 simulated nodes, the services
 	@$(BIN)/trellis demo $(ARGS)
+
+page: install ## The console's page, for a console from this checkout and for images (node, npm)
+	@$(BIN)/trellis dev page
 
 images: install ## Both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)

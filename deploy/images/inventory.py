@@ -1,12 +1,14 @@
 """Says what an image holds: a CycloneDX SBOM, the licences with their texts, the packages of the base.
 
-In: the directory of an assembled image, its lock, the tools of requirements-images.lock. Out: files in a directory that
-goes into the image. Called by the Dockerfiles beside it. Invariant: the SBOM is made of what is installed, not of what
-was asked for, and the build fails where the lock and that differ, or a package does not say its licence.
+In: the directory of an assembled image, its lock, the tools of requirements-images.lock; the console's sources if its
+page is in the image. Out: files in a directory that goes into the image. Called by the Dockerfiles beside it.
+Invariant: the SBOM is made of what is installed, not of what was asked for, and the build fails where the lock and that
+differ, or a package does not say its licence. Of the page, which is one file, it is what npm's lock has for it.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import platform
 import re
@@ -108,16 +110,56 @@ def license_of(component: dict[str, Any]) -> str:
     return "; ".join(dict.fromkeys([one for one in exact if one] or named))
 
 
-def main(root: Path, lock: Path, out: Path) -> None:
-    """Write the inventory of what is installed below ``root``."""
+def page_components(lock: str) -> list[dict[str, Any]]:
+    """Return what is bundled into the page: the packages of npm's lock that are not for building and testing alone.
+
+    Raises:
+        SystemExit: one of them does not say its licence, or has no hash.
+    """
+    found = []
+    for path, package in sorted(json.loads(lock)["packages"].items()):
+        if not path or package.get("dev") or package.get("devOptional"):
+            continue
+        name = path.rpartition("node_modules/")[2]
+        algorithm, _, digest = package.get("integrity", "").partition("-")
+        if algorithm != "sha512" or not package.get("license"):
+            raise SystemExit(f"inventory: {name} {package['version']} has no licence or no SHA-512 in the page's lock")
+        purl = f"pkg:npm/{name.replace('@', '%40')}@{package['version']}"
+        found.append(
+            {
+                "type": "library",
+                "bom-ref": purl,
+                "name": name,
+                "version": package["version"],
+                "description": "bundled into the console's page",
+                "licenses": [{"license": {"id": package["license"]}}],
+                "hashes": [{"alg": "SHA-512", "content": base64.b64decode(digest).hex()}],
+                "purl": purl,
+            }
+        )
+    return found
+
+
+def page_texts(text: str) -> dict[str, list[tuple[str, str]]]:
+    """Return the licences that the page's build gathered, by the name of their package."""
+    parts = [part.partition("\n\n") for part in text.split("\n----\n\n")]
+    return {normalised(head.split(" ")[0]): [("LICENSE", body)] for head, _, body in parts}
+
+
+def main(root: Path, lock: Path, out: Path, console: Path | None = None) -> None:
+    """Write the inventory of what is installed below ``root``, and of the page of a console."""
     sys.path.insert(0, str(TOOLS))
     out.mkdir(parents=True)
     [site] = root.glob("lib/python*/site-packages")
     bom = with_hashes(_installed(root, site, out / SBOM), pins(lock.read_text(encoding="utf-8")))
+    texts = dict(_texts(site))
+    if console is not None:
+        bom["components"] += page_components((console / "page/package-lock.json").read_text(encoding="utf-8"))
+        texts |= page_texts((console / "static/licences.txt").read_text(encoding="utf-8"))
     text = json.dumps(bom, indent=1, sort_keys=True) + "\n"
     _validate(text)
     (out / SBOM).write_text(text, encoding="utf-8")
-    (out / LICENSES).write_text(license_list(bom, dict(_texts(site))), encoding="utf-8")
+    (out / LICENSES).write_text(license_list(bom, texts), encoding="utf-8")
     shutil.copyfile("LICENSE", out / "LICENSE")
     if dpkg := shutil.which("dpkg-query"):
         form = "-f=${Package} ${Version} ${Architecture}\n"
@@ -185,4 +227,4 @@ def _is_license(path: Path) -> bool:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    main(*map(Path, sys.argv[1:5]))

@@ -1,6 +1,8 @@
 # All services and the `trellis` command: Python, the packages of one lock, this program. The base is an argument, so that
 # it can come from any registry; it needs Python 3.11 or later.
 #   docker build -f deploy/images/services.Dockerfile -t trellis .
+# The console's page has to be there before: `make page`, or, without node and Python here,
+#   docker run --rm -v "$PWD":/src -w /src/services/console/page node:22-slim sh -c 'npm ci --ignore-scripts && node build.mjs'
 # With a package index of your own: --secret id=pip.conf,src=pip.conf; nothing of it stays. Where a build reaches none,
 # give it the packages; then nothing is fetched and the base needs no pip: `trellis dev image` does it.
 ARG BASE=python:3.11-slim
@@ -19,7 +21,7 @@ COPY pyproject.toml LICENSE deploy/images/assemble.py deploy/images/inventory.py
 COPY services services
 COPY shared/trellis shared/trellis
 RUN python3 assemble.py services \
- && python3 inventory.py /opt/trellis requirements-services.lock /inventory \
+ && python3 inventory.py /opt/trellis requirements-services.lock /inventory services/console \
  && /opt/trellis/bin/trellis version
 
 FROM ${BASE}

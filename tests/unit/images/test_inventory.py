@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +112,41 @@ def test_an_assembled_image_has_our_commands_and_nothing_that_installs(
     assert commands == {"trellis-one"}
     said = subprocess.run([tmp_path / "root/bin/trellis-one"], capture_output=True, text=True, check=True)
     assert said.stdout == "one runs\n"
+
+
+PAGE = IMAGES.parents[1] / "services" / "console" / "page"
+
+
+def npm(**packages: dict[str, Any]) -> str:
+    return json.dumps(
+        {"packages": {"": {"name": "page"}} | {f"node_modules/{name}": of for name, of in packages.items()}}
+    )
+
+
+def test_what_is_bundled_into_the_page_is_a_part_of_the_image() -> None:
+    found = inventory.page_components((PAGE / "package-lock.json").read_text(encoding="utf-8"))
+    assert [one["name"] for one in found] == ["@preact/signals", "@preact/signals-core", "preact"]
+    assert found[0]["purl"].startswith("pkg:npm/%40preact/signals@")
+    assert all(len(one["hashes"][0]["content"]) == 128 for one in found)
+
+
+def test_what_only_builds_the_page_is_not() -> None:
+    found = inventory.page_components(
+        npm(tool={"version": "1", "dev": True}, maybe={"version": "1", "devOptional": True})
+    )
+    assert found == []
+
+
+@pytest.mark.parametrize("lacks", ["license", "integrity"])
+def test_a_package_of_the_page_without_licence_or_hash_fails_the_build(lacks: str) -> None:
+    package = {"version": "1", "license": "MIT", "integrity": "sha512-AAAA"}
+    del package[lacks]
+    with pytest.raises(SystemExit, match=r"thing 1 has no licence or no SHA-512"):
+        inventory.page_components(npm(thing=package))
+
+
+def test_the_texts_of_the_pages_licences_are_in_the_list() -> None:
+    texts = inventory.page_texts("preact 11 (MIT)\n\nThe text.\n\n----\n\n@preact/signals 2 (MIT)\n\nAnother.\n")
+    listed = inventory.license_list(bom(component("@preact/signals", "2")), texts)
+    assert "@preact/signals 2: MIT" in listed
+    assert listed.endswith("Another.\n")
