@@ -119,11 +119,18 @@ def test_the_sbom_is_valid(built: Built) -> None:
 
 def test_the_sbom_has_each_package_of_the_lock_with_version_and_hashes_and_no_other(built: Built) -> None:
     wanted = {name: pin for name, pin in built.lock.items() if not pin.marker or Marker(pin.marker).evaluate(DEBIAN_12)}
-    found = {inventory.normalised(one["name"]): one for one in built.sbom["components"] if one["type"] == "library"}
+    of_python = [one for one in built.sbom["components"] if one["purl"].startswith("pkg:pypi/")]
+    found = {inventory.normalised(one["name"]): one for one in of_python}
     assert {name: one["version"] for name, one in found.items()} == {name: pin.version for name, pin in wanted.items()}
     for name, one in found.items():
         hashes = [file["hashes"] for file in one["externalReferences"] if file.get("hashes")]
         assert [[each["content"] for each in files] for files in hashes] == [list(wanted[name].hashes)]
+
+
+def test_the_sbom_has_what_is_bundled_into_the_page_of_the_console_where_it_is(built: Built) -> None:
+    lock = (ROOT / "services/console/page/package-lock.json").read_text(encoding="utf-8")
+    wanted = inventory.page_components(lock) if built.key == "services" else []
+    assert [one for one in built.sbom["components"] if one["purl"].startswith("pkg:npm/")] == wanted
 
 
 def test_each_package_says_its_licence_and_brings_its_text(built: Built) -> None:
