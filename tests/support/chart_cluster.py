@@ -54,8 +54,8 @@ class ChartCluster:
     info: ClusterInfo
     kubectl: Kubectl
 
-    def values(self, **more: Any) -> dict[str, Any]:
-        """Return values for local images and what a test changes."""
+    def values(self, *, console: bool = True, **more: Any) -> dict[str, Any]:
+        """Return values for local images and what a test changes; versions before had no console to turn on."""
         repository, _, tag = SERVICES.rpartition(":")
         installer = {
             "TRELLIS_NODE_INSTALLER_IMAGE": INSTALLER,
@@ -68,7 +68,7 @@ class ChartCluster:
             "cluster": "lab",
             "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
             "nats": {"image": NATS},
-            "services": {"provisioner": {"settings": installer}, "console": {"enabled": True}},
+            "services": {"provisioner": {"settings": installer}} | ({"console": {"enabled": True}} if console else {}),
             **more,
         }
 

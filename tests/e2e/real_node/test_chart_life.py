@@ -64,7 +64,7 @@ def life(machine: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def test_the_version_before_is_installed(life: Life) -> None:
-    life.cluster.install(BEFORE)
+    life.cluster.install(BEFORE, console=False)
     assert {one["metadata"]["labels"]["app.kubernetes.io/name"] for one in life.cluster.workloads()} == {"trellis"}
 
 
