@@ -30,6 +30,7 @@ from service_reflector.slices import FAMILIES, Reach, Slice, pack
 from service_reflector.snapshot import Claim, Snapshot
 from trellis import names
 from trellis.lattice.addresses import Family
+from trellis.lattice.group_views import lattice_name
 from trellis.lattice.manifests import Listener, Protocol
 from trellis.lattice.service_views import ServiceView
 
@@ -226,7 +227,7 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
         if one.name in claimed:
             continue
         if one.application and one.lattice not in snapshot.unknown:
-            lattice = one.lattice.partition("/")[0]
+            lattice = lattice_name(one.lattice)
             why = f"application {one.application} of lattice {lattice} is not deployed, or has no Service here"
             if one.deleting:
                 yield from _let_go(one, "Unpublished", why)
@@ -244,7 +245,7 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
 def _warnings(claim: Claim) -> Iterator[Action]:
     if claim.group is None or not claim.wish.wanted:
         return
-    lattice = claim.lattice.partition("/")[0]
+    lattice = lattice_name(claim.lattice)
     for one in (*claim.application.unreachable, *claim.wish.problems):
         message = f"application {claim.application.name} of lattice {lattice}: {one.message}"
         yield Warn(claim.group, one.reason, message)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from service_reflector.resources import Mirror
 from trellis.events.services import ServiceReflected, ServiceRemoved
+from trellis.lattice.group_views import lattice_name
 from trellis.lattice.service_views import ServiceView
 
 
@@ -16,7 +17,7 @@ def reflected(mirror: Mirror, service: ServiceView) -> ServiceReflected:
         namespace=mirror.namespace,
         name=mirror.name,
         uid=service.uid,
-        lattice=mirror.lattice.partition("/")[0],
+        lattice=lattice_name(mirror.lattice),
         application=mirror.application,
         deployed=mirror.version,
         ports=[listener.port for _, listener in mirror.ports],

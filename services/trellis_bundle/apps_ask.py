@@ -17,7 +17,7 @@ from trellis.kube.errors import NotFound
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.group_addresses import read_secrets
-from trellis.lattice.group_views import GroupView, view_group
+from trellis.lattice.group_views import GroupView, lattice_name, view_group
 from trellis.lattice.groups import lattice_address
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.subjects import SubjectError
@@ -58,7 +58,7 @@ def group_of(groups: Iterable[GroupView], namespace: str, lattice: str) -> Group
         of = f" of lattice {lattice}" if lattice else ""
         raise NoLatticeError(f"namespace {namespace} has no group of hosts{of}: create a WasmCloudHostConfig")
     if len({one.lattice for one in named}) > 1:
-        have = ", ".join(sorted({one.lattice.partition("/")[0] for one in named}))
+        have = ", ".join(sorted({lattice_name(one.lattice) for one in named}))
         raise NoLatticeError(f"namespace {namespace} has hosts of {have}: say by label trellis.dev/lattice which one")
     return named[0]
 

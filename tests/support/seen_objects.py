@@ -81,7 +81,7 @@ def application(name: str = "shop", namespace: str = "team", *, phase: str = "De
 
 
 def service(name: str = "shop", namespace: str = "team") -> Manifest:
-    annotations = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "prod"}
+    annotations = {names.ANNOTATION_APPLICATION: "shop", names.ANNOTATION_LATTICE: "prod/217cd4b31f"}
     return {
         "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
         "spec": {"type": "ClusterIP", "clusterIP": "10.96.0.9", "ports": [{"port": 80, "protocol": "TCP"}]},

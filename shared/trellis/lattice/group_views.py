@@ -71,3 +71,8 @@ def lattice_mark(spec: WasmCloudHostConfigSpec, namespace: str) -> str:
     place = namespace if any(secrets) else ""
     parts = (spec.nats_address, str(spec.nats_client_port), spec.control_topic_prefix or "", place, *secrets)
     return f"{spec.lattice}/{names.short_hash(spec.lattice, *parts)}"
+
+
+def lattice_name(mark: str) -> str:
+    """Return the name of the lattice that a mark is of, which its group and its applications give."""
+    return mark.partition("/")[0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trellis import names
+from trellis.lattice.group_views import lattice_name
 from trellis.lattice.service_views import view_service
 from trellis.ledger import Ledger, read_ledger
 from trellis.read_model.apps import AppRow, row_of
@@ -165,7 +166,7 @@ def view_service_card(manifest: Manifest) -> ServiceCard | None:
         namespace=view.namespace,
         name=view.name,
         application=view.application,
-        lattice=view.lattice,
+        lattice=lattice_name(view.lattice),
         type=str(spec.get("type") or "ClusterIP"),
         addresses=tuple(str(one) for one in addresses if one),
         ports=tuple(

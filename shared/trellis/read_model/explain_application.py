@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis import names
+from trellis.lattice.group_views import lattice_name
 from trellis.lattice.service_views import ServiceView
 from trellis.read_model.apps import TROUBLE, application_of, condition, history_of, row_of
 from trellis.read_model.explain_hosts import group_cause, lattice_lines
@@ -177,6 +178,6 @@ def _phase(item: Manifest, status: Manifest) -> Iterator[Line]:
 def _service(world: AppWorld, namespace: str, application: str, lattice: str) -> Iterator[Line]:
     """Name the Service that mirrors it, which has a page of its own."""
     for one in world.services:
-        mirrors = one.application == application and one.lattice.partition("/")[0] == lattice
+        mirrors = one.application == application and lattice_name(one.lattice) == lattice
         if mirrors and one.namespace == namespace:
             yield Line("service", f"{one.key}: `trellis explain service/{one.name} -n {one.namespace}`")

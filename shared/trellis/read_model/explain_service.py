@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from trellis import names
-from trellis.lattice.group_views import GroupView
+from trellis.lattice.group_views import GroupView, lattice_name
 from trellis.lattice.manifests import Listener
 from trellis.lattice.reach import meets, read_reach
 from trellis.lattice.service_views import PodView, ServiceView, SliceView
@@ -80,7 +80,7 @@ def _chain(world: World) -> Iterator[Line]:
     ports = ", ".join(f"{port.get('name', '')} {port['port']}" for port in spec.get("ports") or ())
     text = f"{one.key}, {spec.get('type')} {spec.get('clusterIP', '')}, ports {ports}"
     yield Line("service", f"{text}; it is being deleted" if one.deleting else text, well=not one.deleting)
-    lattice = one.lattice.partition("/")[0]
+    lattice = lattice_name(one.lattice)
     yield Line("application", f"{one.application} of lattice {lattice}")
     groups = [group for group in world.groups if group.lattice == one.lattice]
     if groups:

@@ -173,3 +173,13 @@ def test_passwords_in_addresses_and_endless_texts_stay_out() -> None:
     assert entity is not None
     assert "hunter2" not in entity["why"]
     assert len(entity["why"]) <= 400
+
+
+def test_a_service_is_of_the_lattice_that_its_application_names() -> None:
+    """On the Service stands a mark, which tells lattices of one name apart."""
+    service = filled(objects.service())
+    mark = service["metadata"]["annotations"][names.ANNOTATION_LATTICE]
+    card = view_service_card(service)
+    assert card is not None
+    assert mark.startswith(f"{card.lattice}/")
+    assert card.lattice == view_app_card(filled(objects.application())).lattice
