@@ -17,14 +17,17 @@ from typing import Any
 import nats
 import pytest
 import yaml
+from playwright.async_api import expect
 
 from support import lived_in
 from support.chart import CHART, ChartRefusedError
 from support.chart_cluster import chart_cluster
+from support.forwarded import forwarded
 from support.host_images import NATS
 from support.https_files import http_files
 from support.jaeger import JAEGER, jaeger_image
 from support.lived_in import HELLO, HOSTS, PAYMENTS, Life
+from support.page_browser import Chrome
 from support.real_nodes import eventually, pod, wasm_pod
 from support.shim_archives import archive
 from support.wasmcloud_image import wasmcloud_image
@@ -194,6 +197,31 @@ def test_what_is_changed_after_it_is_done_by_the_new_version(life: Life) -> None
     two = "jsonpath={.status.readyReplicas}"
     eventually(lambda: kubectl("get", "whc", HOSTS, "-n", HELLO, "-o", two) == "2", "there is a second host")
     finished_job(life, "ends-too")
+
+
+async def test_the_console_shows_what_runs_and_where(life: Life, chrome: Chrome) -> None:
+    """Served by the image, reached through the API server: real hosts and wadm, as one sees them who may only look."""
+    cluster, kubectl = life.cluster.info, life.cluster.kubectl
+    kubectl("create", "serviceaccount", "looker")
+    kubectl("create", "clusterrole", "looker", "--verb=get,list,watch", "--resource=*.*")
+    kubectl("create", "clusterrolebinding", "looker", "--clusterrole=looker", "--serviceaccount=default:looker")
+    try:
+        token = kubectl("create", "token", "looker").strip()
+        with forwarded(cluster, "trellis-console", 8088) as port:
+            async with chrome.window(f"http://127.0.0.1:{port}", token) as window:
+                await window.sees('[data-id="node/real-1"] .glyph.is-well')
+                hosts = window.page.locator(f'[data-id^="host/{HELLO}/"]')
+                await expect(hosts.locator(".glyph.is-well")).to_have_count(2)
+                await window.sees(f'[data-id="application/{HELLO}/{HELLO}"]', "Deployed")
+                service = f'[data-id="service/{HELLO}/{HELLO}"]'
+                await window.sees(f"{service} .glyph.is-well")
+                await window.page.locator(service).click()
+                await window.sees("aside.panel .headline", "is ready")
+                await expect(window.page.get_by_text("Services of no application")).to_have_count(0)
+                await window.in_both("chart-map")
+    finally:
+        kubectl("delete", "clusterrolebinding,clusterrole", "looker")
+        kubectl("delete", "serviceaccount", "looker")
 
 
 def test_it_is_tested_as_its_notes_say(life: Life) -> None:
