@@ -86,11 +86,11 @@ def by_proxy(proxy: Proxy, headers: Mapping[str, Sequence[str]], certificate: fr
     """
     if not _trusted(proxy, headers.get(SECRET_HEADER.lower(), ()), certificate):
         raise RefusedError(
-            401, "this console is seen through its proxy alone", "open it by the address that the proxy has"
+            403, "this console is seen through its proxy alone", "open it by the address that the proxy has"
         )
     users = headers.get(proxy.user_header.lower(), ())
     if len(users) != 1 or not users[0].strip():
-        raise RefusedError(401, "the proxy does not say who you are", "log in there")
+        raise RefusedError(403, "the proxy does not say who you are", "log in there")
     user = _name(users[0].strip(), proxy)
     said = [part.strip() for value in headers.get(proxy.groups_header.lower(), ()) for part in value.split(",")]
     groups = tuple(sorted({_name(group, proxy) for group in said if group}))

@@ -49,6 +49,13 @@ class Crowd:
 
     def allow(self, name: str, rules: list[dict[str, Any]], *, namespace: str = "") -> Callable[[], None]:
         """Give an account rights, in a namespace or everywhere, and return what takes them away."""
+        return self._allow({"kind": "ServiceAccount", "name": name, "namespace": self.namespace}, rules, namespace)
+
+    def allow_user(self, user: str, rules: list[dict[str, Any]]) -> None:
+        """Give somebody rights everywhere whom a proxy names."""
+        self._allow({"kind": "User", "apiGroup": _GROUP, "name": user}, rules)
+
+    def _allow(self, subject: dict[str, str], rules: list[dict[str, Any]], namespace: str = "") -> Callable[[], None]:
         unique = f"viewing-{secrets.token_hex(4)}"
         kind, place = ("Role", f"{_RBAC}/namespaces/{namespace}") if namespace else ("ClusterRole", _RBAC)
         plural = kind.lower() + "s"
@@ -58,7 +65,7 @@ class Crowd:
             "kind": f"{kind}Binding",
             "metadata": {"name": unique},
             "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": unique},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": self.namespace}],
+            "subjects": [subject],
         }
         bindings = f"{kind.lower()}bindings"
         self._call("POST", f"{place}/{plural}", role)

@@ -148,6 +148,6 @@ async def test_a_proxy_is_known_by_its_certificate_and_no_other_is(
 
         async with running(kube, unused_tcp_port, console_proxy_names=("front-proxy-client",), **given) as console:
             assert await status(console, proxys) == 200
-            assert await status(console, nobodys) == 401
+            assert await status(console, nobodys) == 403
         async with running(kube, unused_tcp_port, console_proxy_names=("another",), **given) as console:
-            assert await status(console, proxys) == 401
+            assert await status(console, proxys) == 403

@@ -205,7 +205,7 @@ async def test_a_proxy_says_who_looks_and_he_is_impersonated() -> None:
             assert (await answer.json())["ok"] is False
         assert {who for who, *_ in world.people.seen} == {"jane"}
         async with page.get("/api/explain/node/n1", headers=headers | {"X-Trellis-Proxy-Secret": "x"}) as answer:
-            assert answer.status == 401
+            assert answer.status == 403
         async with page.post("/api/session", json={"token": TOKEN}, headers={"Origin": world.url}) as answer:
             assert answer.status == 400
 

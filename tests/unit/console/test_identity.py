@@ -39,7 +39,7 @@ def test_the_proxy_names_a_viewer_and_his_groups() -> None:
 def test_a_header_without_the_proxys_secret_is_nobody(without: Mapping[str, Sequence[str]]) -> None:
     with pytest.raises(RefusedError) as refused:
         by_proxy(PROXY, without)
-    assert refused.value.status == 401
+    assert refused.value.status == 403
     assert "jane" not in refused.value.what
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.async_api import expect
@@ -35,6 +36,36 @@ async def test_a_token_opens_the_page_and_is_kept_nowhere_in_it(visit: Visit, ch
         await window.sees("form", "Token")
         await window.page.reload()
         await window.sees("form", "Token")
+
+
+async def test_behind_a_proxy_nobody_is_asked_for_a_token(visit: Visit, chrome: Chrome, tmp_path: Path) -> None:
+    secret, jane = tmp_path / "secret", f"jane-of-{visit.own}"
+    secret.write_text("s" * 40)
+    visit.crowd.allow_user(jane, READ_ALL)
+    settings = {"console_auth": "proxy", "console_proxy_secret_file": secret}
+    named = {"X-Forwarded-User": jane, "X-Trellis-Proxy-Secret": "s" * 40}
+    async with visit.console(**settings) as console:
+        async with chrome.window(console.url) as window:
+            await window.page.goto("/")
+            await window.sees(".problem", "seen through its proxy alone")
+            await expect(window.page.locator("form")).to_have_count(0)
+            await window.in_both("no-proxy")
+        # A proxy adds to each request what the browser adds here.
+        async with chrome.window(console.url, extra_http_headers=named) as window:
+            await window.open(f"/?q={visit.own}")
+            await window.sees(f'[data-id="node/{visit.world.node(1)}"]', "Ready")
+            await window.page.get_by_label("You and this page").click()
+            await window.sees(".menu", jane)
+            await expect(window.page.get_by_role("button", name="Log out")).to_have_count(0)
+            # His log-in at the proxy ends: it answers instead of the console.
+            await window.page.route("**/api/**", lambda route: route.fulfill(status=401, body="log in"))
+            await window.page.locator("input[name=namespaces]").fill(visit.world.namespace)
+            await window.page.keyboard.press("Enter")
+            await window.sees(".problem", "the proxy does not know you any more")
+            await expect(window.page.locator("form")).to_have_count(0)
+            await window.page.unroute("**/api/**")
+            await window.page.get_by_role("button", name="Try again").click()
+            await window.sees(f'[data-id="node/{visit.world.node(1)}"]', "Ready")
 
 
 async def test_what_is_not_allowed_is_said_in_its_place_and_nothing_of_it_is_shown(

@@ -27,6 +27,8 @@ export const line = signal<LineState>({ is: "connecting" });
 export const begun = signal(false);
 
 let stream: Line | null = null;
+/** Whether a proxy says who looks: there is no log-in here then. */
+let proxied = false;
 let frame = 0;
 
 /** Return the model, and have whoever asked drawn anew when it changes. */
@@ -63,6 +65,7 @@ export function hrefOf(view: View, values: Readonly<Record<string, string>> = {}
 export async function begin(): Promise<void> {
   try {
     session.value = await get<Session>("/api/session");
+    proxied = session.value.auth === "proxy";
     stage.value = "in";
     listen();
   } catch (error) {
@@ -73,6 +76,15 @@ export async function begin(): Promise<void> {
       failure.value = refused;
       stage.value = "failed";
     }
+  }
+}
+
+/** Try again to see who looks; a proxy shows its log-in to a page that is loaded, and not to what that asks. */
+export function retry(): void {
+  if (proxied) {
+    location.reload();
+  } else {
+    void begin();
   }
 }
 
@@ -92,7 +104,8 @@ function loggedOut(): void {
   session.value = null;
   model.clear();
   begun.value = false;
-  stage.value = "login";
+  stage.value = proxied ? "failed" : "login";
+  failure.value = proxied ? new Refused(401, "the proxy does not know you any more", "log in there", 0) : null;
 }
 
 /** Open the stream of the model, for the namespaces of the address. */

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 
 import { asRefused } from "../live/api.ts";
 import type { Refused } from "../live/api.ts";
-import { begin, failure, logIn } from "../live/store.ts";
+import { failure, logIn, retry } from "../live/store.ts";
 import { Problem } from "../ui/parts.tsx";
 
 export function LogIn(): JSX.Element {
@@ -57,7 +57,7 @@ export function Failed(): JSX.Element | null {
   return failure.value === null ? null : (
     <main class="login" id="main">
       <h1>Trellis</h1>
-      <Problem error={failure.value} again={() => void begin()} />
+      <Problem error={failure.value} again={retry} />
     </main>
   );
 }
