@@ -13,6 +13,7 @@ STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.8
 # Run from a directory of its own, so that its packages are in no lock of ours.
 PIP_AUDIT_VERSION := 2.10.1
+HAS_NODE := command -v node >/dev/null && command -v npm >/dev/null
 
 .PHONY: help install demo page images test check audit test-e2e fuzz chaos soak bench docs generate verify lock format clean
 
@@ -45,7 +46,7 @@ check: install ## Lint, types, boundaries, unit and contract tests (fast: all da
 	@$(BIN)/mypy
 	@$(BIN)/mypy deploy/images/*.py
 	@$(BIN)/lint-imports --no-cache
-	@if command -v node npm >/dev/null; then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
+	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
 	@$(BIN)/pytest -q tests/unit tests/contract -n 2
 
 audit: install ## Known vulnerabilities of what the locks name; needs PyPI itself, not a mirror without its data
@@ -56,6 +57,8 @@ audit: install ## Known vulnerabilities of what the locks name; needs PyPI itsel
 
 test: check ## Everything CI runs: check, the built wheel, real nats-server, real kube-apiserver
 	@$(BIN)/trellis dev tools --jaeger
+	@if $(HAS_NODE) && { command -v chromium || command -v apt-get; } >/dev/null; then $(BIN)/trellis dev page --browser; else \
+		echo "no node here, or no Chromium to be had: the console's page is not looked at in a browser" >&2; fi
 	@$(BIN)/python tests/integration/run.py
 
 test-e2e: install ## What needs more than `make test`: real nodes (root, Linux), wadm, others' operators; ARGS=--quick for a minute of it
