@@ -111,18 +111,23 @@ def installed(name: str, packages: Sequence[str], how: How) -> Path:
     step = f"fetch the Debian packages of {name}, and what they need"
 
     def make(target: Path, log: Path) -> None:
-        archives = target / "archives"
-        (archives / "partial").mkdir(parents=True)
+        archives, lists = target / "archives", target / "lists"
+        for directory in (archives, lists):
+            (directory / "partial").mkdir(parents=True)
         build = LoggedBuild(archives, log, how.abort, {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, _HINT)
-        # What is downloaded goes to a directory of ours: no lock is waited for, and apt's own user could not write.
-        own = ("APT::Sandbox::User=root", f"Dir::Cache::archives={archives}", "Debug::NoLocking=1")
+        # What is downloaded goes to directories of ours: no lock is waited for, and apt's own user could not write.
+        # Lists, too: a machine may have none, or such as name versions that are no longer there.
+        places = (f"Dir::Cache::archives={archives}", f"Dir::State::lists={lists}", f"Dir::Cache::pkgcache={lists}/pkg")
+        own = ("APT::Sandbox::User=root", "Debug::NoLocking=1", *places, f"Dir::Cache::srcpkgcache={lists}/src")
         options = [word for one in own for word in ("-o", one)]
         # `--reinstall`: what is installed already is downloaded, too, and used from here like the rest.
+        build.run(["apt-get", *options, "update"])
         argv = ["--download-only", "--yes", "--reinstall", "--no-install-recommends", "install", *packages]
         build.run(["apt-get", *options, *argv])
         for archive in sorted(archives.glob("*.deb")):
             build.run(["dpkg", "-x", str(archive), str(target)])
         shutil.rmtree(archives)
+        shutil.rmtree(lists)
 
     _require_apt(step)
     return make_once(cache_root() / "debian" / f"packages-{name}-{digest}", step, how, make)
