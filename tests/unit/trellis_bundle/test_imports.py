@@ -7,9 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from trellis_bundle import command_line
+from trellis_bundle.__main__ import main
+from trellis_bundle.cli_errors import EXIT_INTERRUPTED
+
 AS_IT_RUNS = """
 import sys
 from pathlib import Path
+
 from trellis_bundle.command_line import app
 from trellis_bundle.commands import register
 register(app, "run")
@@ -47,3 +54,15 @@ def said(program: str, directory: Path) -> list[str]:
 
 def test_the_engine_of_controllers_is_loaded_when_a_guest_is_to_run_and_not_before(tmp_path: Path) -> None:
     assert said(ASKED, tmp_path) == ["False", "True"]
+
+
+def test_whoever_interrupts_a_command_while_it_is_loaded_is_told_nothing_of_modules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "main", load)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == EXIT_INTERRUPTED
