@@ -25,8 +25,8 @@ def recorded(*operations: str) -> dict[str, dict[str, Any]]:
     return {f"app-{at}": one for at, one in enumerate(rows) if one["operation"] in operations}
 
 
-def told(kept: KeptWorld, name: str) -> dict[str, tuple[str, str]]:
-    said = kept.said(name)
+def told(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    said = {one["type"]: (one["status"], one["reason"]) for one in found.get("status", {}).get("conditions", ())}
     return {kind: said[kind] for kind in ("Ready", "Reconciling", "Stalled", "Synced", "Rejected") if kind in said}
 
 
@@ -56,7 +56,7 @@ async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_i
             found = await kept.until(
                 name,
                 f"{one['why']}: {expected(one['reason'])}",
-                lambda _, name=name, one=one: told(kept, name) == expected(one["reason"]),
+                lambda found, one=one: told(found) == expected(one["reason"]),
             )
             words = {each["type"]: each["message"] for each in found["status"]["conditions"]}
             own = one["reply"]["message"].partition("\n\nStack backtrace:")[0].strip()
@@ -68,8 +68,8 @@ async def test_what_wadm_refuses_to_put_and_to_deploy_is_told_and_goes_on_once_i
             if one["reason"] in LASTING:  # asked again in some minutes, or when it is another
                 kept.patch(name, {"spec": spec("file:///none-2.wasm")})
         for name in refused:
-            await kept.synced(name)
-            assert told(kept, name)["Synced"][0] == "True"
+            found = await kept.synced(name)
+            assert told(found)["Synced"][0] == "True"
             assert "Rejected" not in kept.said(name)
 
 
