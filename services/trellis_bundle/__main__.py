@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from trellis.init_process import end_at_sigterm
-
-_INTERRUPTED: Final = 130
-"""As ``trellis_bundle.cli_errors`` has it, which takes its time to import."""
 
 
 def main() -> None:
@@ -20,8 +15,8 @@ def main() -> None:
             from trellis_bundle.command_line import main as run
 
         run()
-    except KeyboardInterrupt:  # where no command can answer for itself: while it is imported
-        raise SystemExit(_INTERRUPTED) from None
+    except KeyboardInterrupt:  # where no command answers for itself: while it is imported; 130 is EXIT_INTERRUPTED
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":
