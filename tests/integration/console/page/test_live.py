@@ -80,6 +80,28 @@ async def test_a_console_that_began_anew_asks_to_log_in_and_shows_everything_aft
 
 
 @pytest.mark.timeout(180)
+async def test_a_tab_that_nobody_sees_holds_no_connection_and_knows_everything_when_it_is_seen_again(
+    visit: Visit, chrome: Chrome
+) -> None:
+    """Browsers have six connections to a host: streams of tabs in the background would leave none for the next."""
+    seen = "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true }); document"
+    seen += ".dispatchEvent(new Event('visibilitychange')); }"
+    async with visit.console() as console, chrome.window(console.url, visit.token) as window:
+        await window.page.get_by_role("searchbox").fill(visit.own)
+        cell = f'[data-id="node/{visit.world.node(5)}"]'
+        await window.sees(cell, "Waiting")
+        async with window.page.expect_event(
+            "requestfailed", lambda request: "/api/stream" in request.url, timeout=60_000
+        ):
+            await window.page.evaluate(seen, True)
+        visit.world.update(5)
+        await window.sees(cell, "Waiting")
+        await window.page.evaluate(seen, False)
+        await window.sees(cell, "Ready")
+        await window.sees(".live", "live")
+
+
+@pytest.mark.timeout(180)
 async def test_a_silence_is_not_taken_for_quiet(visit: Visit, chrome: Chrome) -> None:
     async with (
         visit.console() as console,

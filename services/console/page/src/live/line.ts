@@ -2,7 +2,8 @@
 
    In: an address, who hears the messages. Out: messages, and how the line is. Called by the store and the views of events.
    Invariants: a silence of 30 s is a line that is lost (heartbeats come every 15 s); who is nobody any more is asked to
-   log in and not asked again; tries are spread, so that a console that comes back is not met by everybody at once.
+   log in and not asked again; tries are spread, so that a console that comes back is not met by everybody at once; a tab
+   that nobody sees rests, as browsers have six connections to a host for all tabs together, and as what it holds costs.
    Why not EventSource: it hides heartbeats, so a dead line would look quiet, and it says no status. */
 
 import { asRefused, Refused, refusalOf } from "./api.ts";
@@ -10,6 +11,7 @@ import { Reader } from "../model/sse.ts";
 import type { Message } from "../model/sse.ts";
 
 const SILENCE_MS = 30_000;
+const UNSEEN_MS = 10_000;
 const AGAIN_MS = 500;
 const MOST_MS = 15_000;
 
@@ -34,14 +36,20 @@ export class Line {
   #wake: () => void = () => undefined;
   #since = 0;
   #tries = 0;
+  #rests = false;
+  #unseen: ReturnType<typeof setTimeout> | undefined;
 
   constructor(heard: Heard) {
     this.#heard = heard;
+    document.addEventListener("visibilitychange", this.#look);
+    this.#look();
     void this.#run();
   }
 
   close(): void {
     this.#closed = true;
+    document.removeEventListener("visibilitychange", this.#look);
+    clearTimeout(this.#unseen);
     this.#abort.abort();
     this.#wake();
   }
@@ -52,9 +60,27 @@ export class Line {
     this.#wake();
   }
 
+  /** Rest once nobody has seen this tab for a while; go on, with what changed meanwhile, when somebody does. */
+  #look = (): void => {
+    clearTimeout(this.#unseen);
+    if (document.hidden) {
+      this.#unseen = setTimeout(() => {
+        this.#rests = true;
+        this.#abort.abort();
+      }, UNSEEN_MS);
+    } else if (this.#rests) {
+      this.#rests = false;
+      this.#wake();
+    }
+  };
+
   async #run(): Promise<void> {
     this.#heard.state({ is: "connecting" });
     while (!this.#closed) {
+      if (this.#rests) {
+        await new Promise<void>((resolve) => (this.#wake = resolve));
+        continue;
+      }
       let wait: number;
       try {
         wait = await this.#listen();
@@ -65,7 +91,7 @@ export class Line {
         wait = this.#failed(asRefused(error));
       }
       if (wait < 0) {
-        this.#closed = true;
+        this.close();
         this.#heard.loggedOut();
         return;
       }
@@ -104,6 +130,9 @@ export class Line {
         }
       }
     } catch (error) {
+      if (this.#rests) {
+        return 0;
+      }
       if (abort.signal.aborted && !this.#closed) {
         throw new Refused(0, "nothing came for 30 s", "", 0);
       }
