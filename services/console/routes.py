@@ -141,10 +141,9 @@ class Routes:
                 at = item.index
                 if wanted.wants(item) and await rights.allowed(item.about.right):
                     await outlet.write([message("event", item.document, mark(self.feed.epoch, at))])
+                await outlet.check()
             if not items:
                 await outlet.wait(news)
-            else:
-                await outlet.check()
 
     async def past_events(self, request: web.Request) -> web.StreamResponse:
         """Return a page of what was said."""

@@ -46,7 +46,8 @@ class Outlet:
         self._stopping = stopping
         self._slow: Final = slow
         self._response = web.StreamResponse(headers=_HEADERS)
-        self._until = asyncio.get_running_loop().time() + min(seconds, STREAM_SECONDS)
+        self._said = asyncio.get_running_loop().time()
+        self._until = self._said + min(seconds, STREAM_SECONDS)
 
     @property
     def response(self) -> web.StreamResponse:
@@ -69,6 +70,7 @@ class Outlet:
                 raise CutError("slow") from None
             except (ConnectionError, OSError):
                 raise CutError("gone") from None
+            self._said = asyncio.get_running_loop().time()
 
     def abort(self) -> None:
         """Let go of the connection at once, with what it has not taken."""
@@ -76,7 +78,7 @@ class Outlet:
             self._request.transport.abort()
 
     async def wait(self, news: asyncio.Event) -> None:
-        """Wait for news, and send heartbeats meanwhile; raises CutError once the stream is to end, having said so."""
+        """Wait for news, as :meth:`check` meanwhile; raises CutError once the stream is to end, having said so."""
         waiting = {
             asyncio.create_task(news.wait()),
             asyncio.create_task(self._visit.over.wait()),
@@ -85,18 +87,20 @@ class Outlet:
         try:
             while not news.is_set():
                 await self.check()
-                left = self._until - asyncio.get_running_loop().time()
-                seconds = max(0.0, min(HEARTBEAT_SECONDS, left))
-                done, _ = await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                if not done and left > HEARTBEAT_SECONDS:
-                    await self.write([HEARTBEAT])
+                due = min(self._until, self._said + HEARTBEAT_SECONDS)
+                seconds = max(0.0, due - asyncio.get_running_loop().time())
+                await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             await self.check()
         finally:
             for task in waiting:
                 task.cancel()
 
     async def check(self) -> None:
-        """End the stream if it is time to."""
+        """End the stream if it is time to; send a heartbeat if nothing was sent for a while.
+
+        To be asked with every news, too: where these come all the time and none of them is for this page, nothing else
+        tells it that somebody is there.
+        """
         for over, reason in (
             (self._visit.over.is_set(), "login"),
             (self._stopping.is_set(), "stopping"),
@@ -104,6 +108,8 @@ class Outlet:
         ):
             if over:
                 await self.end(reason)
+        if asyncio.get_running_loop().time() - self._said >= HEARTBEAT_SECONDS:
+            await self.write([HEARTBEAT])
 
     async def end(self, reason: str) -> NoReturn:
         """Say why the stream ends, and raise CutError."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from console.feed import Feed, Filter, Item, item_of, item_of_letter, read_filter
 from console.limits import EVENT_BYTES, EVENTS_BYTES, EVENTS_KEPT
+from console.pieces import HEARTBEAT
 from console.refusals import RefusedError
 from console.replays import letter_page, letters, read_asked, replay
 from console.rights import GROUP, Rights
@@ -126,6 +127,27 @@ async def test_a_page_that_was_away_too_long_is_told_that_something_is_missing(w
     for number in range(EVENTS_KEPT + 10):
         world.feed.add(fact("weather.changed.x", world.feed.newest + 1 + 0 * number))
     assert "gap" in [one.event for one in await heard(world, DEV, last=first[-1].id)]
+
+
+@pytest.mark.parametrize(("token", "query"), [(TOKEN, "?types=node.ready"), (DEV, "")], ids=["filtered", "not allowed"])
+async def test_a_page_that_nothing_is_for_hears_that_somebody_is_there_however_much_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch, token: str, query: str
+) -> None:
+    monkeypatch.setattr("console.streaming.HEARTBEAT_SECONDS", 0.3)
+
+    async def chatter() -> None:
+        while True:
+            world.feed.add(fact("weather.changed.x", world.feed.newest + 1))
+            await asyncio.sleep(0.02)
+
+    talking = asyncio.create_task(chatter())
+    try:
+        async with world.logged_in(token) as page, page.get(f"/api/events/stream{query}") as stream:
+            async with asyncio.timeout(SECONDS):
+                while await stream.content.readline() != HEARTBEAT.splitlines(keepends=True)[0]:
+                    pass
+    finally:
+        talking.cancel()
 
 
 @pytest.mark.parametrize("query", ["?streams=secrets", "?types=a%20b", "?trace=xyz", "?recent=-1", "?recent=999999"])
