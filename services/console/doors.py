@@ -121,12 +121,20 @@ class Doors:
 
         Browsers put Origin on every POST; who leaves it out is no browser, and a cookie of nobody's is no use to him.
         """
-        origin = request.headers.get("Origin", "")
+        origin = _origin(request.headers.get("Origin", ""))
         host = self._host or request.headers.get("Host", "").lower()
-        if not origin or urlsplit(origin).netloc.lower() != host:
+        if not origin or origin != host:
             raise RefusedError(
                 403, "this does not come from a page of the console", "open the console by its own address"
             )
+
+
+def _origin(text: str) -> str:
+    """Return the host and port of an Origin, "" of what is none."""
+    try:
+        return urlsplit(text).netloc.lower()
+    except ValueError:  # a bracket that is not closed
+        return ""
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
