@@ -18,6 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from console.refusals import RefusedError, of_kube
 from trellis.kube.errors import KubeError
 from trellis.read_model.errors import AnswerError
+from trellis.read_model.trace_read import JaegerError
 from trellis.telemetry import Telemetry, get_logger
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -100,6 +101,8 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     except RefusedError as error:
         return refusal(error)
+    except JaegerError as error:
+        return refusal(RefusedError(502, str(error), "try again; TRELLIS_JAEGER_URL says where the console asks"))
     except AnswerError as error:
         return refusal(RefusedError(400, str(error), "ask otherwise"))
     except KubeError as error:

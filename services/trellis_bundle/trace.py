@@ -16,7 +16,7 @@ from trellis.bus.tail import Selection, TailedEvent, Tally, replay
 from trellis.events.subjects import FACTS, escape, pattern_filter
 from trellis.read_model.span_tree import document_of
 from trellis.read_model.spans import ReadSpan
-from trellis.read_model.trace_read import ask_jaeger
+from trellis.read_model.trace_read import JaegerError, ask_jaeger
 from trellis.redaction import redact_url
 from trellis.settings import SettingsError
 from trellis.telemetry import setup_logging
@@ -76,7 +76,10 @@ async def _find(
     wanted = what.strip().lower()
     if not _TRACE_ID.fullmatch(wanted):
         wanted = await _last_of(settings, what, namespace, cluster)
-    spans = await ask_jaeger(jaeger, wanted)
+    try:
+        spans = await ask_jaeger(jaeger, wanted)
+    except JaegerError as error:
+        raise CommandError(f"{error}; choose another with --jaeger") from None
     if not spans:
         message = (
             f"Jaeger at {redact_url(jaeger)} has no trace {wanted}: it comes in within seconds; else it was not "

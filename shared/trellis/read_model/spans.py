@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 _NS_PER_US: Final = 1000
+_NS_MOST: Final = 2**63 - 1
+"""In the year 2262; JSON is written with no larger integers."""
 _PARENT: Final = "CHILD_OF"
 _TRACE_DIGITS: Final = 32
 _SPAN_DIGITS: Final = 16
@@ -88,7 +90,7 @@ def _span(found: Mapping[str, Any], processes: Mapping[str, Any]) -> ReadSpan:
             parent = link.span_id
         else:
             links.append(link)
-    start = int(found["startTime"]) * _NS_PER_US
+    start = _within(int(found["startTime"]) * _NS_PER_US)
     failed = tags.get("error") in {True, "true"} or tags.get("otel.status_code") == "ERROR"
     return ReadSpan(
         trace_id,
@@ -97,11 +99,15 @@ def _span(found: Mapping[str, Any], processes: Mapping[str, Any]) -> ReadSpan:
         str(found["operationName"]),
         str(processes[found["processID"]]["serviceName"]),
         start,
-        start + int(found["duration"]) * _NS_PER_US,
+        _within(start + int(found["duration"]) * _NS_PER_US),
         str(tags.get("otel.status_description") or "failed") if failed else "",
         tuple(links),
         tags,
     )
+
+
+def _within(ns: int) -> int:
+    return min(max(ns, 0), _NS_MOST)
 
 
 def _id(text: object, digits: int) -> str:

@@ -22,11 +22,15 @@ MOST_BYTES: Final = 64 * 2**20
 """Of an answer; a span takes about a KiB."""
 
 
+class JaegerError(AnswerError):
+    """No trace can be had: nobody answers, or not as Jaeger does. Whoever asked knows what to do about it."""
+
+
 async def ask_jaeger(url: str, trace_id: str) -> list[ReadSpan]:
     """Return the spans of a trace, none if Jaeger does not have it.
 
     Raises:
-        AnswerError: nobody answers there, or not Jaeger.
+        JaegerError: nobody answers there, or not Jaeger.
     """
     address = f"{url.rstrip('/')}/api/traces/{trace_id}"
     where = f"Jaeger at {redact_url(url)}"
@@ -39,14 +43,14 @@ async def ask_jaeger(url: str, trace_id: str) -> list[ReadSpan]:
             if answer.status == HTTPStatus.NOT_FOUND and _is_json(body):
                 return []
             if answer.status != HTTPStatus.OK:
-                raise AnswerError(f"{where} answers {answer.status} {answer.reason}: is it the query API (port 16686)?")
+                raise JaegerError(f"{where} answers {answer.status} {answer.reason}: is it the query API (port 16686)?")
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         why = str(error) or type(error).__name__
-        raise AnswerError(f"{where} does not answer: {why}; choose another with --jaeger") from None
+        raise JaegerError(f"{where} does not answer: {why}") from None
     try:
         return read_spans(orjson.loads(body))
     except (orjson.JSONDecodeError, TraceDataError) as error:
-        raise AnswerError(f"{where}: {error}; choose another with --jaeger") from None
+        raise JaegerError(f"{where}: {error}") from None
 
 
 async def _read(answer: aiohttp.ClientResponse, where: str) -> bytes:
@@ -54,7 +58,7 @@ async def _read(answer: aiohttp.ClientResponse, where: str) -> bytes:
     async for chunk in answer.content.iter_any():
         body += chunk
         if len(body) > MOST_BYTES:
-            raise AnswerError(f"{where} has more of this trace than {MOST_BYTES // 2**20} MiB: look at it there")
+            raise JaegerError(f"{where} has more of this trace than {MOST_BYTES // 2**20} MiB: look at it there")
     return bytes(body)
 
 
