@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 
 from console.identity import Proxy, Viewer, by_proxy, by_token, token_of
-from console.limits import LOGINS_BURST, LOGINS_PER_SECOND
+from console.limits import BODY_SECONDS, LOGINS_BURST, LOGINS_PER_SECOND
 from console.refusals import RefusedError, bad, busy, log_in, of_kube
 from console.sessions import Session, Sessions
 from console.visits import who_is
@@ -141,7 +141,13 @@ async def _body(request: web.Request) -> dict[str, Any]:
     if request.content_type != _JSON:
         raise RefusedError(415, "the body is no JSON", f"send it as {_JSON}")
     try:
-        found = orjson.loads(await request.read())
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await request.read()
+    except TimeoutError:
+        request.protocol.force_close()  # or it would wait for the rest of it
+        raise RefusedError(408, "the body did not come in time", "send it at once") from None
+    try:
+        found = orjson.loads(body)
     except orjson.JSONDecodeError:
         raise bad("the body is no JSON", 'send such as {"token": "…"}') from None
     if not isinstance(found, dict):

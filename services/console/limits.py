@@ -6,6 +6,8 @@ from typing import Final
 
 REQUEST_BYTES: Final = 32 * 2**10
 """Of a body that is sent to the console; the largest is a token."""
+BODY_SECONDS: Final = 10.0
+"""For it to come; a token is sent at once."""
 TOKEN_CHARACTERS: Final = 16 * 2**10
 VIEWERS: Final = 20
 """At a time, unless a setting says otherwise."""

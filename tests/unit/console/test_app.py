@@ -124,6 +124,21 @@ async def test_a_stream_does_not_hold_up_the_end(kube: FakeKube, unused_tcp_port
     assert said[-1].data == {"reason": "stopping"}
 
 
+async def test_a_body_that_never_comes_holds_no_connection(
+    kube: FakeKube, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.doors.BODY_SECONDS", 0.2)
+    async with running(kube, unused_tcp_port, cluster="c") as console:
+        host = f"127.0.0.1:{console.port}"
+        reader, writer = await asyncio.open_connection("127.0.0.1", console.port)
+        head = f"POST /api/session HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nContent-Type: application/json"
+        writer.write(f"{head}\r\nContent-Length: 50\r\n\r\n{{".encode())
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        writer.close()
+    assert answer == b"" or b" 408 " in answer.splitlines()[0]
+
+
 async def test_a_proxy_is_known_by_its_certificate_and_no_other_is(
     kube: FakeKube, unused_tcp_port: int, tmp_path: Path
 ) -> None:
