@@ -27,7 +27,11 @@ class Listener:
 
     def __init__(self, application: web.Application, settings: Settings, most: int = CONNECTIONS) -> None:
         self._runner: Final = web.AppRunner(
-            application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, keepalive_timeout=_IDLE_SECONDS
+            application,
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            keepalive_timeout=_IDLE_SECONDS,
+            handler_cancellation=True,  # who left waits for nothing, and holds no place of those who read
         )
         self._settings: Final = settings
         self._most: Final = most

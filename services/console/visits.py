@@ -251,10 +251,15 @@ class Lobby:
         if self._visits.get(visit.viewer.key) is visit:
             del self._visits[visit.viewer.key]
         self._metrics.set(len(self._visits))
-        for watched in visit.watched.values():
-            await _stop(watched)
+        tasks = [watched.task for watched in visit.watched.values()]
         visit.watched.clear()
-        await visit.kube.close()
+        for task in tasks:
+            task.cancel()
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:  # whoever made room may leave meanwhile
+            await visit.kube.close()
 
 
 def _make_room_for(audience: Audience, visit: Visit) -> None:

@@ -14,9 +14,10 @@ import aiohttp
 import pytest
 
 from console.app import KUBERNETES, PORT, Console, create_app
+from console.limits import READS_EACH
 from console.settings import Settings
 from support import seen_objects as objects
-from support.buses import eventually
+from support.buses import eventually, eventually_async
 from support.viewers import Page, People, may, messages
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import NAMESPACES, NODES
@@ -137,6 +138,40 @@ async def test_a_body_that_never_comes_holds_no_connection(
             answer = await reader.read()
         writer.close()
     assert answer == b"" or b" 408 " in answer.splitlines()[0]
+
+
+async def test_who_went_on_to_the_next_thing_does_not_wait_for_what_he_left(
+    kube: FakeKube, unused_tcp_port: int
+) -> None:
+    """A page that goes through a list asks why of each, and takes the question back with the next."""
+    asked = 0
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        while await reader.read(1024):
+            pass
+        writer.close()
+
+    silent = await asyncio.start_server(hang, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with running(kube, unused_tcp_port, cluster="c", jaeger_url=url) as console, silent:
+        base = f"http://127.0.0.1:{console.port}"
+        async with aiohttp.ClientSession(base_url=base, cookie_jar=jar) as browser:
+            async with browser.post("/api/session", json={"token": TOKEN}, headers={"Origin": base}) as answer:
+                assert answer.status == 204
+            for number in range(READS_EACH):
+                left = asyncio.create_task(browser.get(f"/api/traces/{number:032x}"))
+                await eventually(lambda number=number: asked > number)
+                left.cancel()
+                await asyncio.gather(left, return_exceptions=True)
+
+            async def reads() -> bool:
+                async with browser.get("/api/explain/node/n1") as answer:
+                    return answer.status == 200
+
+            await eventually_async(reads)
 
 
 async def test_a_proxy_is_known_by_its_certificate_and_no_other_is(
