@@ -63,7 +63,9 @@ async def test_over_tls_the_cookie_goes_nowhere_else() -> None:
             assert answer.status == 403
 
 
-@pytest.mark.parametrize("origin", [None, "http://evil.example", "null", "http://127.0.0.1", "http://localhost:1", "http://["])
+@pytest.mark.parametrize(
+    "origin", [None, "http://evil.example", "null", "http://127.0.0.1", "http://localhost:1", "http://["]
+)
 @pytest.mark.parametrize("path", ["/api/session", "/api/session/end"])
 async def test_another_sites_page_neither_logs_in_nor_out(world: World, path: str, origin: str | None) -> None:
     async with world.logged_in(TOKEN) as page:

@@ -77,6 +77,10 @@ async def test_what_is_no_jaeger_is_said_to_be_none(garbage: web.Response) -> No
 async def test_one_span_with_a_time_that_is_none_takes_no_trace_away(wrong: dict[str, int]) -> None:
     spans = [span(), span(spanID="2", **wrong)]
     document = {"data": [{"spans": spans, "processes": {"p": {"serviceName": "s"}}}]}
-    async with jaeger(web.json_response(document)) as url, looking(url) as page, page.get(f"/api/traces/{TRACE}") as got:
+    async with (
+        jaeger(web.json_response(document)) as url,
+        looking(url) as page,
+        page.get(f"/api/traces/{TRACE}") as got,
+    ):
         assert got.status == 200, await got.text()
         assert len((await got.json())["spans"]) == 2
