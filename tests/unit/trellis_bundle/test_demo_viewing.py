@@ -66,8 +66,11 @@ def test_what_is_printed_leads_to_a_token_and_is_none() -> None:
 
 
 async def test_a_page_that_cannot_be_built_is_said_and_keeps_no_demo_from_running(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / page.SOURCES).mkdir(parents=True)
+    monkeypatch.setattr(viewing, "DIRECTORY", tmp_path / page.BUILT)
+
     def fail(*_: object) -> Path:
         raise ToolError("there is no node")
 
