@@ -114,6 +114,7 @@ async def test_controllers_tell_their_memory_and_their_wakes(visit: Visit, chrom
 
 async def test_a_dead_letter_is_shown_with_its_cause_and_its_body(visit: Visit, chrome: Chrome) -> None:
     async with visit.console() as console, chrome.window(console.url, visit.token) as window:
+        await visit.bus()  # services make the stream of dead letters before there is any
         await window.open("/letters")
         await window.sees(".nothing", "There are none")
         await visit.letter("lost")
