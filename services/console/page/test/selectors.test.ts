@@ -43,7 +43,21 @@ test("a group is there for a host that fits", () => {
 
 test("Services stand behind the application of their name, namespace and lattice alone", () => {
   const rows = appRows(world(...shop, service("far", { namespace: "elsewhere" })), ALL);
-  assert.deepEqual(rows.map((row) => row.key), ["#prod", "application/team/shop", "service/team/shop", "#services", "service/elsewhere/far"]);
+  assert.deepEqual(rows.map((row) => row.key), ["#lattice prod", "application/team/shop", "service/team/shop", "#services", "service/elsewhere/far"]);
+});
+
+test("no name of a lattice makes two rows one", () => {
+  const rows = appRows(world(application("shop", { lattice: "services" }), service("far", { namespace: "elsewhere" })), ALL);
+  const keys = rows.map((row) => row.key);
+  assert.equal(new Set(keys).size, keys.length, keys.join(", "));
+});
+
+test("what JavaScript has by itself is no Shim of a node, and no column", () => {
+  const model = world(node("a"), controller("b", { wakes: 1 }), controller("c", { wakes: 2 }), shim("constructor"));
+  assert.deepEqual(rolloutRows(model, "constructor", { text: "", stage: "" }), []);
+  for (const column of ["constructor", "__proto__"]) {
+    assert.deepEqual(controllerRows(model, ALL, column).map((one) => one.name), ["b", "c"]);
+  }
 });
 
 test("a node leads to its hosts, and by them to groups and applications", () => {

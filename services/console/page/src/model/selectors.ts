@@ -118,7 +118,7 @@ export function appRows(model: Model, shown: Shown): AppRow[] {
   }
   const found: AppRow[] = [];
   for (const lattice of [...lattices.keys()].sort()) {
-    found.push({ key: `#${lattice}`, heading: lattice === "" ? "In no lattice yet" : `Lattice ${lattice}` });
+    found.push({ key: `#lattice ${lattice}`, heading: lattice === "" ? "In no lattice yet" : `Lattice ${lattice}` });
     found.push(...(lattices.get(lattice) ?? []));
   }
   const alone = services.get("") ?? [];
@@ -127,6 +127,11 @@ export function appRows(model: Model, shown: Shown): AppRow[] {
     found.push(...alone.map((one) => ({ key: idOf(one), depth: 2 as const, entity: one })));
   }
   return found;
+}
+
+/** Return what stands in a record under a name that came from outside: `constructor` stands in every object. */
+export function own<V>(record: Readonly<Record<string, V>>, name: string): V | undefined {
+  return Object.hasOwn(record, name) ? record[name] : undefined;
 }
 
 function mirrored(one: Application | Service): string {
@@ -152,7 +157,7 @@ export function related(model: Model, id: string): ReadonlyMap<string, readonly 
       break;
     }
     case "shim":
-      put("Nodes that are not done", model.all("node").filter((node) => (node.shims[entity.name]?.stage ?? "Updated") !== "Updated"));
+      put("Nodes that are not done", model.all("node").filter((node) => (own(node.shims, entity.name)?.stage ?? "Updated") !== "Updated"));
       break;
     case "hostgroup": {
       const hosts = model.all("host").filter((host) => host.group === id);
@@ -218,7 +223,7 @@ const STAGE_ORDER: readonly Stage[] = ["Failed", "InWork", "Held", "Leaving", "W
 export function rolloutRows(model: Model, shim: string, shown: { readonly text: string; readonly stage: string }): StageRow[] {
   const rows: StageRow[] = [];
   for (const node of model.all("node")) {
-    const on = node.shims[shim];
+    const on = own(node.shims, shim);
     if (on !== undefined && (shown.stage === "" || on.stage === shown.stage) && fits(node, shown.text)) {
       rows.push({ node, on });
     }
@@ -241,7 +246,7 @@ export type Column = "name" | "state" | "resident" | "disk" | "wakes" | "p99" | 
 /** Return controllers by a column; figures the largest first, what has none last. */
 export function controllerRows(model: Model, shown: Shown, by: string): readonly Controller[] {
   const found = chosen(model.all("controller"), shown);
-  const figure = FIGURES[by as Column];
+  const figure = own(FIGURES, by);
   return figure === undefined ? found : [...found].sort((one, other) => (figure(other) ?? -1) - (figure(one) ?? -1));
 }
 
