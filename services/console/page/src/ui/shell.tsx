@@ -6,7 +6,7 @@ import { useEffect, useState } from "preact/hooks";
 import { putTheme, shortcuts, theme, THEMES } from "../live/appearance.ts";
 import type { Theme } from "../live/appearance.ts";
 import { again, begun, known, line, logOut, place, session, set, open } from "../live/store.ts";
-import { viewed, VIEWS } from "../model/place.ts";
+import { addressOf, viewed, VIEWS } from "../model/place.ts";
 import type { View } from "../model/place.ts";
 import { clock } from "../model/words.ts";
 import { ControllersView } from "../views/controllers.tsx";
@@ -17,6 +17,7 @@ import { LetterPanel, LettersView } from "../views/letters.tsx";
 import { MapView } from "../views/map.tsx";
 import { RolloutsView } from "../views/rollouts.tsx";
 import { SpanPanel, TracesView } from "../views/traces.tsx";
+import { Contained } from "./contained.tsx";
 import { Glyph } from "./glyph.tsx";
 import { Keys } from "./keys.tsx";
 import { PlaceLink } from "./parts.tsx";
@@ -70,9 +71,11 @@ export function Shell(): JSX.Element {
       <div class={panel === null ? "page" : "page with-panel"}>
         <main id="main" tabIndex={-1} aria-label={TITLES[view]} data-begun={begun.value} data-revision={known().revision}>
           <h1 class="unseen">{TITLES[view]}</h1>
-          <View />
+          <Contained key={view} at={addressOf(place.value)}>
+            <View />
+          </Contained>
         </main>
-        {panel}
+        {panel === null ? null : <Contained at={addressOf(place.value)}>{panel}</Contained>}
       </div>
       {keys ? <Keys close={() => showKeys(false)} /> : null}
     </>

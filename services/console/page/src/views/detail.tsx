@@ -12,7 +12,7 @@ import { known, place, session, set } from "../live/store.ts";
 import { idOf } from "../model/entities.ts";
 import type { Entity, Explanation } from "../model/entities.ts";
 import { viewed } from "../model/place.ts";
-import { related } from "../model/selectors.ts";
+import { own, related } from "../model/selectors.ts";
 import { called, clock, figure, KIND_WORDS, STATE_WORDS } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
 import { EntityLink, PlaceLink, Problem } from "../ui/parts.tsx";
@@ -55,14 +55,15 @@ export function Detail({ id }: { readonly id: string }): JSX.Element {
 
 function titleOf(id: string): [string, string] {
   const [kind = "", ...rest] = id.split("/");
-  return [(KIND_WORDS as Record<string, string>)[kind] ?? kind, rest.join("/")];
+  return [own<string>(KIND_WORDS, kind) ?? kind, rest.join("/")];
 }
 
 /** Return whose page of `trellis explain` says why; a host is explained by its group. */
 function explainedBy(id: string, entity: Entity | undefined): string | null {
   const found = entity?.kind === "host" ? entity.group : id;
-  const kind = found?.slice(0, found.indexOf("/")) ?? "";
-  return found !== null && (session.value?.explained ?? []).includes(kind) ? found : null;
+  // It may have been typed: of `..` a browser makes another address.
+  const [, kind = ""] = /^([a-z]+)(\/[a-z0-9]([a-z0-9.-]*[a-z0-9])?){1,2}$/.exec(found ?? "") ?? [];
+  return (session.value?.explained ?? []).includes(kind) ? found : null;
 }
 
 function Why({ id, entity }: { readonly id: string; readonly entity: Entity | undefined }): JSX.Element | null {
