@@ -56,7 +56,7 @@ def fill(kube: FakeKube) -> None:
         ("/?select=__proto__/x", "aside.panel .nothing"),
         ("/rollouts?shim=constructor", ".nothing"),
         ("/traces?trace=../x", ".problem"),
-        ("/events?types=[[[", ".missing"),
+        ("/events?types=[[[", '.missing:has-text("write such as node.ready")'),
         ("/%ff%ed?q=%00%ff", ".nothing"),
     ],
 )

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 
 import { place, set } from "../live/store.ts";
 import { STREAMS } from "../model/happenings.ts";
+import { FilterField } from "../ui/field.tsx";
 
 const STREAM_WORDS = { facts: "facts", lattice: "lattice events", letters: "dead letters" } as const;
 const FIELDS = [
@@ -37,11 +38,7 @@ export function EventFilters({ past }: { readonly past: boolean }): JSX.Element 
         ))}
       </div>
       {FIELDS.map(([name, label, example]) => (
-        <label key={name}>
-          <span>{label}</span>
-          {/* `change`, not `input`: each is asked of the server, and half a name is none. */}
-          <input name={name} value={query[name] ?? ""} placeholder={example} spellcheck={false} autocomplete="off" onChange={(event) => set({ [name]: event.currentTarget.value.trim(), event: "" })} />
-        </label>
+        <FilterField key={name} name={name} label={label} example={example} closes="event" />
       ))}
       {past
         ? (["since", "until"] as const).map((name) => (

@@ -57,7 +57,7 @@ function Live(): JSX.Element {
       <p class="status" role="status">
         {away.value === null ? null : <Missing say={`nothing comes from the bus: ${away.value}`} />}
         {gap.value ? <Missing say="more was said than is kept: some of it is missing here; look at the past" /> : null}
-        {eventsLine.value.is === "lost" ? <Missing say={eventsLine.value.why} /> : null}
+        {eventsLine.value.is === "lost" ? <Missing say={[eventsLine.value.why, eventsLine.value.todo].filter(Boolean).join(", ")} /> : null}
         <button type="button" class="chip" aria-pressed={held !== null} onClick={() => hold(held === null ? now : null)}>
           {held === null ? "Pause" : `Paused, ${counted(waiting, "new event")}: go on`}
         </button>

@@ -1,7 +1,7 @@
 /* Dead letters: messages that a service gave up on, with the cause and the original. In: `letter` and filters of the address. */
 
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { asRefused, get } from "../live/api.ts";
 import type { Refused } from "../live/api.ts";
@@ -12,11 +12,13 @@ import { asked, has } from "../model/happenings.ts";
 import { viewed } from "../model/place.ts";
 import { bytes, clock, counted, figure } from "../model/words.ts";
 import { Glyph } from "../ui/glyph.tsx";
+import { FilterField } from "../ui/field.tsx";
 import { EntityLink, Heading, PlaceLink, Problem } from "../ui/parts.tsx";
 import { Panel } from "../ui/panel.tsx";
 import { Virtual } from "../ui/virtual.tsx";
 import { Reasons } from "./detail.tsx";
 
+const READ_MS = 1000;
 const FIELDS = [
   ["object", "About", "node/n1"],
   ["namespace", "Namespace", "team"],
@@ -28,7 +30,7 @@ export function LettersView(): JSX.Element {
   const asks = asked(query, { streams: "", reason: query["reason"] ?? "" });
   const live = asked({ ...query, streams: "letters" }, { recent: "1" });
   useEffect(() => hear(live), [live]);
-  const newest = events.value[0]?.sequence ?? 0;
+  const newest = useNow(events.value[0]?.sequence ?? 0);
   const [read, put] = useState<{ readonly letters?: readonly Letter[]; readonly most: number; readonly error?: Refused }>({ most: 0 });
   const [again, ask] = useState(0);
   useEffect(() => {
@@ -45,10 +47,7 @@ export function LettersView(): JSX.Element {
         <Heading {...(read.letters === undefined ? {} : { count: read.letters.length })}>Dead letters</Heading>
         <form class="filters" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
           {FIELDS.map(([name, label, example]) => (
-            <label key={name}>
-              <span>{label}</span>
-              <input name={name} value={query[name] ?? ""} placeholder={example} spellcheck={false} autocomplete="off" onChange={(event) => set({ [name]: event.currentTarget.value.trim() })} />
-            </label>
+            <FilterField key={name} name={name} label={label} example={example} />
           ))}
         </form>
       </header>
@@ -81,6 +80,24 @@ export function LettersView(): JSX.Element {
       </div>
     </section>
   );
+}
+
+/** Return a value as it is now and then: letters come by the hundred when they come, and each reading is all of them. */
+function useNow(value: number): number {
+  const [shown, show] = useState(value);
+  const newest = useRef(value);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  newest.current = value;
+  useEffect(() => {
+    if (value !== shown) {
+      timer.current ??= setTimeout(() => {
+        timer.current = undefined;
+        show(newest.current);
+      }, READ_MS);
+    }
+  }, [value, shown]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return shown;
 }
 
 interface WholeLetter extends Letter {

@@ -1,0 +1,63 @@
+"""Somebody in a hurry, on a phone, on a bad line: what he typed stays, and what he is told is so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+from playwright.async_api import Request, expect
+
+from console.feed import Item, item_of_letter
+from support import seen_objects as objects
+from support.page_browser import Chrome
+from support.viewers import People, World, console, may
+from trellis.bus.letters import letter_of
+from trellis.bus.stored import Stored
+from trellis.kube.resources import NODES
+
+TOKEN = "t-jane"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A console in front of a fake API server: what is tried here is the page."""
+    async with console(People({TOKEN: ("jane", ())}, [may("jane")])) as found:
+        found.kube.put(NODES, objects.opted_in("n1"))
+        yield found
+
+
+def letter(index: int) -> Item:
+    return item_of_letter(
+        letter_of(Stored(index, NOW, f"trellis.dead.c.node_watcher.node.n{index}", {}, b"", 0), "e"), index
+    )
+
+
+async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for_all_of_them_each_time(
+    world: World, chrome: Chrome
+) -> None:
+    async with chrome.window(world.url, TOKEN) as window:
+        asked: list[str] = []
+
+        def count(request: Request) -> None:
+            if "/api/letters" in request.url:
+                asked.append(request.url)
+
+        await window.open("/letters")
+        await window.sees(".problem", "the bus cannot be read")
+        window.page.on("request", count)
+        field = window.page.get_by_role("textbox", name="Reason")
+        await field.press_sequentially("Unpar")
+        for index in range(1, 41):
+            async with window.page.expect_response("**/api/session"):  # one frame of the page is over by then
+                world.feed.add(letter(index))
+                await window.page.evaluate("fetch('/api/session')")
+        await field.press_sequentially("seable")
+        await expect(field).to_have_value("Unparseable")
+        await field.press("Enter")
+        await expect(window.page).to_have_url(f"{world.url}/letters?reason=Unparseable")
+        await expect(field).to_be_focused()
+        assert len(asked) < 12, len(asked)
+        await window.page.go_back()
+        await expect(field).to_have_value("")
