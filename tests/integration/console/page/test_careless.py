@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import Request, expect
+from playwright.async_api import Request, Route, expect
 
 from console.feed import Item, item_of_letter
 from support import seen_objects as objects
@@ -61,3 +61,19 @@ async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for
         assert len(asked) < 12, len(asked)
         await window.page.go_back()
         await expect(field).to_have_value("")
+
+
+async def test_who_could_not_be_logged_out_is_told_so(world: World, chrome: Chrome) -> None:
+    async def away(route: Route) -> None:
+        await route.abort()
+
+    async with chrome.window(world.url, TOKEN) as window:
+        await window.page.route("**/api/session/end", away)
+        await window.page.get_by_label("You and this page").click()
+        leave = window.page.get_by_role("button", name="Log out")
+        await leave.click()
+        await window.sees(".menu .problem", "you are still logged in")
+        assert await window.faults() == []
+        await window.page.unroute("**/api/session/end")
+        await leave.click()
+        await window.sees("form", "Token")

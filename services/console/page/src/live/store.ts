@@ -93,8 +93,9 @@ export async function logIn(token: string): Promise<void> {
   await begin();
 }
 
+/** End the session; whoever could not reach the console is logged in still, and is told so by what is thrown. */
 export async function logOut(): Promise<void> {
-  await post("/api/session/end", {}).catch(() => undefined);
+  await post("/api/session/end", {});
   loggedOut();
 }
 

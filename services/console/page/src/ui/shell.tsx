@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
+import { asRefused, Refused } from "../live/api.ts";
 import { putTheme, shortcuts, theme, THEMES } from "../live/appearance.ts";
 import type { Theme } from "../live/appearance.ts";
 import { again, begun, known, line, logOut, place, session, set, open } from "../live/store.ts";
@@ -20,7 +21,7 @@ import { SpanPanel, TracesView } from "../views/traces.tsx";
 import { Contained } from "./contained.tsx";
 import { Glyph } from "./glyph.tsx";
 import { Keys } from "./keys.tsx";
-import { PlaceLink } from "./parts.tsx";
+import { PlaceLink, Problem } from "./parts.tsx";
 
 const TITLES: Readonly<Record<View, string>> = {
   map: "Map",
@@ -160,6 +161,11 @@ function Live(): JSX.Element {
 
 function Who({ keys }: { readonly keys: () => void }): JSX.Element {
   const who = session.value;
+  const [stays, tell] = useState<Refused | null>(null);
+  const leave = (): void => {
+    tell(null);
+    logOut().catch((error: unknown) => tell(asRefused(error)));
+  };
   return (
     <details class="who">
       <summary aria-label="You and this page">
@@ -184,10 +190,11 @@ function Who({ keys }: { readonly keys: () => void }): JSX.Element {
           Keys (?)
         </button>
         {who?.auth === "token" ? (
-          <button type="button" onClick={() => void logOut()}>
+          <button type="button" onClick={leave}>
             Log out
           </button>
         ) : null}
+        {stays === null ? null : <Problem error={new Refused(stays.status, `you are still logged in: ${stays.message}`, stays.todo, 0)} />}
         <p class="soft">version {who?.version}</p>
       </div>
     </details>
