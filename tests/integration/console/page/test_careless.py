@@ -77,3 +77,21 @@ async def test_who_could_not_be_logged_out_is_told_so(world: World, chrome: Chro
         await window.page.unroute("**/api/session/end")
         await leave.click()
         await window.sees("form", "Token")
+
+
+@pytest.mark.parametrize("sign", ["slept", "other network"])
+async def test_a_line_that_is_dead_after_a_sleep_is_opened_anew_at_once(
+    world: World, chrome: Chrome, sign: str
+) -> None:
+    async with chrome.window(world.url, TOKEN) as window:
+        await window.sees(".live", "live")
+        async with window.page.expect_request("**/api/stream?last=*", timeout=5_000):
+            if sign == "slept":
+                await window.page.evaluate(
+                    "const now = Date.now; Date.now = () => now() + 3600e3; "
+                    "document.dispatchEvent(new Event('visibilitychange'))"
+                )
+            else:
+                await window.page.evaluate("dispatchEvent(new Event('online'))")
+        await window.sees(".live", "live")
+        await expect(window.page.locator(".banner p")).to_have_count(0)

@@ -12,6 +12,7 @@ import type { Message } from "../model/sse.ts";
 
 const SILENCE_MS = 30_000;
 const UNSEEN_MS = 10_000;
+const HEARTBEAT_MS = 15_000;
 const AGAIN_MS = 500;
 const MOST_MS = 15_000;
 
@@ -38,30 +39,39 @@ export class Line {
   #tries = 0;
   #rests = false;
   #unseen: ReturnType<typeof setTimeout> | undefined;
+  #anew = false;
+  /** When something came last, by a clock that goes on while the machine sleeps. */
+  #came = Date.now();
+  #over = new AbortController();
 
   constructor(heard: Heard) {
     this.#heard = heard;
-    document.addEventListener("visibilitychange", this.#look);
+    const { signal } = this.#over;
+    // Another network, or a machine that slept: what was open is dead, and no timer of ours says so soon.
+    addEventListener("online", () => this.again(), { signal });
+    document.addEventListener("visibilitychange", () => this.#look(), { signal });
     this.#look();
     void this.#run();
   }
 
   close(): void {
     this.#closed = true;
-    document.removeEventListener("visibilitychange", this.#look);
+    this.#over.abort();
     clearTimeout(this.#unseen);
     this.#abort.abort();
     this.#wake();
   }
 
-  /** Try now, and not when it is time. */
+  /** Connect anew, now. */
   again(): void {
     this.#tries = 0;
+    this.#anew = true;
+    this.#abort.abort();
     this.#wake();
   }
 
   /** Rest once nobody has seen this tab for a while; go on, with what changed meanwhile, when somebody does. */
-  #look = (): void => {
+  #look(): void {
     clearTimeout(this.#unseen);
     if (document.hidden) {
       this.#unseen = setTimeout(() => {
@@ -71,8 +81,10 @@ export class Line {
     } else if (this.#rests) {
       this.#rests = false;
       this.#wake();
+    } else if (Date.now() - this.#came > 1.5 * HEARTBEAT_MS) {
+      this.again();
     }
-  };
+  }
 
   async #run(): Promise<void> {
     this.#heard.state({ is: "connecting" });
@@ -103,6 +115,7 @@ export class Line {
   async #listen(): Promise<number> {
     const abort = new AbortController();
     this.#abort = abort;
+    this.#anew = false;
     let alarm = setTimeout(() => abort.abort(), SILENCE_MS);
     const reader = new Reader();
     try {
@@ -119,6 +132,7 @@ export class Line {
         if (done) {
           throw new Refused(0, "the connection was cut", "", 0);
         }
+        this.#came = Date.now();
         clearTimeout(alarm);
         alarm = setTimeout(() => abort.abort(), SILENCE_MS);
         this.#live();
@@ -130,7 +144,7 @@ export class Line {
         }
       }
     } catch (error) {
-      if (this.#rests) {
+      if ((this.#rests || this.#anew) && !this.#closed) {
         return 0;
       }
       if (abort.signal.aborted && !this.#closed) {

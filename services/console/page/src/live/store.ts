@@ -166,4 +166,3 @@ addEventListener("popstate", () => {
     listen();
   }
 });
-addEventListener("online", again);
