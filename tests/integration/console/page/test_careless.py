@@ -95,3 +95,15 @@ async def test_a_line_that_is_dead_after_a_sleep_is_opened_anew_at_once(
                 await window.page.evaluate("dispatchEvent(new Event('online'))")
         await window.sees(".live", "live")
         await expect(window.page.locator(".banner p")).to_have_count(0)
+
+
+async def test_a_trace_that_is_not_there_is_said_to_be_none(world: World, chrome: Chrome) -> None:
+    nothing = {"trace": "a" * 32, "whole": True, "cut": False, "link": None, "spans": []}
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(json=nothing)
+
+    async with chrome.window(world.url, TOKEN) as window:
+        await window.page.route("**/api/traces/*", answer)
+        await window.open(f"/traces?trace={'a' * 32}")
+        await window.sees(".traces .nothing", "Jaeger has no such trace")

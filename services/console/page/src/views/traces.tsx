@@ -99,6 +99,16 @@ function One({ trace }: { readonly trace: string }): JSX.Element {
   if (read.error !== undefined) {
     return <Problem error={read.error} again={() => ask(asked + 1)} />;
   }
+  if (read.trace?.spans.length === 0) {
+    return (
+      <p class="nothing">
+        Jaeger has no such trace: it comes in within seconds; else it was not sampled, or is kept no longer.{" "}
+        <button type="button" class="quiet" onClick={() => ask(asked + 1)}>
+          read again
+        </button>
+      </p>
+    );
+  }
   return read.trace === undefined ? <p class="nothing">Reading …</p> : <Bars trace={read.trace} again={() => ask(asked + 1)} />;
 }
 
