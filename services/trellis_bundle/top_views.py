@@ -27,24 +27,39 @@ STYLES: Final = {
     State.UNKNOWN: "magenta",
 }
 _KEYS: Final = "1-7 ←→ sheet  ↑↓ line  s sort  r reverse  / filter  esc no filter  q quit"
-_FRAME: Final = 6
-"""Lines that are no rows: tabs, counts, headings, why twice, keys."""
+_TOLD: Final = 4
+"""One line in so many may be a warning: who may read little has as many of these as kinds times namespaces."""
 _LEAST: Final = 3
+"""Rows that there are, as long as there is another line to leave out."""
 
 
 def screen_of(screen: Screen, entities: Entities, height: int, *, trouble: str = "") -> RenderableType:
     """Return one screen of so many lines. ``trouble``: why what is shown may be old, "" if it is not."""
     found = rows(screen.kind, entities, screen.wanted)
-    told = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
-    room = max(height - _FRAME - len(told), _LEAST)
     at = screen.place([row.id for row in found])
+    told = [_warning(note) for note in ([trouble] if trouble else []) + notes(screen.kind, entities)]
+    above = [_tabs(screen.kind), _counts(screen, entities, len(found)), *_bounded(told, height)]
+    below = [*_why(found, at), _last(screen)]
+    while (room := height - 1 - len(above) - len(below)) < _LEAST and len(above) + len(below) > 1:
+        # What is typed into a filter is seen to the end, and where the line is that keys move.
+        if len(below) > 1:
+            del below[0]
+        else:
+            del above[-1]
+    room = max(room, 1)
     first = min(max(at - room // 2, 0), max(len(found) - room, 0))
     window = found[first : first + room]
     table = _table(screen.kind, window, wanted=screen.wanted, selected=found[at].id if found else "")
     blank = [Text("")] * (room - len(window))
-    return Group(
-        _tabs(screen.kind), _counts(screen, entities, len(found)), *told, table, *blank, *_why(found, at), _last(screen)
-    )
+    return Group(*above, table, *blank, *below)
+
+
+def _bounded(told: list[Text], height: int) -> list[Text]:
+    most = max(height // _TOLD, 1)
+    if len(told) <= most:
+        return told
+    left = len(told) - most + 1
+    return [*told[: most - 1], _warning(f"{left} more may not be read: `trellis top --once` says which")]
 
 
 def sheet_of(kind: Kind, entities: Entities, wanted: Wanted) -> RenderableType:

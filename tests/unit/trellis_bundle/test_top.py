@@ -23,7 +23,7 @@ from trellis.read_model.cards import (
     view_shim_card,
 )
 from trellis.read_model.composing import PARTS, Composer
-from trellis.read_model.entities import PartStatus
+from trellis.read_model.entities import PartStatus, part_entity
 from trellis_bundle.top_keys import PAGE, Screen, keys, press
 from trellis_bundle.top_model import (
     SHEETS,
@@ -78,6 +78,23 @@ def drawn(screen: Screen, entities: dict[str, Any], height: int = 30, trouble: s
     out = io.StringIO()
     Console(file=out, width=160).print(screen_of(screen, entities, height, trouble=trouble))
     return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("height", [1, 2, 5, 6, 9, 24])
+@pytest.mark.parametrize("typing", [False, True])
+@pytest.mark.parametrize("places", [1, 40])
+def test_a_screen_is_never_longer_than_the_terminal_and_has_the_line_that_keys_move(
+    height: int, places: int, *, typing: bool
+) -> None:
+    entities = world()
+    refused = {f"ns-{number}": REFUSED for number in range(places)}
+    entities["part/pods"] = part_entity(PartStatus("pods", synced=True, lacking=refused))
+    entities |= {f"host/team/h{at}": entities["host/team/hosts-1"] | {"name": f"h{at}"} for at in range(50)}
+    lines = drawn(Screen(Kind.HOSTS, selected="host/team/h30", typing=typing), entities, height, trouble="away")
+    assert len(lines) <= max(height, 3)
+    assert any("h30 " in line for line in lines)
+    assert lines[-1].startswith("filter" if typing else "1-7")
+
 
 
 # --- the model ---
