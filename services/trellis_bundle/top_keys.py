@@ -10,6 +10,7 @@ import asyncio
 import codecs
 import os
 import re
+import signal
 import termios
 import tty
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,8 @@ _NAMES: Final = {
     "\x1b[F": "end", "\x1bOH": "home", "\x1bOF": "end", "\x1b[1~": "home", "\x1b[4~": "end", "\x1b[Z": "left",
     "\t": "right", "\r": "enter", "\n": "enter", "\x1b": "escape", "\x7f": "backspace", "\x08": "backspace",
 }  # fmt: skip
+_END: Final = ["escape", "q"]
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 _SHEETS: Final = tuple(Kind)
 _NUMBERS: Final = {str(number): kind for number, kind in enumerate(Kind, 1)}
 
@@ -116,7 +119,7 @@ def _type(screen: Screen, key: str) -> Screen:
 def listening(terminal: int, heard: Callable[[list[str]], None]) -> Iterator[None]:
     """Have a terminal tell each key at once and not show it, and be afterwards as it was; its end is the key ``q``.
 
-    A signal that ends the process skips no clean-up: Ctrl-C is one still.
+    So are signals that would end the process without a clean-up; Ctrl-C is one still, that does not.
     """
     former = termios.tcgetattr(terminal)
     decoder = codecs.getincrementaldecoder("utf-8")(errors="ignore")
@@ -129,12 +132,16 @@ def listening(terminal: int, heard: Callable[[list[str]], None]) -> Iterator[Non
             block = b""
         if not block:
             loop.remove_reader(terminal)
-        heard(keys(decoder.decode(block)) if block else ["escape", "q"])
+        heard(keys(decoder.decode(block)) if block else _END)
 
     tty.setcbreak(terminal, termios.TCSADRAIN)
     loop.add_reader(terminal, read)
+    for number in _ENDING:
+        loop.add_signal_handler(number, heard, _END)
     try:
         yield
     finally:
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
         loop.remove_reader(terminal)
         termios.tcsetattr(terminal, termios.TCSADRAIN, former)

@@ -187,7 +187,7 @@ class Terminal:
                 self.drawn += block.decode(errors="replace")
 
 
-@pytest.mark.parametrize("end", ["q", "Ctrl-C"])
+@pytest.mark.parametrize("end", ["q", "Ctrl-C", "kill"])
 async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_was(
     cluster: ClusterInfo, cluster_api: Api, crowd: Crowd, node: str, end: str
 ) -> None:
@@ -204,9 +204,9 @@ async def test_on_a_terminal_a_change_is_drawn_keys_count_and_it_is_left_as_it_w
         await terminal.until(lambda drawn: "WAKES" in drawn)
         if end == "q":
             terminal.press("q")
-        else:
-            terminal.process.send_signal(signal.SIGINT)  # what a terminal that is a session's own makes of Ctrl-C
-        assert await terminal.ended() == (0 if end == "q" else 130)
+        else:  # SIGINT is what a terminal that is a session's own makes of Ctrl-C
+            terminal.process.send_signal(signal.SIGINT if end == "Ctrl-C" else signal.SIGTERM)
+        assert await terminal.ended() == (130 if end == "Ctrl-C" else 0)
         assert "Traceback" not in terminal.drawn
         assert "\x1b[?1049l" in terminal.drawn, "the screen is what it was"
         assert termios.tcgetattr(terminal.slave) == terminal.former, "letters are shown again"
