@@ -96,7 +96,6 @@ def test_a_screen_is_never_longer_than_the_terminal_and_has_the_line_that_keys_m
     assert lines[-1].startswith("filter" if typing else "1-7")
 
 
-
 # --- the model ---
 
 
