@@ -2,7 +2,7 @@
 
 In: viewers and ids. Out: ids and viewers. Called by ``doors``. Invariants: no token ever leaves; an id that was given
 away is kept only as its digest; a session ends when it is old, when nobody used it, and at once with its viewer; there
-are so many at most, and nobody's push another's out.
+are so many at most, and nobody's push out another's who has no more of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,7 +46,8 @@ class Sessions:
     def open(self, viewer: Viewer) -> str:
         """Return the id of a new session; raises RefusedError if there are too many.
 
-        The oldest of the same viewer makes room, never another's.
+        The oldest of the same viewer makes room, or one of the user who has most, if that is more: each token is a
+        viewer, and some may make tokens as they like.
         """
         now = self._clock()
         self._expire(now)
@@ -54,10 +55,17 @@ class Sessions:
         if len(mine) >= SESSIONS_EACH:
             del self._by_digest[min(mine)[1]]
         elif len(self._by_digest) >= SESSIONS:
-            raise busy("too many viewers are logged in", 60)
+            self._make_room(viewer.user)
         name = secrets.token_urlsafe(_ID_BYTES)
         self._by_digest[_digest(name)] = Session(viewer, now + self._lasts, now)
         return name
+
+    def _make_room(self, user: str) -> None:
+        most = greedy(user, [session.viewer.user for session in self._by_digest.values()])
+        if most is None:
+            raise busy("too many viewers are logged in", 60)
+        theirs = [(session.used, digest) for digest, session in self._by_digest.items() if session.viewer.user == most]
+        del self._by_digest[min(theirs)[1]]
 
     def find(self, name: str) -> Session | None:
         """Return the session of an id, which is in use from now on; None if there is none (any more)."""
@@ -95,6 +103,13 @@ class Sessions:
     @staticmethod
     def _lives(session: Session, now: float) -> bool:
         return now < session.ends and now - session.used < IDLE_SECONDS
+
+
+def greedy(user: str, holders: Iterable[str]) -> str | None:
+    """Return who of those that hold places has to give one to a user: who has most, and more than he with it."""
+    counts = Counter(holders)
+    most, count = max(counts.items(), key=lambda item: item[1], default=("", 0))
+    return most if count > counts[user] + 1 else None
 
 
 def _digest(name: str) -> bytes:

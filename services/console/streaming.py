@@ -102,7 +102,7 @@ class Outlet:
         tells it that somebody is there.
         """
         for over, reason in (
-            (self._visit.over.is_set(), "login"),
+            (self._visit.over.is_set(), self._visit.why),
             (self._stopping.is_set(), "stopping"),
             (asyncio.get_running_loop().time() >= self._until, "again"),
         ):

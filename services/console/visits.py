@@ -30,6 +30,7 @@ from console.limits import (
 )
 from console.refusals import busy
 from console.rights import Rights
+from console.sessions import greedy
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, KubeError, Unauthorized
 from trellis.kube.resources import NAMESPACES
@@ -69,7 +70,7 @@ class Watched:
 
 @dataclass(eq=False)
 class Visit:
-    """One viewer who is here. ``over``: set once he is nobody any more."""
+    """One viewer who is here. ``over``: set once he is nobody any more, or has to leave; ``why``: what streams say."""
 
     viewer: Viewer
     kube: Kube
@@ -79,6 +80,7 @@ class Visit:
     left: float = 0.0
     checked: float = 0.0
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    why: str = "login"
     reads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_EACH))
     watched: dict[tuple[str, ...], Watched] = field(default_factory=dict)
 
@@ -134,7 +136,7 @@ class Lobby:
             if len(self._visits) < self._most:
                 visit = self._arrive(viewer)
                 break
-            await self._make_room()
+            await self._make_room(viewer.user)
         visit.users += 1
         try:
             yield visit
@@ -205,12 +207,23 @@ class Lobby:
             self._group.create_task(self._learn_cluster(kube), name="cluster")
         return visit
 
-    async def _make_room(self) -> None:
-        """End the visit that nobody has used for longest, if there is one; raises RefusedError otherwise."""
+    async def _make_room(self, user: str) -> None:
+        """End the visit that nobody has used for longest, else one of the user who has most, if that is more than his.
+
+        Raises:
+            RefusedError: there is none.
+        """
         idle = [visit for visit in self._visits.values() if not visit.users]
-        if not idle:
+        if idle:
+            await self._end(min(idle, key=lambda visit: visit.left))
+            return
+        most = greedy(user, [visit.viewer.user for visit in self._visits.values()])
+        if most is None:
             raise busy(f"{self._most} viewers are here, and there is no room for more", 30)
-        await self._end(min(idle, key=lambda visit: visit.left))
+        visit = next(one for one in self._visits.values() if one.viewer.user == most)
+        visit.why = "again"  # he is somebody still, and may come back when there is room
+        visit.over.set()
+        self._leaving.append(self._visits.pop(visit.viewer.key))
 
     async def _learn_cluster(self, kube: Kube) -> None:
         try:

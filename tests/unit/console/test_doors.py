@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from functools import partial
 from http.cookies import SimpleCookie
 
@@ -15,7 +17,7 @@ from console.identity import Proxy
 from console.limits import LOGINS_BURST, REQUEST_BYTES, STREAMS_EACH
 from console.settings import Settings
 from support.buses import eventually_async
-from support.viewers import People, World, console, may
+from support.viewers import People, World, console, may, messages
 from trellis.telemetry import Metrics
 
 TOKEN = "t0ken-of-jane"
@@ -194,6 +196,29 @@ async def test_one_viewer_too_many_waits_and_an_idle_one_makes_room() -> None:
             async with other.get("/api/stream") as answer:
                 assert answer.status == 429
         await eventually_async(partial(opens, other))
+
+
+async def test_nobody_keeps_others_out_by_many_tokens() -> None:
+    """Each token is a viewer: who may make tokens would have all places."""
+    tokens = {f"m{number}": ("mallory", ()) for number in range(4)}
+    everybody = People(tokens | {TOKEN: ("jane", ()), "t2": ("joe", ())}, [may("jane"), may("joe"), may("mallory")])
+    settings = Settings(cluster="c", console_viewers=3)
+    async with console(everybody, settings=settings) as world, AsyncExitStack() as stack:
+        pages = {name: await stack.enter_async_context(world.logged_in(name)) for name in everybody.tokens}
+
+        async def look(name: str) -> aiohttp.ClientResponse:
+            return await stack.enter_async_context(pages[name].get("/api/stream"))
+
+        first = [await look(name) for name in ("m0", "m1", "m2")]
+        assert (await look("m3")).status == 429
+        assert (await look(TOKEN)).status == 200
+        async with asyncio.timeout(10):
+            said = [message async for message in messages(first[0])]
+        assert said[-1].data == {"reason": "again"}, "who has to go is not logged out"
+        assert (await look("t2")).status == 200
+        assert (await look("m0")).status == 429, "he has one place, as everybody"
+        async with pages["m0"].get("/api/session") as answer:
+            assert answer.status == 200
 
 
 async def test_a_proxy_says_who_looks_and_he_is_impersonated() -> None:

@@ -63,11 +63,24 @@ def test_a_viewer_pushes_out_his_own_oldest_and_nobody_elses() -> None:
 
 def test_one_viewer_too_many_is_refused_and_nobody_is_pushed_out() -> None:
     sessions = Sessions(3600)
-    names = [sessions.open(Viewer(f"token/{number}", "u")) for number in range(SESSIONS)]
+    names = [sessions.open(Viewer(f"token/{number}", f"u{number}")) for number in range(SESSIONS)]
     with pytest.raises(RefusedError) as refused:
         sessions.open(JANE)
     assert refused.value.status == 429
     assert all(sessions.find(name) for name in names)
+
+
+def test_nobody_keeps_others_out_by_many_tokens() -> None:
+    clock = Clock()
+    sessions = Sessions(3600, clock=clock)
+    hers = sessions.open(JANE)
+    names = []
+    for number in range(SESSIONS - 1):
+        clock.now += 1
+        names.append(sessions.open(Viewer(f"token/of-one/{number}", "mallory")))
+    his = sessions.open(JOE)
+    assert sessions.find(names[0]) is None
+    assert all(sessions.find(name) for name in [hers, his, *names[1:]])
 
 
 def test_all_sessions_of_a_viewer_end_together() -> None:
