@@ -27,6 +27,7 @@ from trellis.localcluster.progress import Progress, stepping
 
 _TAIL_LINES: Final = 25
 _POLL: Final = 0.1
+_END_SECONDS: Final = 3.0
 
 PRIVATE: Final = (
     *("setpriv", "--pdeathsig", "KILL"),
@@ -98,12 +99,17 @@ class LoggedBuild:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a command with all that it started: cargo leaves its compilers behind, which run on for minutes."""
+    """End a command with all that it started: cargo leaves its compilers behind, which run on for minutes.
+
+    Not asked for longer than it takes: npm that waits for a registry hears SIGTERM, and waits on.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_SECONDS)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def acquire(lock: FileLock, step: str, progress: Progress, abort: threading.Event) -> None:

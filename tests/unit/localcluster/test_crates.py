@@ -80,14 +80,15 @@ def test_a_build_that_fails_leaves_nothing_that_looks_built(cache: Path, tmp_pat
     assert not list((cache / "build").glob("*.work"))
 
 
-def test_what_a_command_started_ends_with_it_when_asked_to_stop(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deaf", ["", "trap '' TERM; "], ids=["", "a command that hears no SIGTERM"])
+def test_what_a_command_started_ends_with_it_when_asked_to_stop(tmp_path: Path, deaf: str) -> None:
     abort = threading.Event()
     build = LoggedBuild(tmp_path, tmp_path / "log", abort, dict(os.environ), "")
     noted: list[BaseException] = []
 
     def run() -> None:
         try:
-            build.run(["/bin/sh", "-c", "sleep 600 & echo $! > pid.tmp; mv pid.tmp pid; wait"])
+            build.run(["/bin/sh", "-c", f"{deaf}sleep 600 & echo $! > pid.tmp; mv pid.tmp pid; wait"])
         except AbortedError as error:
             noted.append(error)
 
