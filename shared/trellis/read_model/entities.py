@@ -197,6 +197,8 @@ def controller_entity(card: ControllerCard) -> Entity:
     paused = row["state"] == "Paused"
     state = State.OFF if paused else State.TROUBLED if card.cause else State.WELL if row["ready"] else State.WORKING
     own = {key: value for key, value in row.items() if key not in {"namespace", "name", "state"}}
+    fault = {key: _text(str(value)) for key, value in (row["last_fault"] or {}).items()}
+    own |= {"problem": _text(row["problem"] or "") or None, "last_fault": fault or None}
     return _entity("controller", card.namespace, card.name, state, card.cause) | own | {"phase": row["state"]}
 
 

@@ -13,6 +13,7 @@ from trellis.lattice.service_views import view_pod
 from trellis.ledger import Entry, Ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import FailedAttempt
+from trellis.read_model import entities
 from trellis.read_model.cards import (
     view_app_card,
     view_controller_card,
@@ -183,3 +184,14 @@ def test_a_service_is_of_the_lattice_that_its_application_names() -> None:
     assert card is not None
     assert mark.startswith(f"{card.lattice}/")
     assert card.lattice == view_app_card(filled(objects.application())).lattice
+
+
+def test_what_a_guest_says_of_its_end_has_an_end_and_no_password() -> None:
+    said = "http://u:hunter2@registry/ " + "x" * 30_000
+    manifest = objects.controller()
+    manifest["status"]["conditions"][0] |= {"status": "False", "message": said}
+    manifest["status"]["lastFault"] = {"kind": "Trap", "message": said, "time": "2026-11-21T11:14:29Z"}
+    entity = entities.controller_entity(view_controller_card(manifest))
+    assert len(str(entity)) < 3_000
+    assert "hunter2" not in str(entity)
+    assert entity["last_fault"]["kind"] == "Trap"
