@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from console import streaming
+from console import streaming, visits
 from console.feed import STREAMS, Feed, item_of
 from console.limits import NAMESPACES, PAGE_EVENTS, STREAMS_EACH
 from console.link import Link
@@ -112,11 +112,9 @@ async def test_each_address_is_told_and_answers() -> None:
 
 
 def test_reasons_of_an_end_are_told() -> None:
-    source = inspect.getsource(streaming)
-    reasons = set(re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)', source)) | {("again", "")}
-    assert {one or other for one, other in reasons} == set(
-        re.findall(r"^\| `(\w+)` \| ", section("Streams"), re.MULTILINE)
-    )
+    source = inspect.getsource(streaming) + inspect.getsource(visits)
+    reasons = set(re.findall(r'"(\w+)"\),\n|\.end\("(\w+)"\)|\bwhy(?:: str)? = "(\w+)"', source)) | {("again", "", "")}
+    assert {"".join(one) for one in reasons} == set(re.findall(r"^\| `(\w+)` \| ", section("Streams"), re.MULTILINE))
 
 
 def test_the_fields_of_an_event_are_told() -> None:
