@@ -46,9 +46,12 @@ class Informer(Generic[T]):
     with the key and costs only that object's update. ``on_refresh`` gets what replaces its equal in ``objects``:
     nothing that compares is new, but the resource version is, which the next write has to name.
 
-    ``optional``: the kind need not be defined. Where the API server does not know it there are no objects, which is no
-    trouble, and it is looked for again every ``absent`` seconds. Objects that were known are kept even so: only a list
-    or an event takes one away.
+    ``optional``: the kind need not be served. While the API server answers 404 for it, its objects are **unknown**, not
+    absent: ``known`` is False and nothing may be deleted for want of an object. The informer looks for the kind again
+    every ``absent`` seconds. Objects that were known are kept: only a list or an event removes one. ``needed`` returns
+    why the kind must be readable nevertheless (a label, an annotation or a finalizer names its objects), or None; the
+    service is not ready with that reason as long as the kind is not served. ``on_known`` is called when the kind can be
+    listed after a time in which it could not: an empty list changes no object, so ``on_change`` is not called for it.
 
     ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble, and
     it is tried again every ``refused`` seconds. Either is said once in the log, and ``lacking`` while it lasts.
@@ -66,6 +69,8 @@ class Informer(Generic[T]):
     optional: bool = False
     refusable: bool = False
     quiet: bool = False
+    needed: Callable[[], str | None] | None = None
+    on_known: Callable[[], None] | None = None
     timings: WatchTimings = field(default_factory=WatchTimings)
 
     def __post_init__(self) -> None:
@@ -80,6 +85,11 @@ class Informer(Generic[T]):
         self._failing = False
         self.lacking: KubeError | None = None
         self._warn = log.debug if self.quiet else log.warning
+
+    @property
+    def known(self) -> bool:
+        """Return whether ``objects`` is what the API server holds; False before the first list, and while refused."""
+        return self.synced.is_set() and self.lacking is None
 
     def staleness(self) -> float:
         """Return the seconds since the last event, bookmark or complete list."""
@@ -158,6 +168,8 @@ class Informer(Generic[T]):
             self._warn("cannot read, going on without", resource=self.resource.plural, error=self.kube.words(error))
         self.lacking = error
         self._recovered()
+        if self.needed is not None and (reason := self.needed()) is not None:
+            self.kube.health.not_ready(self._what, f"{self.kube.words(error)}; {reason}")
         await asyncio.sleep(wait)
         return True
 
@@ -178,8 +190,10 @@ class Informer(Generic[T]):
         for key in [key for key in self.objects if key not in seen]:
             self._remove(key)
         self._version = version
-        self.lacking = None
+        lacked, self.lacking = self.lacking is not None, None
         self._recovered()
+        if lacked and self.on_known is not None:
+            self.on_known()
 
     async def _watch_once(self) -> None:
         """Watch until the server ends it, or it fails; waits before returning if it did no good."""

@@ -269,6 +269,30 @@ async def test_objects_stay_when_the_right_to_read_them_is_taken_away(kube: Fake
         assert kube.health.readiness().ok
 
 
+async def test_a_kind_that_is_not_served_is_unknown_and_a_need_for_it_is_not_ready(kube: FakeKube) -> None:
+    kube.answer_next(10**6, lambda _: status_reply(404, "NotFound", "page not found"), when=is_list)
+    need: list[str] = []
+    known: list[bool] = []
+    timings = WatchTimings(absent=0.02, backoff_first=0.01)
+    async with Watched(
+        kube,
+        "default",
+        optional=True,
+        timings=timings,
+        needed=lambda: need[0] if need else None,
+        on_known=lambda: known.append(watched.informer.known),
+    ) as watched:
+        assert not watched.informer.known
+        assert kube.health.readiness().ok
+        need.append("2 nodes have a label of it")
+        await until(lambda: not kube.health.readiness().ok, "not ready once something needs the kind")
+        assert "2 nodes have a label of it" in str(kube.health.readiness().reasons)
+        assert not known
+        kube.answer_next(0, lambda _: status_reply(404, "NotFound", "never"))
+        await until(lambda: known == [True], "an empty list makes the kind known")
+        assert kube.health.readiness().ok
+
+
 async def test_what_must_be_read_and_may_not_is_not_ready(kube: FakeKube) -> None:
     kube.answer_next(10**6, lambda _: status_reply(403, "Forbidden", "no"), when=is_list)
     informer = Watched(kube, "default", timings=QUICK).informer
