@@ -29,6 +29,7 @@ class Reason(StrEnum):
     RUNTIME_LEFT = "RuntimeLeftInPlace"
     HANDLER_VANISHED = "HandlerVanished"
     STARTUP_TAINT_REMOVED = "StartupTaintRemoved"
+    SHIM_MISSING = "ShimMissing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Said:
     opted_in: bool | None = None
     ready: str | None = None
     complained: str | None = None
+    missing: frozenset[str] = frozenset()
+    """Shims of the node that are gone without having been uninstalled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,13 @@ class Snapshot:
     shims: tuple[ShimView, ...] = ()
     """The Shims that the node is to have."""
     deleting: frozenset[str] = frozenset()
-    """Names of the Shims that a person deleted and that still exist."""
+    """Names of the Shims that still exist and were deleted by themselves: no circuit breaker holds what follows."""
+    missing: frozenset[str] = frozenset()
+    """Shims that the node has and that are gone, a short time ago, without having been uninstalled; also wanted."""
+    unknown: bool = False
+    """Whether Shims cannot be listed although something names them: nothing may be decided."""
+    look_in: float | None = None
+    """Seconds after which the node is to be looked at again although nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,31 +29,44 @@ from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS, NodeView
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
+from trellis.shim_deletions import DeletionTimings, ShimDeletions
+from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, links_of, setup, trace_from
 
 WORKERS = 16
 
 
-def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+def create_app(
+    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: DeletionTimings | None = None
+) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=NODE_WATCHER,
         settings=settings,
         telemetry=setup(NODE_WATCHER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings),
+        compose=partial(compose, settings, timings or DeletionTimings()),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
     )
 
 
-def compose(settings: Settings, base: Base) -> Work:
+def compose(settings: Settings, timings: DeletionTimings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus = base.kube, base.bus
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
-    shims: Informer[ShimView] = Informer(kube, SHIMS, view_shim, lambda _: list_all(), optional=True)
-    world = World(nodes.objects, shims.objects, settings.auto_provision)
+    marks = ShimMarks(lambda: shims.known)
+    shims: Informer[ShimView] = Informer(
+        kube,
+        SHIMS,
+        view_shim,
+        lambda _: list_all(),
+        optional=True,
+        needed=marks.needed,
+        on_known=lambda: shims_served(),  # noqa: PLW0108 - bound below
+    )
+    world = World(nodes.objects, shims.objects, settings.auto_provision, ShimDeletions(kube, timings), marks)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
     ready = {deciding.NODES: lambda: sum(map(labelled_ready, nodes.objects.values()))}
     breaker = Breaker(kube, recorder, Scope(NODE_WATCHER, settings.namespace, ready), lambda: list_all())  # noqa: PLW0108 - as above
@@ -76,6 +89,10 @@ def compose(settings: Settings, base: Base) -> Work:
         for name in world.names():
             queue.add(name)
 
+    def shims_served() -> None:
+        world.missing.clear()
+        list_all()
+
     return Work(
         [nodes, shims, jobs],
         [queue],
@@ -97,12 +114,13 @@ class Reconcile:
     async def run(self, name: str, trace: TraceContext | None) -> float | None:
         """Bring one node up to date; raises KubeError for the queue to try again."""
         observed_ns = self.world.observed_ns.pop(name, None)
+        await self.world.deletions.look(self.world.shims.values())
         snapshot = self.world.snapshot(name)
         actions = deciding.decide(snapshot)
         if not actions:
             if snapshot.node is None:
                 self.world.forget(name)
-            return None
+            return snapshot.look_in
         parent = self._trace_of(snapshot) or trace
         with self.telemetry.tracer.start_as_current_span(
             f"reconcile node {name}",
@@ -116,7 +134,7 @@ class Reconcile:
             again = await self.effects.apply(name, actions)
         if any(isinstance(action, SayFact) and isinstance(action.fact, NodeReady) for action in actions):
             self.world.traces.pop(name, None)  # what happens to the node from now on is another story
-        return again
+        return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
 
     def _trace_of(self, snapshot: Snapshot) -> TraceContext | None:
         """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""

@@ -15,13 +15,13 @@ from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent
 from node_watcher.marks import (
     Changes,
     Marks,
-    labelled_ready,
     marks_of,
     no_failure,
     patch_of,
     proof_annotations,
     proof_labels,
     remove_marks,
+    takes_label,
 )
 from node_watcher.shims import proof_by_now, startup_taints_over
 from node_watcher.vanished import vanished
@@ -55,6 +55,8 @@ def decide(snapshot: Snapshot) -> list[Action]:
     node, said = snapshot.node, snapshot.said
     if node is None:
         return _gone(snapshot.name, said)
+    if snapshot.unknown:
+        return []  # a Shim that cannot be listed is not a Shim that was deleted
     actions: list[Action] = []
     if said is not None and said.uid != node.uid:
         actions += _replaced(node, said)
@@ -94,6 +96,9 @@ def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Act
     if not said.opted_in:
         said = replace(said, opted_in=True, complained=None)
         actions.append(SayFact(_opted_in_fact(node, wanted), f"{node.uid}.{node.resource_version}.opted_in", said))
+    if snapshot.missing - said.missing:
+        said = replace(said, missing=snapshot.missing)
+        actions.append(RecordEvent(node.uid, True, Reason.SHIM_MISSING, _missing(snapshot), said))
     proof = proof_of(job, node) if job else None
     if job and proof and installed_on(node) != job.shims:
         return [*actions, *_record(node, job, proof, wanted, snapshot.shims)]
@@ -109,6 +114,15 @@ def _opted_in(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Act
     if job and job.failure and job.node_uid == node.uid and node.marked_digest != job.digest:
         actions += _failed(node, job, wanted)
     return actions
+
+
+def _missing(snapshot: Snapshot) -> str:
+    seconds = f"{snapshot.look_in:.0f} s" if snapshot.look_in else "now"
+    return (
+        f"Shim {', '.join(sorted(snapshot.missing))} no longer exists, but it was not uninstalled from this node: "
+        "provisioner did not remove its finalizer. Re-create the Shim to keep it on the node; otherwise it is removed "
+        f"after {seconds}, as the circuit breaker permits"
+    )
 
 
 def _withdraw(node: NodeView, said: Said, lost: tuple[str, ...], snapshot: Snapshot) -> list[Action]:
@@ -155,7 +169,10 @@ def _ready(node: NodeView, said: Said) -> SayFact:
 def _record(
     node: NodeView, job: JobView, proof: Proof, wanted: frozenset[str], shims: tuple[ShimView, ...] = ()
 ) -> list[Action]:
-    """Write on the Node what is now proved, and take the record of failures away."""
+    """Write on the Node what is now proved, and take the record of failures away.
+
+    What stays there and is not wanted keeps its label for now: it is taken under the circuit breaker.
+    """
     if not job.shims:
         return [PatchNode(node, remove_marks(node), Reason.REMOVED, "nothing of ours is left on the node")]
     marks = Marks(job.digest, proof, job.shims)
@@ -165,7 +182,9 @@ def _record(
     what = ", ".join(sorted(proved_of(job.shims))) if job.installs is not None else "Wasm runtime"
     message = f"{what} {job.digest} is provisioned (verified: {proof.value})"
     gone = startup_taints_over(node, shims, marks.ready)
-    ops = patch_of(node, proof_labels(node, marks, wanted), annotations, gone)
+    has = dict(node.labels)
+    stay = {name for name in installed_on(node) if name != KWASM and names.shim_label(name) in has}
+    ops = patch_of(node, proof_labels(node, marks, wanted | stay), annotations, gone)
     return [PatchNode(node, ops, Reason.PROVED, f"{message}{_without(gone)}")]
 
 
@@ -243,8 +262,7 @@ def _failed(node: NodeView, job: JobView, wanted: frozenset[str]) -> list[Action
         labels, annotations = proof_labels(node, marks, wanted), {**proof_annotations(node, marks), **annotations}
     patch = PatchNode(node, patch_of(node, labels, annotations), Reason.FAILED, failure)
     event = RecordEvent(node.uid, True, Reason.FAILED, f"{failure} (Job {job.namespace}/{job.name}; tried again later)")
-    taken = any(before is not None and after is None for before, after in labels.values())
-    return _unmark(node, patch, event) if taken else [patch, event]
+    return _unmark(node, patch, event)
 
 
 def _opted_out(node: NodeView, said: Said | None, snapshot: Snapshot) -> list[Action]:
@@ -284,8 +302,11 @@ def _removing(node: NodeView, marks: Marks, snapshot: Snapshot) -> list[Action]:
 
 
 def _unmark(node: NodeView, *steps: PatchNode | RecordEvent) -> list[Action]:
-    """Return the steps that take a node's marks away, under the breaker if it is labelled as ready."""
-    if not labelled_ready(node):
+    """Return the steps that take a node's marks away, under the circuit breaker if they take a label of a ready node.
+
+    A patch that only changes the record of what is on the node is not counted: no pod loses its node by that.
+    """
+    if not any(isinstance(step, PatchNode) and takes_label(step.ops) for step in steps):
         return list(steps)
     target = Destruction(NODES, node.name, node.uid, "taking the labels of a ready node away", "v1", "Node")
     return [Destroy(target, steps)]

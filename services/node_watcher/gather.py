@@ -6,14 +6,16 @@ Called by ``app``; filled by ``watch``. Invariant: reading a snapshot makes no r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from node_watcher.actions import Said, Snapshot
 from trellis.bus.bus import Bus
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.jobs import JobIndex
-from trellis.provisioning import NodeView, installed_on, newest
+from trellis.provisioning import KWASM, NodeView, Wish, installed_on, newest, wish_of
+from trellis.shim_deletions import ShimDeletions
+from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView
 from trellis.targets import wanted_on
 from trellis.telemetry import TraceContext
@@ -28,7 +30,11 @@ class World:
     nodes: Mapping[str, NodeView]
     shims: Mapping[str, ShimView]
     auto_provision: bool
+    deletions: ShimDeletions
+    marks: ShimMarks
     jobs: JobIndex = field(default_factory=JobIndex)
+    missing: dict[str, float] = field(default_factory=dict)
+    """By name of a Shim that nodes have and that does not exist, monotonic: since when."""
     said: dict[str, Said] = field(default_factory=dict)
     traces: dict[str, TraceContext] = field(default_factory=dict)
     observed_ns: dict[str, int] = field(default_factory=dict)
@@ -39,10 +45,42 @@ class World:
         job = newest(self.jobs.of_uid(node.uid)) if node else None
         wanted = wanted_on(node, self.shims.values(), auto_provision=self.auto_provision) if node else frozenset()
         marked = installed_on(node) if node else {}
+        unknown = self.marks.unknown
+        waits = self._waits(node, marked) if node is not None and not unknown else {}
+        wanted |= waits.keys()
         handlers = {shim: self.shims[shim].handler for shim in marked if shim in self.shims}
         shims = tuple(shim for shim in self.shims.values() if shim.name in wanted)
-        deleting = frozenset(shim.name for shim in self.shims.values() if shim.deleting)
-        return Snapshot(name, node, job, self.said.get(name), wanted, handlers, shims, deleting)
+        return Snapshot(
+            name,
+            node,
+            job,
+            self.said.get(name),
+            wanted,
+            handlers,
+            shims,
+            deleting=self.deletions.alone(self.shims.values()),
+            missing=frozenset(waits.keys() - self.shims.keys()),
+            unknown=unknown,
+            look_in=min(waits.values(), default=None),
+        )
+
+    def _waits(self, node: NodeView, marked: Collection[str]) -> dict[str, float]:
+        """Return the Shims of a node that stay for now, and the seconds for which they do.
+
+        One that was just deleted: others may follow that make it a mass deletion. One that is gone without having been
+        uninstalled: it may be re-created, and then the node has it already. An annotation that opts the node out wins.
+        """
+        if node.opt_in is not None and wish_of(node, auto_provision=False) is not Wish.IN:
+            return {}
+        now, timings = self.deletions.clock(), self.deletions.timings
+        left: dict[str, float] = {}
+        for name in marked:
+            if (shim := self.shims.get(name)) is not None:
+                self.missing.pop(name, None)
+                left[name] = self.deletions.settles_in(shim)
+            elif name != KWASM:
+                left[name] = self.missing.setdefault(name, now) + timings.grace - now
+        return {name: seconds for name, seconds in left.items() if seconds > 0}
 
     def remember(self, name: str, said: Said | None) -> None:
         """Note what has been said of a node name; None forgets it, as node names come and go by the thousand."""

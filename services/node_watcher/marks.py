@@ -6,7 +6,7 @@ Pure. In: a Node as it was read, what is proved of it. Out: operations of a JSON
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,11 @@ def labelled_ready(node: NodeView) -> bool:
     shims = decode_digests(node.shims)
     by_shim = bool(shims) and any(names.shim_label(name) in dict(node.labels) for name in shims)
     return node.bears_marks and (node.provisioned is not None or node.wasm is not None or by_shim)
+
+
+def takes_label(ops: Iterable[PatchOp]) -> bool:
+    """Say whether a patch takes a label of ours away, by which pods may be scheduled to the node."""
+    return any(op["op"] == "remove" and op["path"].startswith("/metadata/labels/") for op in ops)
 
 
 def patch_of(

@@ -21,6 +21,7 @@ def on_node(world: World, enqueue: Enqueue) -> Callable[[Change[NodeView]], None
 
     def handle(change: Change[NodeView]) -> None:
         world.observed_ns.setdefault(change.key, time.time_ns())
+        world.marks.take_node(change.key, change.new)
         enqueue(change.key)
 
     return handle
@@ -31,6 +32,7 @@ def on_job(world: World, enqueue: Enqueue) -> Callable[[Change[JobView]], None]:
 
     def handle(change: Change[JobView]) -> None:
         world.jobs.change(change.old, change.new)
+        world.marks.take_job(change.old, change.new)
         job = change.new or change.old
         if job is not None and job.node:
             enqueue(job.node)

@@ -53,7 +53,9 @@ class Snapshot:
     now: float
     users: tuple[User, ...] = ()
     deleting: frozenset[str] = frozenset()
-    """Names of the Shims that a person deleted and that still exist."""
+    """Names of the Shims that still exist and were deleted by themselves: no circuit breaker holds what follows."""
+    shims_unknown: bool = False
+    """Whether Shims cannot be listed although something names them: nothing may be decided."""
     policies: tuple[tuple[str, RemovalPolicy], ...] = ()
     """What is to happen to pods that still use a Shim, by its name; one that is not named refuses."""
     other: Controller | None = None

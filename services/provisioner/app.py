@@ -40,6 +40,8 @@ from trellis.node_and_job import view_job, view_node
 from trellis.peers import Controller, view_controller
 from trellis.provisioning import INSTALLER_JOBS, NodeView, newest
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
+from trellis.shim_deletions import DeletionTimings
+from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, linked, setup, trace_from
 
@@ -62,29 +64,34 @@ DELETING_SECONDS: Final = 30.0
 _log = get_logger(__name__)
 
 
-def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+def create_app(
+    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: DeletionTimings | None = None
+) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=PROVISIONER,
         settings=settings,
         telemetry=setup(PROVISIONER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings),
+        compose=partial(compose, settings, timings or DeletionTimings()),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
     )
 
 
-def compose(settings: Settings, base: Base) -> Work:
+def compose(settings: Settings, timings: DeletionTimings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
+    marks = ShimMarks(lambda: shims.known)
     shims: Informer[ShimView] = Informer(
         kube,
         SHIMS,
         lambda manifest: known.keys.judge(view_shim(manifest)),
         lambda change: shim_changed(change),  # noqa: PLW0108 - bound below
         optional=True,
+        needed=marks.needed,
+        on_known=lambda: list_all(),  # noqa: PLW0108 - bound below
     )
     deployments: Informer[Controller | None] = Informer(
         kube,
@@ -101,7 +108,9 @@ def compose(settings: Settings, base: Base) -> Work:
         namespace=settings.installer_namespace,
         label_selector=CANARY_PODS,
     )
-    known = Known(kube, bus, settings, nodes.objects, shims.objects, canaries=canaries.objects)
+    known = Known(
+        kube, bus, settings, nodes.objects, shims.objects, canaries=canaries.objects, marks=marks, timings=timings
+    )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: known.jobs.running}
     breaker = Breaker(kube, recorder, Scope(PROVISIONER, settings.namespace, running), lambda: list_all())  # noqa: PLW0108 - bound below
@@ -237,6 +246,8 @@ class Planner:
     async def _plan(self) -> float | None:
         just_read = self.known.ledger is None
         world = await world_of(self.known)
+        if self.known.undecidable():
+            return None  # the informer of Shims calls for a plan as soon as they can be listed
         outcome = plan(world)
         self.telemetry.metrics.rollouts_halted.labels(self.telemetry.service).set(len(outcome.ledger.halted))
         for node in (*outcome.claimed, *outcome.waiting):

@@ -62,6 +62,8 @@ def decide(snapshot: Snapshot) -> list[Action]:
     node = snapshot.node
     if node is None:
         return []  # its Jobs are owned by the Node: the garbage collector takes them
+    if snapshot.shims_unknown:
+        return []  # a Shim that cannot be listed is not a Shim that was deleted
     former: list[Action] = [
         DeleteJob(job, Reason.NODE_REPLACED, foreground=False)
         for job in snapshot.jobs
@@ -136,10 +138,19 @@ def leaving(node: NodeView, target: Target) -> tuple[str, ...]:
     return tuple(sorted(name for name in installed_on(node) if name not in wanted and name != KWASM))
 
 
+def labelled(node: NodeView, target: Target) -> bool:
+    """Say whether a node still bears the label of a Shim that is to be removed from it.
+
+    node_watcher takes the label first, and the circuit breaker may hold that: until then nothing is begun there.
+    """
+    labels = dict(node.labels)
+    return any(names.shim_label(name) in labels for name in leaving(node, target))
+
+
 def _blocked(snapshot: Snapshot, node: NodeView, target: Target) -> list[Action]:
     """Before a Shim is removed its label goes, so that no pod comes, and then the pods, as its policy has it."""
-    going, labels = leaving(node, target), dict(node.labels)
-    if any(names.shim_label(name) in labels for name in going):
+    going = leaving(node, target)
+    if labelled(node, target):
         return [GiveBackSlot(node, LABELS_SECONDS)]
     policies = dict(snapshot.policies)
     of: dict[RemovalPolicy, list[User]] = {policy: [] for policy in RemovalPolicy}

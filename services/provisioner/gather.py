@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from provisioner.actions import Snapshot
 from provisioner.canary import Canary, CanaryPod, canary_of
-from provisioner.decide import inspect, leaving
+from provisioner.decide import inspect, labelled, leaving
 from provisioner.known import Known
 from provisioner.plan import World, begun_of
 from trellis.kube.resources import JOBS
@@ -38,7 +38,9 @@ async def world_of(known: Known) -> World:
         retries=known.settings.retries(),
         held=known.held(),
         settles_in=max(0.0, known.settled_at - time.monotonic()),
-        hands_off=frozenset(node.uid for node, target in targets if target and known.other(node, target)),
+        hands_off=frozenset(
+            node.uid for node, target in targets if target and (labelled(node, target) or known.other(node, target))
+        ),
         now=time.time(),
         begun=known.begun.entries(),
         feared=feared,
@@ -47,6 +49,7 @@ async def world_of(known: Known) -> World:
 
 async def snapshot_of(known: Known, name: str) -> Snapshot:
     """Return all that a decision about one node depends on; reads its installer's pod if that has news."""
+    await known.deletions.look(known.shims.values())
     node = known.nodes.get(name)
     if node is not None:
         await _find_begun(known, node)
@@ -82,7 +85,8 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         unserved=node is not None and known.unserved(node),
         users=await known.pods.users(name, going, known.shims) if going else (),
         other=known.other(node, target) if node and target else None,
-        deleting=frozenset(shim.name for shim in known.shims.values() if shim.deleting),
+        deleting=known.deletions.alone(known.shims.values()),
+        shims_unknown=known.marks.unknown,
         policies=tuple((shim.name, shim.removal_policy) for shim in known.shims.values() if shim.name in going),
     )
 

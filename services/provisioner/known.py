@@ -32,6 +32,7 @@ from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
 from trellis.ledger import Entry, Ledger, Try, read_ledger
 from trellis.peers import Controller, keeping_off
 from trellis.provisioning import (
+    KWASM,
     SUPPORTED_OS,
     JobView,
     NodeView,
@@ -42,7 +43,9 @@ from trellis.provisioning import (
     spec_digest,
     wish_of,
 )
+from trellis.shim_deletions import DeletionTimings, ShimDeletions
 from trellis.shim_history import label_selector, restored, revisions_of
+from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim, wish_for
 from trellis.targets import target_of
 from trellis.telemetry import TraceContext
@@ -102,11 +105,15 @@ class Known:
     """Tries that have a slot and no Job, and left nothing unknown: none was made, or it was cleared away here."""
     controllers: tuple[Controller, ...] = ()
     """Those of others beside which nothing is begun."""
+    marks: ShimMarks = field(default_factory=lambda: ShimMarks(lambda: True))
+    """What names Shims, and whether these can be listed."""
+    timings: DeletionTimings = field(default_factory=DeletionTimings)
     forgotten: bool = False
     """Whether the stream that heard of a halt is gone."""
 
     def __post_init__(self) -> None:
         self.pods = Pods(self.kube)
+        self.deletions = ShimDeletions(self.kube, self.timings)
         self.installer = self.settings.installer()
         self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None
         settings = self.settings
@@ -224,6 +231,11 @@ class Known:
             if isinstance(wish, ShimWish) and wish.digest == digest:
                 return wish
         return None
+
+    def undecidable(self) -> bool:
+        """Say whether Shims cannot be listed although a Node, a Job or the ledger names one."""
+        entries = self.ledger.entries.values() if self.ledger and not self.marks.known() else ()
+        return self.marks.unknown or any(name != KWASM for entry in entries for name in entry.shims)
 
     def held(self) -> frozenset[str]:
         """Return the nodes that are in use, and those whose opting in the bus is about to tell.

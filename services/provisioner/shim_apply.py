@@ -111,8 +111,8 @@ class ShimEffects:
 
     async def _runtime_class(self, action: ApplyRuntimeClass) -> None:
         shim, former = action.shim, action.former
-        if former is not None and former.handler != shim.handler:
-            # The handler of a RuntimeClass cannot be changed.
+        if former is not None and (former.handler != shim.handler or former.owner not in {"", shim.uid}):
+            # Its handler cannot be changed. One of a former Shim is about to be garbage-collected.
             await self._delete_class(former)
             former = None
         manifest = make_runtime_class(shim, former)

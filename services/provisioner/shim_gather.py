@@ -15,6 +15,7 @@ from provisioner.hands_off import working_on
 from provisioner.known import Known
 from provisioner.shim_resources import view_runtime_class
 from provisioner.shim_snapshot import RuntimeClassView, Snapshot
+from trellis import names
 from trellis.attempts import asked_of, failing_on
 from trellis.installing import ShimWish
 from trellis.kube.client import Kube
@@ -49,6 +50,7 @@ class Shims:
         except NotFound:
             self.kept.pop(name, None)
             return None
+        await self.known.deletions.look(self.known.shims.values())
         shim, now = self.known.keys.judge(view_shim(manifest)), datetime.now(UTC)
         settings, nodes = self.known.settings, tuple(self.known.nodes.values())
         auto, shims = settings.auto_provision, tuple(self.known.shims.values())
@@ -76,6 +78,7 @@ class Shims:
                 for node in holders
                 if node.uid in self.known.in_use and node not in staying
             ),
+            held=self._held(name, holders),
             class_refused=self.known.classes_refused.get(name, ""),
             patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -99,6 +102,13 @@ class Shims:
             return at_work or (entry is not None and name in entry.shims)
 
         return tuple(filter(works, nodes))
+
+    def _held(self, name: str, holders: Iterable[NodeView]) -> tuple[NodeView, ...]:
+        """Return the nodes that a mass deletion may still take a Shim from; none if it was deleted by itself."""
+        watched, label = self.known.shims.get(name), names.shim_label(name)
+        if watched is None or not watched.deleting or name in self.known.deletions.alone(self.known.shims.values()):
+            return ()
+        return tuple(node for node in holders if label in dict(node.labels))
 
     def _failing(self, node: NodeView, ledger: Ledger) -> tuple[str, ...]:
         target = self.known.target(node) if node.failed else None

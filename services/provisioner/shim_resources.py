@@ -57,4 +57,5 @@ def view_runtime_class(manifest: Manifest) -> RuntimeClassView:
         overhead=tuple(sorted((name, str(amount)) for name, amount in overhead.items())),
         selector=tuple(sorted(selector.items())),
         owner=next((str(owner.get("uid", "")) for owner in owners), ""),
+        owner_name=next((str(owner.get("name", "")) for owner in owners if owner.get("kind") == "Shim"), ""),
     )

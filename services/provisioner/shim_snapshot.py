@@ -18,7 +18,10 @@ from trellis.shims import Refusal, ShimView
 
 @dataclass(frozen=True, slots=True)
 class RuntimeClassView:
-    """The RuntimeClass of the Shim's name for it; ``owner``: uid of the Shim that owns it, "" if none does."""
+    """The RuntimeClass of the Shim's name for it; ``owner``: uid of the Shim that owns it, "" if none does.
+
+    ``owner_name``: name of that Shim, "" if the owner is of another kind.
+    """
 
     name: str
     uid: str
@@ -27,6 +30,7 @@ class RuntimeClassView:
     overhead: tuple[tuple[str, str], ...]
     selector: tuple[tuple[str, str], ...]
     owner: str
+    owner_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class Snapshot:
     """Shims that have its handler on nodes that it is for."""
     in_use: tuple[tuple[NodeView, str], ...] = ()
     """Nodes that it cannot leave, and what keeps it there."""
+    held: tuple[NodeView, ...] = ()
+    """Nodes that still bear its label though it is being deleted: it is part of a mass deletion."""
     class_refused: str = ""
     """What the API server answered to its RuntimeClass, "" if it took it."""
 

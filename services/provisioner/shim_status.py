@@ -12,6 +12,7 @@ from typing import Final
 
 from provisioner.hands_off import keeps_off_all, verdict
 from provisioner.shim_snapshot import Snapshot
+from trellis import names
 from trellis.installing import ShimWish
 from trellis.provisioning import NodeView, installed_on, proved_of
 from trellis.shim_status import OTHER_CONTROLLER, Condition, Counts, Reason, Status
@@ -110,6 +111,8 @@ def _degraded(snapshot: Snapshot) -> Condition:
     if snapshot.class_refused:
         message = f"no pod can name the RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
         return Condition(kind, "True", Reason.RUNTIME_CLASS_REFUSED.value, message)
+    if snapshot.held:
+        return Condition(kind, "True", Reason.MASS_DELETION.value, _held(snapshot))
     if refused := _refused(snapshot):
         return refused
     if failing := snapshot.failing:
@@ -121,6 +124,14 @@ def _degraded(snapshot: Snapshot) -> Condition:
         message = f"it cannot leave {listed(node for node, _ in snapshot.in_use)}; {node.name}: {why}"
         return Condition(kind, "True", Reason.IN_USE.value, message)
     return Condition(kind, "False", Reason.HEALTHY.value, "")
+
+
+def _held(snapshot: Snapshot) -> str:
+    return (
+        "it was deleted together with other Shims, or with their CRD, so the circuit breaker of node-watcher limits "
+        f"how fast {len(snapshot.held)} nodes lose it ({listed(snapshot.held)}). To go on at once: trellis breaker "
+        f"close node-watcher. To keep it: remove the finalizer {names.FINALIZER} from the Shim, and create it again"
+    )
 
 
 def _refused(snapshot: Snapshot) -> Condition | None:
@@ -170,9 +181,14 @@ def _dated(condition: Condition, former: Condition | None, snapshot: Snapshot) -
 
 
 def conflict_of(snapshot: Snapshot) -> str:
-    """Return why the RuntimeClass cannot be ours; one of nobody's that says the same is taken over."""
+    """Return why the RuntimeClass cannot be ours; one of nobody's that says the same is taken over.
+
+    One of a former Shim of the same name is taken over too: the Shim was re-created.
+    """
     shim, found = snapshot.shim, snapshot.runtime_class
-    if found is None or found.owner == shim.uid or (not found.owner and found.handler == shim.handler):
+    if found is None or found.owner == shim.uid or found.owner_name == shim.name:
+        return ""
+    if not found.owner and found.handler == shim.handler:
         return ""
     of = "another Shim's" if found.owner else f"somebody else's (handler {found.handler!r})"
     return f"RuntimeClass {found.name} is {of}: name another in spec.runtimeClass.name, or delete it"

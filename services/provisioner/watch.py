@@ -26,6 +26,7 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
     """Return the handler of Node changes."""
 
     def handle(change: Change[NodeView]) -> None:
+        known.marks.take_node(change.key, change.new)
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
             known.traces.pop(change.old.uid, None)
             known.plans.pop(change.old.uid, None)
@@ -47,6 +48,7 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
 
     def handle(change: Change[JobView]) -> None:
         known.jobs.change(change.old, change.new)
+        known.marks.take_job(change.old, change.new)
         if change.new is not None and known.begun.jobs.get(change.new.node_uid) == change.new.name:
             known.begun.end(change.new.node_uid)
         job = change.new or change.old

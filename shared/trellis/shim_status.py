@@ -32,6 +32,7 @@ class Reason(StrEnum):
     RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
     RUNTIME_CLASS_REFUSED = "RuntimeClassRefused"
     IN_USE = "RuntimeInUse"
+    MASS_DELETION = "MassDeletion"
     UNREACHABLE_LEFT = "UnreachableNodesLeft"
 
 

@@ -23,6 +23,7 @@ from trellis.crds.shim import FetchStrategy, RemovalPolicy, RolloutType, Shim, S
 from trellis.digits import whole
 from trellis.durations import parse_seconds
 from trellis.installing import ARCHITECTURES, InstallSpec, ShimWish, Source, SpecError, parse_spec, shim_owner
+from trellis.node_and_job import unix_seconds
 from trellis.provisioning import KWASM, SUPPORTED_OS, NodeView, Wish, wish_of
 
 Manifest = dict[str, Any]
@@ -76,6 +77,7 @@ class ShimView:
     none of the keys that the platform trusts signed them: empty for who does not know these keys.
 
     ``max_update`` None: as the service has it; with ``recreate`` all nodes at once, whatever it says.
+    ``deleted_at``: Unix seconds of its ``deletionTimestamp``, 0 if it has none.
     ``forgiven``: Unix seconds, failures recorded up to then were forgiven by a person; 0 if none were.
     """
 
@@ -100,6 +102,7 @@ class ShimView:
     removal_policy: RemovalPolicy = RemovalPolicy.REFUSE
     startup_taint: Taint | None = None
     deleting: bool = False
+    deleted_at: int = 0
     finalizers: tuple[str, ...] = ()
     forgiven: int = 0
     invalid: str = ""
@@ -119,6 +122,7 @@ def view_shim(manifest: Manifest) -> ShimView:
         "generation": int(metadata.get("generation") or 0),
         "default": (metadata.get("labels") or {}).get(names.LABEL_KWASM_DEFAULT) == "true",
         "deleting": "deletionTimestamp" in metadata,
+        "deleted_at": unix_seconds(metadata.get("deletionTimestamp")) or 0,
         "finalizers": tuple(metadata.get("finalizers") or ()),
         "forgiven": _seconds((metadata.get("annotations") or {}).get(names.ANNOTATION_FORGIVEN, "")),
     }

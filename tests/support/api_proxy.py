@@ -42,6 +42,7 @@ class Trouble(StrEnum):
 class ApiProxy:
     """An asynchronous context manager. ``trouble``: what it has now; ``late``: seconds that each request waits.
 
+    ``withheld``: what begins so is not served, as a kind without its CRD.
     ``keeps``: connections to the real server are used again; half of what a proxy does would be making them.
     """
 
@@ -56,6 +57,7 @@ class ApiProxy:
         self._watches: set[asyncio.Task[Any]] = set()
         self.trouble: Trouble | None = None
         self.late = 0.0
+        self.withheld = ""
         self.port = 0
 
     async def __aenter__(self) -> Self:
@@ -104,6 +106,8 @@ class ApiProxy:
         if self.late:
             await asyncio.sleep(self.late)
         watches = request.query.get("watch", "") in {"true", "1"}
+        if self.withheld and request.path.startswith(self.withheld):
+            return web.Response(status=web.HTTPNotFound.status_code, text="404 page not found\n")
         match self.trouble:
             case Trouble.BUSY | Trouble.BROKEN | Trouble.EXPIRED:
                 return _refused(int(self.trouble))

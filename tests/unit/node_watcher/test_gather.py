@@ -7,6 +7,9 @@ import pytest
 from node_watcher.actions import Said
 from node_watcher.gather import World, said_after
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
+from trellis.kube.fake import FakeKube
+from trellis.shim_deletions import ShimDeletions
+from trellis.shim_marks import ShimMarks
 
 ABOUT = {"name": "n1", "uid": "u1", "resource_version": "5"}
 OPTED_IN = NodeOptedIn(**ABOUT, architecture="amd64", operating_system="linux", runtime_version="", by="Annotation")
@@ -29,8 +32,12 @@ def test_what_was_said_after_a_fact(before: Said | None, fact: NodeFact, after: 
     assert said_after(before, fact) == after
 
 
+def a_world() -> World:
+    return World({}, {}, False, ShimDeletions(FakeKube()), ShimMarks(lambda: True))
+
+
 def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
-    world = World(nodes={}, shims={}, auto_provision=False)
+    world = a_world()
     for index in range(100):
         world.remember(f"n{index}", Said(f"u{index}", opted_in=True))
         world.observed_ns[f"n{index}"] = 1
@@ -41,7 +48,7 @@ def test_nothing_is_kept_of_nodes_that_are_gone() -> None:
 
 
 def test_on_a_new_stream_everything_is_said_again_but_people_are_not_scolded_twice() -> None:
-    world = World(nodes={}, shims={}, auto_provision=False)
+    world = a_world()
     world.remember("n1", Said("u1", opted_in=True, ready="d1", complained="maybe"))
     world.forget_said()
     assert world.said["n1"] == Said("u1", complained="maybe")

@@ -159,3 +159,35 @@ def test_a_deleted_shim_loses_its_labels_without_the_breaker() -> None:
 )
 def test_a_node_that_loses_its_opt_in_is_counted_by_the_breaker(node: NodeView, shims: tuple[ShimView, ...]) -> None:
     assert any(isinstance(action, Destroy) for action in deciding(node, None, *shims))
+
+
+# --- the circuit breaker is asked only when a label goes ---
+
+
+def test_what_a_job_left_of_a_deleted_shim_is_recorded_on_a_ready_node_without_the_breaker() -> None:
+    node = having(slight="1")
+    job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
+    [patch] = deciding(node, job, replace(SPIN, deleting=True), SLIGHT)
+    assert isinstance(patch, PatchNode)
+    assert written([patch])[names.ANNOTATION_SHIMS] == "slight=1 spin=?"
+    assert not any(op["path"].startswith("/metadata/labels/") for op in patch.ops)
+
+
+def test_a_patch_that_takes_a_label_of_a_ready_node_is_counted_whatever_it_records() -> None:
+    node = replace(having(slight="1"), labels=(("slight", "provisioned"), ("spin", "provisioned")))
+    job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
+    [held] = deciding(node, job, replace(SPIN, deleting=True), SLIGHT)
+    assert isinstance(held, Destroy)
+    assert written([held])["spin"] is None
+
+
+def test_the_proof_of_one_shim_takes_the_label_of_no_other_one() -> None:
+    node = replace(having(slight="1"), handlers=frozenset({"runc", "slight", "spin"}))
+    job = a_job(node, JobState.COMPLETE, digest="both", installs="slight=1 spin=1", handlers=frozenset({"spin"}))
+    [patch] = deciding(node, job, SPIN)
+    assert isinstance(patch, PatchNode)
+    assert (patch.reason, written([patch]).get("slight", "stays")) == (Reason.PROVED, "stays")
+    after = replace(having(slight="1", spin="1"), handlers=node.handlers)
+    [held] = deciding(after, None, SPIN)
+    assert isinstance(held, Destroy)
+    assert written([held]) == {"slight": None}

@@ -324,6 +324,16 @@ def test_jobs_of_a_former_node_go_and_the_new_node_gets_its_own() -> None:
     assert create == CreateJob(NODE, Target(((KWASM, DIGEST),)), 1)
 
 
+@pytest.mark.parametrize("state", list(JobState))
+def test_while_shims_cannot_be_listed_no_job_is_made_judged_or_ended(state: JobState) -> None:
+    node = replace(with_shim(), opt_in=None)
+    snapshot = Snapshot(
+        node.name, node, (of_spin(state),), Entry("d2", 1, 1000), None, frozenset(), None, 60.0, 20.0, 1020.0
+    )
+    assert decide(snapshot) != []
+    assert decide(replace(snapshot, shims_unknown=True)) == []
+
+
 def test_a_node_that_is_gone_needs_nothing() -> None:
     assert deciding(None, a_job(NODE), entry=SLOT) == []
 

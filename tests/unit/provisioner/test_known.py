@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from provisioner.gather import world_of
 from provisioner.known import Known
 from provisioner.pods import users_of
 from provisioner.settings import Settings
@@ -13,9 +16,11 @@ from trellis import names
 from trellis.bus.bus import Bus
 from trellis.installer_pods import InstallerState, installer_state
 from trellis.kube.fake import FakeKube
-from trellis.provisioning import NodeView, Target
+from trellis.ledger import Entry, Ledger
+from trellis.provisioning import KWASM, NodeView, Target, encode_digests
+from trellis.shim_marks import ShimMarks
 from trellis.targets import target_of
-from trellis.testing.builders import a_node, a_shim
+from trellis.testing.builders import a_node, a_shim, proved
 
 
 def pod(**state: Any) -> dict[str, Any]:
@@ -100,3 +105,42 @@ def test_what_a_node_is_to_have_is_worked_out_anew_only_when_something_changed(
     assert [known.target(node) is None for node in nodes.values()] == [False, True]
     shims.clear()
     assert known.target(nodes["a"]) is None
+
+
+def of_shims(**digests: str) -> NodeView:
+    target = Target(tuple(sorted(digests.items())))
+    labels = tuple((names.shim_label(name), names.SHIM_PROVISIONED) for name in digests)
+    return replace(proved(a_node(), target.digest, "handler"), shims=encode_digests(digests), labels=labels)
+
+
+async def test_a_node_is_not_begun_while_it_bears_the_label_of_a_shim_that_is_to_go() -> None:
+    node = of_shims(spin="1")
+    known = Known(FakeKube(), cast("Bus", AwayBus()), Settings(), {node.name: node}, {})
+    known.ledger = Ledger({})
+    assert (await world_of(known)).hands_off == {node.uid}
+    known.nodes = {node.name: replace(node, labels=())}
+    world = await world_of(known)
+    assert world.hands_off == frozenset()
+    assert world.targets[node.uid] == Target(())
+
+
+@pytest.mark.parametrize(
+    ("known", "shims", "undecidable"),
+    [
+        pytest.param(False, ("spin",), True, id="a slot for a Shim that cannot be listed"),
+        pytest.param(False, (KWASM,), False, id="a slot for the legacy image"),
+        pytest.param(True, ("spin",), False, id="Shims can be listed"),
+    ],
+)
+def test_nothing_is_planned_while_a_slot_names_shims_that_cannot_be_listed(
+    known: bool,
+    shims: tuple[str, ...],
+    undecidable: bool,
+) -> None:
+    made = Known(FakeKube(), cast("Bus", None), Settings(), {}, {}, marks=ShimMarks(lambda: known))
+    made.ledger = Ledger({"uid-node-1": Entry("d1", 1, 1000, shims)})
+    assert made.undecidable() is undecidable
+
+
+class AwayBus:
+    connected = asyncio.Event()

@@ -261,7 +261,7 @@ def test_the_runtime_class_is_read_back_as_it_was_made() -> None:
     shim = replace(SPIN, overhead=(("memory", "16Mi"),))
     manifest = make_runtime_class(shim, None)
     manifest["metadata"] |= {"uid": "uid-rc", "resourceVersion": "3"}
-    assert view_runtime_class(manifest) == ours(shim, overhead=(("memory", "16Mi"),))
+    assert view_runtime_class(manifest) == ours(shim, overhead=(("memory", "16Mi"),), owner_name="spin")
     assert make_runtime_class(shim, ours())["metadata"]["resourceVersion"] == "3"
 
 
@@ -353,3 +353,19 @@ def test_once_the_other_controller_is_gone_the_shim_says_since_when() -> None:
 
 def test_where_no_other_controller_ever_was_there_is_nothing_to_say() -> None:
     assert OTHER_CONTROLLER not in {one.type for one in written(deciding(a_node())).conditions}
+
+
+def test_a_mass_deletion_is_reported_on_the_shim_once() -> None:
+    held = having("node-1", "old")
+    changes = {"shim": DELETING, "holders": (held,), "held": (held,)}
+    actions = deciding(**changes)
+    assert condition(actions, "Degraded") == ("True", "MassDeletion")
+    assert [action.reason for action in actions if isinstance(action, WarnShim)] == ["MassDeletion"]
+    assert deciding(**changes, status=written(actions)) == []
+
+
+def test_the_runtime_class_of_a_former_shim_of_the_same_name_is_taken_over() -> None:
+    found = ours(owner="uid-of-the-former-one", owner_name="spin")
+    assert deciding(a_node(), runtime_class=found)[0] == ApplyRuntimeClass(SPIN, found)
+    another = ours(owner="uid-rival", owner_name="rival")
+    assert condition(deciding(a_node(), runtime_class=another), "Degraded") == ("True", "RuntimeClassConflict")

@@ -1,0 +1,254 @@
+"""Shims that the API server does not serve, that are deleted in a mass, or that vanish without being uninstalled."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import os
+import sys
+import time
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import node_watcher.app
+import node_watcher.settings
+import provisioner.app
+import provisioner.settings
+from support.api_proxy import ApiProxy
+from support.fleet import Fleet, Manifest, eventually, is_ours
+from support.in_process import serving
+from support.kubelets import kubelets
+from support.shims import DEFINITIONS, SHIMS, Shim
+from trellis import names
+from trellis.breaker import Limits
+from trellis.crds.kinds import KINDS, make_definition
+from trellis.kube.breaker import HELD
+from trellis.runtime import LedService
+from trellis.shim_deletions import SHIM_DEFINITION, DeletionTimings
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+DEFINITION = f"{DEFINITIONS}/{SHIM_DEFINITION}"
+ALLOWED = Limits().objects
+OBSERVED_SECONDS = 3.0
+"""Within that time nodes lost what they had when a kind that was not served counted as one without objects."""
+
+
+@contextlib.asynccontextmanager
+async def services(
+    fleet: Fleet, timings: DeletionTimings | None = None, **changes: Any
+) -> AsyncIterator[list[LedService]]:
+    """Run node_watcher and provisioner with the times of a test."""
+    settings = fleet.settings(**changes)
+    async with (
+        serving(
+            partial(node_watcher.app.create_app, timings=timings), node_watcher.settings.Settings, settings
+        ) as watcher,
+        serving(
+            partial(provisioner.app.create_app, timings=timings), provisioner.settings.Settings, settings
+        ) as planner,
+    ):
+        yield [watcher, planner]
+
+
+def changes(fleet: Fleet, mark: int) -> list[tuple[str, str, str]]:
+    """Return what our services wrote since a mark that nodes have, or are to have."""
+    concerned = {"nodes", "jobs", "shims", "runtimeclasses"}
+    return [
+        (write["verb"], write["objectRef"]["resource"], write["objectRef"].get("name", ""))
+        for write in fleet.writes(mark)
+        if is_ours(write) and write.get("objectRef", {}).get("resource") in concerned
+    ]
+
+
+async def nothing_changes(fleet: Fleet, mark: int) -> None:
+    """See for a while that nothing is written."""
+    until = time.monotonic() + OBSERVED_SECONDS
+    while time.monotonic() < until:
+        assert changes(fleet, mark) == []
+        await asyncio.sleep(0.2)
+
+
+def unready_for_shims(service: LedService) -> bool:
+    """Say whether a service is not ready because Shims cannot be listed, and names why they are needed."""
+    return any("shims" in reason and "nothing is changed" in reason for reason in service.health.readiness().reasons)
+
+
+def stored(shim: Shim) -> Manifest:
+    """Return what a user keeps of a Shim and applies again."""
+    found = shim.found()
+    assert found is not None
+    return {key: found[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": shim.name}}
+
+
+async def define_again(fleet: Fleet, manifest: Manifest) -> None:
+    """Create the CRD and then the Shim, as a chart or GitOps does."""
+    [kind] = [one for one in KINDS if make_definition(one)["metadata"]["name"] == SHIM_DEFINITION]
+    await eventually(
+        lambda: fleet.api.call("POST", DEFINITIONS, make_definition(kind))[0] == http.HTTPStatus.CREATED, "the CRD"
+    )
+    await eventually(lambda: fleet.api.call("POST", SHIMS, manifest)[0] == http.HTTPStatus.CREATED, "the Shim")
+
+
+def remove_finalizer(shim: Shim) -> None:
+    shim.fleet.api.call("PATCH", f"{SHIMS}/{shim.name}", {"metadata": {"finalizers": None}})
+
+
+async def all_have(shim: Shim, nodes: list[str]) -> None:
+    await eventually(lambda: all(map(shim.has, nodes)), "every node has it", seconds=60)
+    await shim.fleet.quiet()
+
+
+def held(fleet: Fleet, nodes: list[str]) -> list[str]:
+    return [node for node in nodes if HELD in fleet.events(node)]
+
+
+async def test_shims_that_are_not_served_at_the_start_are_unknown_and_not_deleted(
+    fleet: Fleet, shim: Shim, tmp_path: Path
+) -> None:
+    nodes = shim.add_nodes(8)
+    async with (
+        ApiProxy(Path(fleet.info.kubeconfig), tmp_path) as proxy,
+        kubelets(fleet),
+    ):
+        path = proxy.kubeconfig(proxy.port, tmp_path / "kubeconfig")
+        async with services(fleet, kubeconfig=path):
+            shim.apply(max_update="100%")
+            await all_have(shim, nodes)
+        proxy.withheld = "/apis/runtime.spinkube.dev/"
+        mark = fleet.mark()
+        async with services(fleet, kubeconfig=path) as running:
+            await eventually(lambda: all(map(unready_for_shims, running)), "not ready, with the reason")
+            fleet.annotate(nodes[0], "true")
+            more = shim.add_nodes(1)
+            await nothing_changes(fleet, mark)
+            proxy.withheld = ""
+            await all_have(shim, more)
+            assert not any(map(unready_for_shims, running))
+        jobs = [name for verb, resource, name in changes(fleet, mark) if (verb, resource) == ("create", "jobs")]
+        assert len(jobs) == 1
+        assert all(map(shim.has, nodes))
+        shim.delete()
+
+
+async def test_nodes_keep_what_they_have_while_there_is_no_crd_and_the_same_shim_is_not_installed_again(
+    fleet: Fleet, shim: Shim
+) -> None:
+    nodes = shim.add_nodes(8)
+    async with kubelets(fleet):
+        async with services(fleet):
+            shim.apply(max_update="100%")
+            await all_have(shim, nodes)
+            manifest = stored(shim)
+        fleet.api.call("DELETE", DEFINITION)
+        remove_finalizer(shim)
+        await eventually(lambda: fleet.api.call("GET", SHIMS)[0] == http.HTTPStatus.NOT_FOUND, "not served")
+        mark = fleet.mark()
+        async with services(fleet) as running:
+            await eventually(lambda: all(map(unready_for_shims, running)), "not ready, with the reason")
+            await nothing_changes(fleet, mark)
+            await define_again(fleet, manifest)
+            await eventually(lambda: shim.condition("Available") == ("True", "AllNodesReady"), "adopted", seconds=40)
+            await eventually(lambda: owner_of(shim) == (shim.found() or {})["metadata"]["uid"], "its RuntimeClass")
+            assert not [name for verb, resource, name in changes(fleet, mark) if resource in {"nodes", "jobs"}]
+            shim.delete()
+            await eventually(lambda: shim.found() is None, "uninstalled", seconds=60)
+            assert not any(map(shim.has, nodes))
+
+
+def owner_of(shim: Shim) -> str:
+    owners = (shim.runtime_class() or {"metadata": {}})["metadata"].get("ownerReferences") or [{"uid": ""}]
+    return str(owners[0]["uid"])
+
+
+async def test_without_the_crd_annotated_nodes_get_the_legacy_image(fleet: Fleet, shim: Shim) -> None:
+    fleet.api.call("DELETE", DEFINITION)
+    await eventually(lambda: fleet.api.call("GET", SHIMS)[0] == http.HTTPStatus.NOT_FOUND, "not served")
+    nodes = fleet.add("node", "node")
+    async with services(fleet) as running:
+        await fleet.all_provisioned(nodes)
+        assert not any(map(unready_for_shims, running))
+        fleet.annotate(nodes[0], None)
+        await eventually(lambda: not fleet.provisioned(nodes[0]), "opted out")
+    assert shim.found() is None
+
+
+async def test_a_crd_that_is_deleted_takes_no_more_than_the_circuit_breaker_permits(fleet: Fleet, shim: Shim) -> None:
+    nodes = shim.add_nodes(ALLOWED + 3)
+    async with services(fleet, DeletionTimings(settle=0.5)) as running, kubelets(fleet):
+        shim.apply(max_update="100%")
+        await all_have(shim, nodes)
+        manifest = stored(shim)
+        fleet.api.call("DELETE", DEFINITION)
+        await eventually(lambda: len(held(fleet, nodes)) == 3, "three are held")
+        await eventually(lambda: shim.condition("Degraded") == ("True", "MassDeletion"), "reported on the Shim")
+        await eventually(lambda: len(recorded(fleet, nodes)) == 3, "the others are uninstalled", seconds=40)
+        kept = [node for node in nodes if shim.has(node)]
+        assert kept == recorded(fleet, nodes) == held(fleet, nodes)
+        remove_finalizer(shim)
+        await eventually(lambda: all(map(unready_for_shims, running)), "the CRD is gone", seconds=40)
+        assert all(map(shim.has, kept))
+        mark = fleet.mark()
+        await define_again(fleet, manifest)
+        await all_have(shim, nodes)
+        jobs = [name for verb, resource, name in changes(fleet, mark) if (verb, resource) == ("create", "jobs")]
+        assert len(jobs) == ALLOWED, "those that kept it are not provisioned again"
+        shim.delete()
+
+
+async def test_several_shims_that_are_deleted_at_once_are_held_and_go_on_when_a_user_says_so(
+    fleet: Fleet, shim: Shim
+) -> None:
+    nodes = shim.add_nodes(ALLOWED + 2)
+    other = Shim(fleet, "slight")
+    async with services(fleet, DeletionTimings(settle=1.0)), kubelets(fleet):
+        shim.apply(max_update="100%")
+        other.apply(max_update="100%")
+        await all_have(shim, nodes)
+        await all_have(other, nodes)
+        shim.delete()
+        other.delete()
+        await eventually(lambda: len(held(fleet, nodes)) == 2, "two are held")
+        await fleet.quiet()
+        assert sum(map(shim.has, nodes)) == 2
+        await close_breaker(fleet)
+        await eventually(lambda: shim.found() is None and other.found() is None, "uninstalled", seconds=60)
+
+
+def recorded(fleet: Fleet, nodes: list[str]) -> list[str]:
+    """Return the nodes whose record names Shims."""
+    return [node for node in nodes if names.ANNOTATION_SHIMS in fleet.annotations(node)]
+
+
+async def close_breaker(fleet: Fleet) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "trellis_bundle", "breaker", "close", "node-watcher",
+        env={**os.environ, **fleet.environment()}, stdout=DEVNULL,
+    )  # fmt: skip
+    assert await process.wait() == 0
+
+
+async def test_a_shim_whose_finalizer_is_removed_by_hand_stays_on_its_nodes_for_a_grace(
+    fleet: Fleet, shim: Shim
+) -> None:
+    nodes = shim.add_nodes(ALLOWED + 2)
+    async with services(fleet, DeletionTimings(settle=5.0, grace=6.0)), kubelets(fleet):
+        shim.apply(max_update="100%")
+        await all_have(shim, nodes)
+        manifest, mark = stored(shim), fleet.mark()
+        shim.delete()
+        remove_finalizer(shim)
+        await eventually(lambda: all("ShimMissing" in fleet.events(node) for node in nodes), "reported on the nodes")
+        assert fleet.api.call("POST", SHIMS, manifest)[0] == http.HTTPStatus.CREATED
+        await eventually(lambda: shim.condition("Available") == ("True", "AllNodesReady"), "adopted")
+        assert not [name for verb, resource, name in changes(fleet, mark) if resource in {"nodes", "jobs"}]
+        shim.delete()
+        remove_finalizer(shim)
+        await eventually(lambda: len(held(fleet, nodes)) == 2, "after the grace two are held")
+        assert sum(map(shim.has, nodes)) == 2
