@@ -249,6 +249,7 @@ class Effects:
                 item = await self._read(_view(world))
                 held = world.model.versions if world.model is not None else ()
                 await wadm.put(read_manifest(item).under(version), [manifest for _, manifest in held])
+                self.known.unlisted.pop(key, None)  # wadm has tried to list it: the store may show that a moment later
                 if action.said.reason is Reason.RESTORED:  # whoever deleted it with wash is to know
                     await self.event(_view(world), Reason.RESTORED.value, f"put again: {action.said.message}")
                 awaited = replace(awaited, version=version)

@@ -29,13 +29,14 @@ from application_manager.actions import (
     WriteSpec,
 )
 from application_manager.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
-from application_manager.versions import overridden_version, version_of
+from application_manager.versions import overridden_version, spare_version, version_of
 
 CONTEST_SECONDS: Final = 600.0
 """Within which three changes of alternating sides are a contest, and after which a side counts as quiet."""
 NOT_PROVED: Final = (
     "wadm does not have it any more, and nothing proves that it was deleted: delete this object to do so"
 )
+NOT_LISTED: Final = "wadm stores it and does not list it: a further version makes wadm list it"
 _CONTEST: Final = 3
 _NOTHING: Final = Decision()
 
@@ -126,6 +127,8 @@ def _absent(snapshot: Snapshot, found: Object) -> Decision:
 
 def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
     """Both sides have it."""
+    if not model.listed:
+        return _list_again(found, model)
     version = model.shown(found.base)
     here, there = (found.digest, found.deployed), (model.digests[version], model.deployed == version)
     if here == there:
@@ -152,6 +155,15 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
         lost = Lost(Side.WADM, version) if base is not None else None
         return Decision(decision.actions, decision.waits, decision.winner, lost, decision.again)
     return _pull(found, model, version)
+
+
+def _list_again(found: Object, model: Model) -> Decision:
+    """Have wadm list what it only stores: wadm adds a name to its list with each version that is put.
+
+    wadm stores an application, then its name, and gives up on the name when it is killed in between, or after three
+    conflicts with other writes. It refuses the same version from then on, and no request for all shows the application.
+    """
+    return Decision((Put(Said(Reason.RESTORED, NOT_LISTED), spare_version(found.digest, model)),))
 
 
 def _push(found: Object, model: Model | None, changed: bool) -> Decision:

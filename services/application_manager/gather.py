@@ -85,6 +85,8 @@ class Known:
     ``away``: since when wadm does not answer, monotonic seconds. ``awaited``, ``refused``, ``won`` and ``lost``: of
     what is being carried over; losing them costs a repetition. ``told``: which version wadm was told to run since the
     base was recorded. ``put``: the newest version, and since when it was seen to be, monotonic seconds (ADR 81).
+    ``unlisted``: since when wadm stores an application without listing it, monotonic seconds; within ``unlisted_grace``
+    seconds wadm may still write its list.
     """
 
     kube: Kube
@@ -103,6 +105,8 @@ class Known:
     lost: dict[Key, Lost] = field(default_factory=dict)
     told: dict[Key, str] = field(default_factory=dict)
     put: dict[Key, tuple[str, float]] = field(default_factory=dict)
+    unlisted: dict[Key, float] = field(default_factory=dict)
+    unlisted_grace: float = 5.0
     digests: dict[str, Digests] = field(default_factory=dict)
 
     def key_of(self, view: ApplicationView) -> Key:
@@ -191,7 +195,7 @@ class Known:
 
     def forget(self, key: Key) -> None:
         """Forget what was remembered of an application that is on neither side."""
-        for held in (self.awaited, self.refused, self.away, self.won, self.lost, self.told, self.put):
+        for held in (self.awaited, self.refused, self.away, self.won, self.lost, self.told, self.put, self.unlisted):
             held.pop(key, None)
         if (digests := self.digests.get(key.mark)) is not None:
             digests.forget(key.name)
@@ -207,7 +211,20 @@ class Known:
         # A bucket whose age cannot be read is taken for the one that it was.
         bucket = store.bucket or (base.bucket if base is not None else "")
         digests = self.digests.setdefault(key.mark, Digests())
-        return Model(digests.of(model), model.deployed, bucket)
+        return Model(digests.of(model), model.deployed, bucket, self._listed(key, store))
+
+    def _listed(self, key: Key, store: ModelStore) -> bool:
+        """Return whether wadm lists an application that it stores, or may still be about to."""
+        if store.listed(key.name):
+            self.unlisted.pop(key, None)
+            return True
+        now = time.monotonic()
+        return now - self.unlisted.setdefault(key, now) < self.unlisted_grace
+
+    def listing_due(self, key: Key) -> float | None:
+        """Return the seconds left for wadm to list an application that it stores; None if none are, or it is listed."""
+        left = self.unlisted.get(key, 0.0) + self.unlisted_grace - time.monotonic()
+        return left if left > 0 else None
 
     def _unsettled(self, key: Key, wadm: Model | Absence, view: ApplicationView | None) -> float:
         """Return for how many seconds a version that was put beside the one that runs may still be deployed."""

@@ -100,7 +100,7 @@ class Keep:
             lattice = name_of(key.mark)
             buried = await self.effects.tombstones.holds(lattice, key.name, world.bucket, world.model.revision)
             world = known.world(key, tombstone=buried)
-        return await self._keep(world, self._decide(world), trace)
+        return _soonest(await self._keep(world, self._decide(world), trace), known.listing_due(key))
 
     def _decide(self, world: World) -> Decision:
         view = world.view

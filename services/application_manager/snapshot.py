@@ -65,12 +65,14 @@ class Win:
 class Model:
     """wadm's side. ``versions``: name and digest, the oldest first, at least one; ``deployed``: "" if none is.
 
-    ``bucket``: which storage of wadm's it is in: one that was lost and is made again is another.
+    ``bucket``: which storage of wadm's it is in: one that was lost and is made again is another. ``listed``: False if
+    wadm's list of names lacks it for longer than a write takes: `wash app list` does not show it.
     """
 
     versions: tuple[tuple[str, str], ...]
     deployed: str = ""
     bucket: str = ""
+    listed: bool = True
 
     @property
     def digests(self) -> dict[str, str]:

@@ -37,3 +37,10 @@ def version_of(wanted: str, digest: str, model: Model | None) -> str:
 def overridden_version(digest: str) -> str:
     """Return the version in which a manifest that lost is kept."""
     return f"{OVERRIDDEN}{digest[:12]}"
+
+
+def spare_version(digest: str, model: Model) -> str:
+    """Return a version that wadm does not have yet, for a manifest that is only stored and never shown or run."""
+    plain, has = overridden_version(digest), model.digests
+    numbered = (f"{plain}-{number}" for number in range(2, len(has) + 3))
+    return next(name for name in (plain, *numbered) if name not in has)

@@ -34,7 +34,8 @@ class WadmStandIn:
     """A context manager. ``asked``: the verbs it was asked for; ``options``: of its connection, such as a user.
 
     ``account``: the tenant whose lattice it is, for one that serves several; ``refusals``: what it answers instead, by
-    verb and application, without doing anything.
+    verb and application, without doing anything. ``unlisted``: applications whose next write does not reach the list,
+    as after three conflicts with other writes, or when wadm is killed in between.
     """
 
     url: str
@@ -44,6 +45,7 @@ class WadmStandIn:
     asked: list[str] = field(default_factory=list)
     statuses: dict[str, Reply] = field(default_factory=dict)
     refusals: dict[tuple[str, str], Reply] = field(default_factory=dict)
+    unlisted: set[str] = field(default_factory=set)
     _serving: asyncio.Lock = field(default_factory=asyncio.Lock)
     _lost: bool = False
 
@@ -132,9 +134,6 @@ class WadmStandIn:
             return {"result": "error", "message": f"Manifest version {version} already exists"}
         stored["manifests"][version] = manifest
         await self._store(name, stored)
-        listed = await self._names() or []
-        if name not in listed:
-            await self.kv.put(self.key, json.dumps(sorted([*listed, name])).encode())
         count = len(stored["manifests"])
         result = "created" if count == 1 else "newversion"
         return {"result": result, "name": name, "total_versions": count, "current_version": version, "message": ""}
@@ -220,4 +219,9 @@ class WadmStandIn:
         return listed
 
     async def _store(self, name: str, stored: Reply) -> None:
+        """Store an application, then its name, as wadm does at each write."""
         await self.kv.put(f"{self.key}-{name}", json.dumps(stored).encode())
+        listed = await self._names() or []
+        if name not in listed and name not in self.unlisted:
+            await self.kv.put(self.key, json.dumps(sorted([*listed, name])).encode())
+        self.unlisted.discard(name)

@@ -80,6 +80,10 @@ class LatticeStore:
         """Return why there is no application of this name; not to be asked while ``synced_at`` is None."""
         return Proof.UNKNOWN if self._listed else self._portion.stored.absence(name)
 
+    def listed(self, name: str) -> bool:
+        """Return whether wadm lists an application; what its answers show is listed."""
+        return self._listed or self._portion.stored.listed(name)
+
     def names(self) -> Collection[str]:
         """Return the names of all applications."""
         return self._listing.names() if self._listed else self._portion.stored.names()

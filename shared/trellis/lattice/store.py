@@ -70,6 +70,9 @@ class ModelStore(Protocol):
     def absence(self, name: str) -> Proof:
         """Return why there is no application of this name."""
 
+    def listed(self, name: str) -> bool:
+        """Return whether wadm's list of names has an application; wadm answers requests for all from that list."""
+
     def names(self) -> Collection[str]:
         """Return the names of all applications."""
 

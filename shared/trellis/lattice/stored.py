@@ -60,6 +60,7 @@ class Stored:
         self._prefix = f"{key}-"
         self._kept: dict[str, _Kept] = {}
         self._listed: frozenset[str] | None = None
+        self._key_taken = False
         self._former: set[str] = set()
         self._seen: set[str] = set()
         self._bytes = self._models = 0
@@ -115,19 +116,26 @@ class Stored:
             return Proof.GONE
         return Proof.LOST if self._listed is None or name in self._former else Proof.UNKNOWN
 
+    def listed(self, name: str) -> bool:
+        """Return whether wadm's list of names has an application; True if another lattice's application has its key.
+
+        wadm writes the entry, then the list, and gives up on the list after three conflicts with other writes.
+        """
+        return self._key_taken or (self._listed is not None and name in self._listed)
+
     def names(self) -> Collection[str]:
         """Return the names of all applications."""
         return [kept.model.name for kept in self._kept.values() if kept.model is not None]
 
     def _take_list(self, entry: Entry) -> set[str]:
         self._seen.add(entry.key)
-        before = self._listed
+        before, self._key_taken = self._listed, False
         if entry.value is None:
             self._listed = None
         else:
             value = decoded(entry.value)
             if isinstance(value, dict):
-                self._listed = None  # an application of a lattice whose name is a part of this one's
+                self._listed, self._key_taken = None, True  # of a lattice whose name is a part of this one's
             elif isinstance(value, list) and all(isinstance(name, str) for name in value):
                 self._listed = frozenset(value)
             else:

@@ -7,7 +7,7 @@ import pytest
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.kept import KeptWorld, spec
-from support.kept_behaviour import image_of, wadm_has
+from support.kept_behaviour import image_of, wadm_has, wadm_lacks
 from support.real_lattice import Wadm, application, wasm_component
 from support.wadm_stand_in import WadmStandIn
 
@@ -43,6 +43,21 @@ async def test_a_manifest_that_is_taken_back_while_wadm_is_told_of_it_does_not_c
             kept.patch("web", {"metadata": {"annotations": {"version": "v1"}}, "spec": spec()})
         await wadm_has(wadm, "web", deployed_version="v1")
         assert image_of(await kept.synced("web", version="v1")) == "file:///none-1.wasm"
+
+
+async def test_an_application_that_wadm_stores_and_does_not_list_is_listed_again(
+    kept: KeptWorld, wadm: Wadm, stand_in: WadmStandIn
+) -> None:
+    """wadm's second write was lost: it refuses the same version from then on, and shows the application to nobody."""
+    kept.group()
+    stand_in.unlisted.add("web")
+    await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="v1"))
+    await wadm_lacks(wadm, "web")
+    async with kept.manager():
+        await kept.synced("web", deployed=False, version="v1")
+        await wadm_has(wadm, "web", deployed_version=None)
+        again = await kept.synced("web", deployed=False, version="v1")
+        assert image_of(again) == "file:///none-1.wasm"
 
 
 async def test_what_was_put_deployed_and_undeployed_with_wash_while_nobody_looked_is_shown(

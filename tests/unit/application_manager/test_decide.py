@@ -83,6 +83,18 @@ def test_the_side_that_changed_counts(found: Object, wadm: Model | Absence, done
     assert (did(decision), decision.winner) == (done, winner)
 
 
+@pytest.mark.parametrize("deployed", ["v1", ""])
+def test_an_application_that_wadm_stores_and_does_not_list_is_put_in_a_further_version(deployed: str) -> None:
+    found, spare = replace(SAME, base=replace(BASE, deployed=bool(deployed))), f"overridden-{A[:12]}"
+    unlisted = Model((("v1", A),), deployed, listed=False)
+    assert did(decide(Snapshot(found, unlisted))) == [f"Put {spare}"]
+    again = Model((("v1", A), (spare, A)), deployed, listed=False)
+    assert did(decide(Snapshot(found, again))) == [f"Put {spare}-2"]
+    listed = Model((("v1", A), (spare, A)), deployed)
+    assert did(decide(Snapshot(found, listed))) in ([], ["Record"])
+    assert listed.shown(found.base) == "v1"
+
+
 @pytest.mark.parametrize("others", [True, False])
 def test_of_two_that_changed_the_one_counts_that_somebody_else_manages(others: bool) -> None:
     found = replace(SAME, digest=B, version="v2", others=others)

@@ -34,6 +34,9 @@ class Store:
     def find(self, name: str) -> StoredModel | None:
         raise AssertionError(name)
 
+    def listed(self, name: str) -> bool:
+        raise AssertionError(name)
+
     def absence(self, name: str) -> Proof:
         raise AssertionError(name)
 

@@ -37,9 +37,13 @@ class Store:
     lattice: str = "red"
     why: str = "because"
     silent: str = ""
+    unlisted: bool = False
 
     def find(self, name: str) -> StoredModel | None:
         return self.models.get(name)
+
+    def listed(self, _name: str) -> bool:
+        return not self.unlisted
 
     def absence(self, _name: str) -> Proof:
         return self.proof
@@ -99,6 +103,20 @@ def test_nothing_is_done_before_it_is_known_what_wadm_has_and_who_keeps_it(latti
     assert world.snapshot.standing is Standing.OURS
     assert world.why
     assert decide(world.snapshot).actions == ()
+
+
+def test_what_wadm_stores_counts_as_listed_while_wadm_may_still_list_it() -> None:
+    store = Store({"web": MODEL}, unlisted=True)
+    made = known(Lattice(store))
+    made.unlisted_grace = 60.0
+    assert cast("Model", made.world(KEY).snapshot.wadm).listed
+    assert 0 < (made.listing_due(KEY) or 0.0) <= 60.0
+    made.unlisted_grace = 0.0
+    assert not cast("Model", made.world(KEY).snapshot.wadm).listed
+    assert made.listing_due(KEY) is None, "a run that is due does not call for another at once"
+    store.unlisted = False
+    assert cast("Model", made.world(KEY).snapshot.wadm).listed
+    assert made.unlisted == {}
 
 
 def test_an_object_of_another_clusters_lattice_is_let_go_without_a_word_to_wadm() -> None:

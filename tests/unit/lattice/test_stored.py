@@ -83,6 +83,18 @@ def test_a_deletion_as_wadm_does_it_is_proved() -> None:
     assert bucket.stored.absence("web") is Proof.GONE
 
 
+def test_an_application_whose_name_did_not_reach_the_list_is_not_listed() -> None:
+    bucket = Bucket()
+    bucket.take("l-web", model("web"))
+    assert not bucket.stored.listed("web")
+    bucket.take("l", names("other"))
+    assert not bucket.stored.listed("web")
+    assert bucket.take("l", names("other", "web")) == {"web"}
+    assert bucket.stored.listed("web")
+    bucket.take("l", model("l"))
+    assert bucket.stored.listed("web"), "wadm could not write its list, whatever is put"
+
+
 PROVES_NOTHING: dict[str, tuple[list[tuple[str, bytes | None]], Proof]] = {
     "purged by hand, and still listed": ([("l", names("web")), ("l-web", None)], Proof.UNKNOWN),
     "purged, and the list too": ([("l", names("web")), ("l-web", None), ("l", None)], Proof.LOST),
