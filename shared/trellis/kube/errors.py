@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from trellis.digits import whole
+
+LONGEST_WAIT: Final = 60.0
+"""Seconds that a server may ask to wait: proxies answer an hour in an outage of seconds, and a wait is not a watch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +197,4 @@ def _retry_after(status: Mapping[str, Any], headers: Mapping[str, str]) -> float
     seconds = _details(status).get("retryAfterSeconds")
     value = str(seconds) if seconds else headers.get("Retry-After", "")
     number = whole(value)
-    return None if number is None else float(number)
+    return None if number is None else min(float(number), LONGEST_WAIT)

@@ -1,8 +1,9 @@
 """Keeps a projection of a kind's objects up to date: list, then watch, for ever.
 
 In: a selection and ``project``, which turns a raw object into a small frozen value. Out: ``objects`` and a call of
-``on_change`` per real difference. Called by services. Invariants: it cannot go deaf (every wait is bounded, a full
-list every ``relist_seconds`` mends what was missed); an outage is survived without a hot loop; nothing is deleted on
+``on_change`` per real difference. Called by services. Invariants: it cannot go deaf (every wait is bounded, a watch
+that ends before its time goes on only if the server's history is the one that was seen, a full list every
+``relist_seconds`` mends what was missed); an outage is survived without a hot loop; nothing is deleted on
 silence, only by a DELETED event or a complete list without the object.
 Source: list and watch of the Kubernetes API concepts, "Efficient detection of changes".
 """
@@ -15,7 +16,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from trellis.kube.backoff import Backoff
 from trellis.kube.changes import Change, ChangeKind
@@ -33,8 +34,18 @@ T = TypeVar("T")
 V = TypeVar("V")
 _PAGE = 200
 """Objects per page: listing 1,000 Nodes of 6.7 kB costs 9 MiB at its peak, with pages of 500 it is 19 MiB."""
-_SAME_VERSION_AGAIN = {0, 401, 429}
-"""Status of a refused watch that says nothing about its resource version; 0 is no answer."""
+_SAME_VERSION_AGAIN = {401, 429}
+"""Status of a refused watch that says nothing about its resource version."""
+_EARLY_SECONDS = 1.0
+"""A watch that ends so long before its time did not end because of it."""
+
+
+class _Witness(NamedTuple):
+    """The object that changed last, as far as is known: a store that has it in this version has all before it."""
+
+    namespace: str
+    name: str
+    version: str
 
 
 @dataclass(eq=False)
@@ -80,6 +91,7 @@ class Informer(Generic[T]):
         self._selection = Selection(self.resource, self.namespace, self.label_selector)
         self._what = f"watch {self._selection}"
         self._version = ""
+        self._witness: _Witness | None = None
         self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
         self._failing = False
@@ -144,8 +156,9 @@ class Informer(Generic[T]):
         relist_at = asyncio.get_running_loop().time() + self.timings.relist * random.uniform(0.9, 1.1)  # noqa: S311 - spreads load
         try:
             async with asyncio.timeout_at(relist_at):
-                while True:
-                    await self._watch_once()
+                while await self._watch_once() or await self._same_history():
+                    pass
+            log.info("watch ended early, listing again", resource=self.resource.plural)
         except TimeoutError:
             log.debug("full list is due", resource=self.resource.plural)
         except Gone as error:
@@ -175,30 +188,32 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         seen: set[str] = set()
-        version = ""
+        version, witness = "", None
         async for page in self.kube.pages(self._selection, limit=_PAGE):
             if page.first:
                 seen.clear()
+                witness = None
             # Popped one by one: a raw object is garbage as soon as it is projected.
             page.items.reverse()
             while page.items:
                 manifest = page.items.pop()
                 seen.add(key_of(manifest))
+                witness = _newer(witness, manifest)
                 self._upsert(manifest)
             version = page.resource_version
             self._progressed = time.monotonic()
         for key in [key for key in self.objects if key not in seen]:
             self._remove(key)
-        self._version = version
+        self._version, self._witness = version, witness
         lacked, self.lacking = self.lacking is not None, None
         self._recovered()
         if lacked and self.on_known is not None:
             self.on_known()
 
-    async def _watch_once(self) -> None:
-        """Watch until the server ends it, or it fails; waits before returning if it did no good."""
+    async def _watch_once(self) -> bool:
+        """Watch until it ends; waits before returning if it did no good. Returns whether it ended at its time."""
         began = time.monotonic()
-        opened = False
+        opened = cut = False
         seconds = random.randint(*self.timings.watch)  # noqa: S311 - spreads load, guards no secret
         try:
             async with self.kube.watch(
@@ -214,18 +229,48 @@ class Informer(Generic[T]):
         except KubeError as error:
             if not opened:
                 await self._refused(error)
-                return
+                return False
             log.debug("watch was cut", resource=self.resource.plural, error=str(error))
+            cut = True
+            if time.monotonic() - self._progressed >= self.timings.idle:
+                self._witness = None  # silence without a bookmark: what happened meanwhile is not known
         if time.monotonic() - began >= self.timings.lived:
             self._backoff.reset()
         await asyncio.sleep(self._backoff.next())
+        return not cut and time.monotonic() - began >= seconds - _EARLY_SECONDS
+
+    async def _same_history(self) -> bool:
+        """Return whether the API server still has the newest change that was seen here.
+
+        A server whose etcd was restored from a backup answers a watch from a version that is newer than its own with
+        200 and silence, and soon has versions as new as that, of other changes. Then only a list shows what there is.
+
+        Raises:
+            KubeError: it cannot be asked.
+        """
+        witness = self._witness
+        if witness is None:
+            return False
+        names = {"metadata.name": witness.name} | (
+            {"metadata.namespace": witness.namespace} if witness.namespace else {}
+        )
+        found = await self.kube.list(
+            self.resource,
+            self.namespace,
+            label_selector=self.label_selector,
+            field_selector=",".join(f"{field}={value}" for field, value in names.items()),
+        )
+        versions = [item["metadata"]["resourceVersion"] for item in found.items]
+        return versions == [witness.version] and not _older(found.resource_version, self._version)
 
     def _take(self, event: WatchEvent) -> None:
         self._heard = self._progressed = time.monotonic()
         self._version = event.object["metadata"]["resourceVersion"]
         if event.type == "DELETED":
+            self._witness = None
             self._remove(key_of(event.object))
         elif event.type in {"ADDED", "MODIFIED"}:
+            self._witness = _newer(None, event.object)
             self._upsert(event.object)
         if event.type != "BOOKMARK":
             self._backoff.reset()
@@ -257,9 +302,9 @@ class Informer(Generic[T]):
             log.exception("change was not taken", resource=self.resource.plural, key=key)
 
     async def _refused(self, error: KubeError) -> None:
-        """Try the same watch again if no answer came; an answer may mean that the version itself is the trouble.
+        """Wait if the answer says nothing about the version: the same watch may be had then.
 
-        So it is after etcd was restored from a backup: the server knows no version as new as ours and says 504.
+        Any other answer, and none, raise: after an outage a list shows what there is.
         """
         if error.status not in _SAME_VERSION_AGAIN:
             raise error
@@ -299,3 +344,20 @@ class Informer(Generic[T]):
         if self.kube.answering_for() < self.timings.deaf:
             return None
         return f"no progress for {silence:.0f} s although {self.kube.server} answers"
+
+
+def _newer(witness: _Witness | None, manifest: Manifest) -> _Witness:
+    """Return the one of two that changed last."""
+    metadata = manifest["metadata"]
+    version = metadata["resourceVersion"]
+    if witness is not None and _older(version, witness.version):
+        return witness
+    return _Witness(metadata.get("namespace") or "", metadata["name"], version)
+
+
+def _older(version: str, than: str) -> bool:
+    """Return whether a resource version is older than another of the same kind; False where they do not compare.
+
+    Source: KEP-5504, comparable resource versions: decimal numbers of one kind; an aggregated API may have others.
+    """
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -235,13 +235,18 @@ class Leader:
                 wait = self._timings.renew
 
     async def _renew(self, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
-        """Write the lease anew; a conflict on a lease that is still ours (an answer got lost) is no loss."""
+        """Write the lease anew; a conflict on a lease that is still ours (an answer got lost) is no loss.
+
+        A lease of ours that is older than the one that was written last comes from a backup of etcd: it counts as
+        lost, because everything that this term read and wrote may be undone. The next term reads it all again.
+        """
         async with asyncio.timeout(timeout):
             try:
                 await self._write(self._lease, timeout)
             except Conflict:
                 found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
-                if read_lease(found).holder != self._identity:
+                record = read_lease(found)
+                if record.holder != self._identity or record.renewed < read_lease(self._lease).renewed:
                     raise
                 await self._write(found, timeout)
 

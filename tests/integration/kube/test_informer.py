@@ -57,7 +57,7 @@ async def test_an_outage_is_survived_without_a_hot_loop(
 ) -> None:
     made = await kube.create(CONFIGMAPS, configmap(namespace, "a"))
     failures = proxied.telemetry.metrics.kube_requests_total.labels(
-        proxied.telemetry.service, "WATCH", "configmaps", "error"
+        proxied.telemetry.service, "LIST", "configmaps", "error"
     )
     async with Watched(proxied, namespace, timings=QUICK) as watched:
         await proxy.refuse()

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from support.kube_world import Watched, configmap, labelled, project, until
+from trellis.kube.errors import LONGEST_WAIT
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.informer import ChangeKind, Informer
 from trellis.kube.informers import Informers
@@ -75,11 +76,48 @@ async def test_a_cut_watch_goes_on_from_its_version_without_a_list(kube: FakeKub
         assert requests(kube).count("L") == 1
 
 
+@pytest.mark.parametrize("last", ["upsert", "deletion"])
+async def test_a_cut_watch_goes_on_only_if_the_newest_change_is_still_there(kube: FakeKube, last: str) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        kube.put(CONFIGMAPS, configmap("default", "b"))
+        await until(lambda: "default/b" in watched.informer.objects, "b")
+        if last == "deletion":
+            kube.remove(CONFIGMAPS, "b", "default")
+            await until(lambda: "default/b" not in watched.informer.objects, "its deletion")
+        kube.api.requests.clear()
+        kube.cut_watches()
+        await until(lambda: "W" in requests(kube), "another watch")
+        fields = [one.query.get("fieldSelector") for one in kube.api.requests if is_list(one)]
+        assert fields == (["metadata.name=b,metadata.namespace=default"] if last == "upsert" else [None])
+
+
+@pytest.mark.parametrize("seconds", [1, 3600])
+async def test_a_server_that_asks_to_wait_for_an_hour_is_asked_again_within_a_minute(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(delay: float) -> None:
+        waits.append(delay)
+        await sleep(0.01)
+
+    busy = Reply(503, b'{"kind":"Status","reason":"ServiceUnavailable","message":"x"}', {"Retry-After": str(seconds)})
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        monkeypatch.setattr("trellis.kube.informer.asyncio.sleep", note)
+        kube.answer_next(6, lambda _: busy)
+        kube.put(CONFIGMAPS, configmap("default", "a"))
+        kube.cut_watches()
+        await until(lambda: any(wait >= 1 for wait in waits), "a wait that was asked for")
+        await until(lambda: "default/a" in watched.informer.objects, "a")
+    assert max(waits) <= LONGEST_WAIT + QUICK.backoff_most
+
+
 @pytest.mark.parametrize(
     ("status", "reason"), [(410, "Expired"), (504, "Timeout"), (403, "Forbidden"), (500, "InternalError")]
 )
 async def test_a_watch_the_server_refuses_leads_to_a_list(kube: FakeKube, status: int, reason: str) -> None:
-    """504 is what a server says whose versions went back, after a restore of etcd."""
     kube.answer_next(1, lambda _: status_reply(status, reason, "too large resource version"), when=is_watch)
     async with Watched(kube, "default", timings=QUICK):
         await until(lambda: requests(kube) == "LWLW", "list after the refusal")

@@ -124,6 +124,30 @@ async def test_a_lease_is_expired_only_when_it_did_not_change_for_its_duration(k
     await end(task)
 
 
+async def test_a_lease_of_its_own_from_a_backup_ends_the_term(kube: FakeKube) -> None:
+    """Whatever the term read and wrote since the backup may be undone: the next one reads it all again."""
+    terms: list[asyncio.Event] = []
+
+    async def lead(_: asyncio.Event) -> None:
+        ended = asyncio.Event()
+        terms.append(ended)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    leader = candidate(kube)
+    task = asyncio.create_task(leader.run(lead, asyncio.Event()))
+    await until(lambda: len(terms) == 1 and leader.leading, "leading")
+    backup = lease_of(kube)
+    renewed = backup["spec"]["renewTime"]
+    await until(lambda: lease_of(kube)["spec"]["renewTime"] > renewed, "a renewal")
+    kube.put(LEASES, backup)
+    await until(lambda: len(terms) == 2 and leader.leading, "another term")
+    assert terms[0].is_set()
+    await end(task)
+
+
 async def test_a_compare_and_swap_that_is_lost_is_no_victory(kube: FakeKube) -> None:
     kube.put(LEASES, held_by("", "1999-01-01T00:00:00.000000Z"))
     leader = candidate(kube)
