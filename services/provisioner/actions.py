@@ -5,6 +5,7 @@ Pure data. Made by ``gather`` (snapshots) and ``decide`` (actions), carried out 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from provisioner.canary import Canary, CanaryPod
@@ -66,6 +67,10 @@ class Snapshot:
     """What tries the Shims of the newest Job; not those that are no longer wanted."""
     pods: tuple[CanaryPod, ...] = ()
     """The canary pods on the node."""
+    stuck_in: float = math.inf
+    """Seconds until the newest Job counts as stuck, 0 if it does."""
+    tell_skip: bool = False
+    """Whether the Node is to say that it is skipped."""
     unserved: bool = False
     """Whether a person opted the node in, and is to be told that there is nothing to install."""
 

@@ -20,6 +20,7 @@ from provisioner.canary_apply import ProofEffects
 from provisioner.canary_resources import CANARY_PODS, view_canary
 from provisioner.gather import snapshot_of, world_of
 from provisioner.handlers import CONSUMED, on_node_fact
+from provisioner.job_clock import SlotTimings
 from provisioner.known import Known
 from provisioner.plan import plan
 from provisioner.rollout_apply import RolloutEffects
@@ -65,21 +66,26 @@ _log = get_logger(__name__)
 
 
 def create_app(
-    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: DeletionTimings | None = None
+    settings: Settings,
+    *,
+    bus: Bus | None = None,
+    kube: Kube | None = None,
+    timings: DeletionTimings | None = None,
+    slot_timings: SlotTimings | None = None,
 ) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=PROVISIONER,
         settings=settings,
         telemetry=setup(PROVISIONER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings, timings or DeletionTimings()),
+        compose=partial(compose, settings, timings or DeletionTimings(), slot_timings or SlotTimings()),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
     )
 
 
-def compose(settings: Settings, timings: DeletionTimings, base: Base) -> Work:
+def compose(settings: Settings, timings: DeletionTimings, slot_timings: SlotTimings, base: Base) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
@@ -109,7 +115,15 @@ def compose(settings: Settings, timings: DeletionTimings, base: Base) -> Work:
         label_selector=CANARY_PODS,
     )
     known = Known(
-        kube, bus, settings, nodes.objects, shims.objects, canaries=canaries.objects, marks=marks, timings=timings
+        kube,
+        bus,
+        settings,
+        nodes.objects,
+        shims.objects,
+        canaries=canaries.objects,
+        marks=marks,
+        timings=timings,
+        slot_timings=slot_timings,
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: known.jobs.running}

@@ -230,6 +230,8 @@ class Effects:
     async def _warn(self, action: WarnNode) -> None:
         if action.reason is Reason.NOTHING_TO_INSTALL:
             self.known.told_unserved.add(action.node.uid)
+        if (skip := action.node.skip) is not None and action.reason is skip.reason:
+            self.known.told_skipped[action.node.uid] = skip
         node = ObjectRef("v1", "Node", action.node.name, action.node.uid)
         await self.recorder.record(
             regarding=node,

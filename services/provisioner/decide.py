@@ -9,6 +9,7 @@ no Job of our own installer goes while the Node does not name what it left there
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from provisioner.actions import (
@@ -73,6 +74,10 @@ def decide(snapshot: Snapshot) -> list[Action]:
         former.append(WarnNode(node, Reason.NOTHING_TO_INSTALL, _NOTHING_TO_INSTALL))
     jobs = tuple(job for job in snapshot.jobs if job.node_uid == node.uid)
     job = newest(jobs)
+    if snapshot.tell_skip and node.skip and snapshot.target is not None and changes_of(node, snapshot.target):
+        former.append(WarnNode(node, node.skip.reason, node.skip.message))
+    if snapshot.stuck_in < math.inf:
+        former += _stuck_unjudged(snapshot, node, job)
     if snapshot.target is None and not left_by(job, node):
         return [*former, *_opted_out(jobs, node, snapshot.deleting)]
     former += _outlived(jobs, job)
@@ -111,7 +116,7 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         unfinished = any(job.deleting or job.state is not JobState.FAILED for job in jobs)
         return [] if unfinished else [WarnNode(node, Reason.OTHER_CONTROLLER, snapshot.other.advice)]
     entry, target = snapshot.entry, snapshot.target
-    if entry is None or target is None or node.marked_digest == entry.digest:
+    if entry is None or target is None or node.skip is not None or node.marked_digest == entry.digest:
         return []
     failed = node.failed
     if failed and (failed.digest, failed.attempt) == (entry.digest, entry.attempt):
@@ -185,6 +190,8 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         case JobState.ACTIVE:
             if job.given_up and not node.ready:
                 return [*actions, *_give_up(job)]
+            if snapshot.stuck_in <= 0:
+                return [*actions, *_stuck(snapshot, job)]
             return [*actions, *_watch_start(snapshot, node, job)]
         case JobState.FAILED:
             if node.marked_digest == job.digest:  # it was made once more, by a view in which that was not proved yet
@@ -206,6 +213,32 @@ def _give_up(job: JobView) -> list[Action]:
     return judge(job, Reason.NODE_NOT_READY, message)
 
 
+def _stuck_unjudged(snapshot: Snapshot, node: NodeView, job: JobView | None) -> list[Action]:
+    """Look again when the newest Job should have ended; say of one that nobody judges what keeps it."""
+    if snapshot.stuck_in > 0:
+        return [LookAgain(snapshot.stuck_in)]
+    if job is None or not (job.deleting or snapshot.target is None or overtaken(job, node, snapshot.target)):
+        return []
+    return [WarnNode(node, Reason.INSTALLER_POD_STUCK, _pod_stuck(snapshot, job))]
+
+
+def _stuck(snapshot: Snapshot, job: JobView) -> list[Action]:
+    """Judge a Job whose time is over whatever its pod does, then have it end if Kubernetes did not try that.
+
+    The Job stays, so that nothing else is begun on the node while the pod may run.
+    """
+    if job.failure is None:
+        return judge(job, Reason.INSTALLER_POD_STUCK, _pod_stuck(snapshot, job))
+    return [] if job.given_up or job.ends_now else [EndJob(job, Reason.INSTALLER_POD_STUCK)]
+
+
+def _pod_stuck(snapshot: Snapshot, job: JobView) -> str:
+    waits = snapshot.installer.waiting if snapshot.installer else ""
+    said = "; ".join(part for part in (job.given_up, waits) if part)
+    text = f"Job {job.namespace}/{job.name} is past its deadline and its pod has not ended"
+    return f"{text} ({said})" if said else text
+
+
 def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
     """Judge the try that a Job takes back, once it has; the verdict stands on this Job, under the try's number."""
     if job.failure is not None:
@@ -214,6 +247,8 @@ def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
     match job.state:
         case JobState.ACTIVE if job.given_up and not node.ready:
             message = f"{message}; the node is not ready, so it is not known whether that was taken back"
+        case JobState.ACTIVE if snapshot.stuck_in <= 0:
+            message = f"{message}; whether that was taken back is not known: {_pod_stuck(snapshot, job)}"
         case JobState.ACTIVE:
             return _watch_start(snapshot, node, job)
         case JobState.COMPLETE:

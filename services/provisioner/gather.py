@@ -6,6 +6,7 @@ frozen worlds for ``plan``, frozen snapshots for ``decide``. Called by ``app``.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
@@ -29,6 +30,7 @@ async def world_of(known: Known) -> World:
         if names := known.feared(node, ledger.entries.get(node.uid)):
             feared[node.uid] = names
             targets[index] = known.fearing(node, names)
+    left = {job.uid: known.clock.left(job) for jobs in known.jobs.by_uid().values() for job in jobs}
     return World(
         nodes=tuple(node for node, _ in targets),
         targets={node.uid: target for node, target in targets if target is not None},
@@ -44,6 +46,8 @@ async def world_of(known: Known) -> World:
         now=time.time(),
         begun=known.begun.entries(),
         feared=feared,
+        stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
+        stuck_in=min((seconds for seconds in left.values() if 0 < seconds < math.inf), default=None),
     )
 
 
@@ -80,6 +84,8 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         inspect_after=known.settings.inspect_after,
         now=now,
         feared=feared,
+        stuck_in=known.clock.left(job) if job is not None else math.inf,
+        tell_skip=node is not None and node.skip is not None and known.told_skipped.get(node.uid) != node.skip,
         canaries=_canaries(known, job, target),
         pods=await _pods(known, job, explain=overdue),
         unserved=node is not None and known.unserved(node),

@@ -15,6 +15,7 @@ from itertools import zip_longest
 from provisioner.begun import Begun
 from provisioner.canary import CanaryPod
 from provisioner.doubts import doubted, feared_on
+from provisioner.job_clock import JobClock, SlotTimings
 from provisioner.plan import is_forgiven
 from provisioner.pods import Pods
 from provisioner.resources import Manifest, Task
@@ -30,6 +31,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
 from trellis.ledger import Entry, Ledger, Try, read_ledger
+from trellis.node_skips import Skip
 from trellis.peers import Controller, keeping_off
 from trellis.provisioning import (
     KWASM,
@@ -83,6 +85,8 @@ class Known:
     """By Node uid, for people: what keeps a Shim there that is to go."""
     told_unserved: set[str] = field(default_factory=set)
     """Uids of opted-in Nodes which say that there is nothing to install on them."""
+    told_skipped: dict[str, Skip] = field(default_factory=dict)
+    """By Node uid, why the Node says that it is skipped."""
     classes_refused: dict[str, str] = field(default_factory=dict)
     """By Shim, what the API server answered to its RuntimeClass."""
     created_ns: dict[str, int] = field(default_factory=dict)
@@ -108,6 +112,7 @@ class Known:
     marks: ShimMarks = field(default_factory=lambda: ShimMarks(lambda: True))
     """What names Shims, and whether these can be listed."""
     timings: DeletionTimings = field(default_factory=DeletionTimings)
+    slot_timings: SlotTimings = field(default_factory=SlotTimings)
     forgotten: bool = False
     """Whether the stream that heard of a halt is gone."""
 
@@ -115,6 +120,7 @@ class Known:
         self.pods = Pods(self.kube)
         self.deletions = ShimDeletions(self.kube, self.timings)
         self.installer = self.settings.installer()
+        self.clock = JobClock(self.installer.deadline, self.slot_timings.grace)
         self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None
         settings = self.settings
         self.keys = Keys.parse(settings.shim_keys)

@@ -4,8 +4,9 @@ Pure. In: all nodes, what each is to have, all installer Jobs, the ledger, the l
 and what changed. Called by ``app`` with the planner's own key; the ledger is then written by compare-and-swap before
 any Job exists.
 Invariants: of no shim more nodes are in work than its limit allows, unless work was already under way when the limit
-sank; a slot is free only when proof or failure is recorded on the Node, or the Node is gone; nothing of a shim is begun
-while it is halted or paused; a removal waits for neither, only for the limit.
+sank; a slot is free only when proof or failure is recorded on the Node, the Node is gone, or nothing but a Job that is
+stuck holds it; nothing of a shim is begun while it is halted or paused; a removal waits for neither, only for the
+limit; a node that is skipped is not begun, and counts for no limit.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from provisioner.job_clock import at_work
 from provisioner.slots import Slots
 from trellis.attempts import (
     Retries,
@@ -51,7 +53,7 @@ class World:
     ``hands_off``: nor while another works there. ``settles_in``: seconds in which none is, as Shims may be coming.
     ``begun``: slots whose Jobs were asked for and are in ``jobs`` not yet, or never: nobody else gets these.
     ``feared``: by Node uid, shims that a Job which is gone may have left there; such a node is in ``nodes`` as if its
-    marks named them.
+    marks named them. ``stuck``: uids of Jobs that should have ended; ``stuck_in``: seconds until the next one is.
     """
 
     nodes: tuple[NodeView, ...]
@@ -66,6 +68,8 @@ class World:
     hands_off: frozenset[str] = frozenset()
     begun: Mapping[str, Entry] = field(default_factory=dict)
     feared: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    stuck: frozenset[str] = frozenset()
+    stuck_in: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next ledger, and how it differs from the one before. ``wake_in``: seconds until a retry is due.
+    """The next ledger, and how it differs from the one before. ``wake_in``: seconds until time alone changes it.
 
     ``feared``: nodes whose slot is for something else now, and of which nobody knows what the Job that is gone left.
     """
@@ -95,7 +99,11 @@ class Plan:
 
 def plan(world: World) -> Plan:
     """Return who keeps a slot, who gets one and when to look again."""
-    wanted = {node.uid: node for node in world.nodes if node.uid in world.targets and not _rests(world, node)}
+    wanted = {
+        node.uid: node
+        for node in world.nodes
+        if node.uid in world.targets and node.skip is None and not _rests(world, node)
+    }
     entries = _kept(world) | {node.uid: world.begun[node.uid] for node in world.nodes if node.uid in world.begun}
     released = tuple(sorted(uid for uid in world.ledger.entries if uid not in entries))
     entries |= _adopted(world, entries)
@@ -105,7 +113,8 @@ def plan(world: World) -> Plan:
     halted = tuple(sorted(over))
     asked = before if halted == world.ledger.halted else _asked(world, wanted, halted)
     fresh, retries, wake_in = _candidates(world, wanted, asked, entries)
-    slots = Slots(world.limits, entries, lambda: _total(world))
+    idle = {node.uid for node in world.nodes if node.uid in entries and _is_idle(world, node)}
+    slots = Slots(world.limits, entries, lambda: _total(world), idle)
     claimed = []
     for node in (*fresh, *retries):
         target = asked[node.uid]
@@ -120,13 +129,24 @@ def plan(world: World) -> Plan:
         released=released,
         failing=failing,
         waiting=tuple(node for node in (*fresh, *retries) if node.uid not in entries),
-        wake_in=wake_in,
+        wake_in=min((seconds for seconds in (wake_in, world.stuck_in) if seconds is not None), default=None),
     )
 
 
 def _rests(world: World, node: NodeView) -> bool:
     """Say whether a node has what it is to have, and nothing failed there: of most nodes a plan asks no more."""
     return node.failed_attempt is None and node.failed_shims is None and not changes_of(node, world.targets[node.uid])
+
+
+def _is_idle(world: World, node: NodeView) -> bool:
+    """Say whether a node with an entry holds no slot: its Jobs are stuck, or none may be begun there.
+
+    The entry stays: it is what is known of the node until the Job has ended or the mark is gone.
+    """
+    live = [job for job in world.jobs.get(node.uid, ()) if at_work(job)]
+    if live:
+        return all(job.uid in world.stuck for job in live)
+    return node.skip is not None and node.uid in world.feared and node.uid not in world.begun
 
 
 def begun_of(node: NodeView, target: Target | None, entry: Entry | None) -> Target | None:
@@ -143,7 +163,8 @@ def _asked(world: World, wanted: Mapping[str, NodeView], halted: Collection[str]
 
 def _total(world: World) -> Counter[str]:
     """Return how many nodes are to have each shim, or to lose it."""
-    wanted = [(node, world.targets[node.uid]) for node in world.nodes if node.uid in world.targets]
+    nodes = (node for node in world.nodes if node.uid in world.targets and node.skip is None)
+    wanted = [(node, world.targets[node.uid]) for node in nodes]
     return Counter(name for node, target in wanted for name in {*dict(target.shims), *changes_of(node, target)})
 
 
@@ -185,13 +206,15 @@ def _kept(world: World) -> dict[str, Entry]:
             continue
         if (uid in world.held or uid in world.hands_off) and not jobs:
             continue  # it waits for something else than us: others may go first
-        if any(job.state is JobState.ACTIVE or job.deleting for job in jobs):
+        if any(map(at_work, jobs)):
             kept[uid] = entry
             continue
         target, job = world.targets.get(uid), newest(jobs)
         begun = begun_of(node, target, entry)
         # A removal leaves no mark behind, and its Job goes when it is done: nothing is left to change then.
-        to_do = begun is not None and entry.digest == begun.digest and bool(changes_of(node, begun))
+        # On a node that is skipped nothing is begun, so only the end of what was is waited for.
+        may = node.skip is None and begun is not None and entry.digest == begun.digest
+        to_do = may and begun is not None and bool(changes_of(node, begun))
         # An older Job is nothing to wait for: it would keep the slot of a try that nobody will make any more.
         its = job is not None and (job.digest, job.attempt) == (entry.digest, entry.attempt)
         current = to_do or (begun is not None and its and not overtaken(job, node, begun))
@@ -257,6 +280,8 @@ def _candidates(
         # Nobody can start a pod on a node that is not ready; its next change wakes us, as the end of another's work.
         if node.uid in entries or not node.ready or node.uid in world.hands_off or not changes_of(node, target):
             continue
+        if any(map(at_work, world.jobs.get(node.uid, ()))):
+            continue  # a Job that was judged by the clock may still run there: its end wakes us
         if node.uid in world.held or world.settles_in:
             later.append(world.settles_in or HELD_SECONDS)
             continue

@@ -7,7 +7,7 @@ Pure. In: the limits, who has a slot, how many nodes each shim is about. Out: sl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
 from provisioner.room import Room
@@ -16,13 +16,20 @@ from trellis.ledger import Entry
 
 
 class Slots:
-    """``total``: how many nodes are to have each shim, or to lose it; asked once, and only if a limit depends on it."""
+    """``total``: how many nodes are to have each shim, or to lose it; asked once, and only if a limit depends on it.
+
+    ``idle``: nodes whose entries take room in the ledger and no slot.
+    """
 
     def __init__(
-        self, limits: Mapping[str, ShimLimits], entries: Mapping[str, Entry], total: Callable[[], Counter[str]]
+        self,
+        limits: Mapping[str, ShimLimits],
+        entries: Mapping[str, Entry],
+        total: Callable[[], Counter[str]],
+        idle: Collection[str] = (),
     ) -> None:
         self._limits, self._room, self._count = limits, Room(entries), total
-        self._used = Counter(name for entry in entries.values() for name in entry.shims)
+        self._used = Counter(name for uid, entry in entries.items() if uid not in idle for name in entry.shims)
 
     def take(self, uid: str, changes: tuple[str, ...]) -> bool:
         """Take a slot of each of these shims for a node, of all or none, and its room in the ledger."""

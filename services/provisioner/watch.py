@@ -35,7 +35,10 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
             known.targets.pop(change.old.uid, None)
             known.in_use.pop(change.old.uid, None)
             known.told_unserved.discard(change.old.uid)
+            known.told_skipped.pop(change.old.uid, None)
             known.begun.end(change.old.uid)
+        if change.new is not None and change.new.skip is None:
+            known.told_skipped.pop(change.new.uid, None)
         if change.new is not None and (change.old is None or change.new.opt_in != change.old.opt_in):
             known.seen_at[change.new.uid] = time.monotonic()
         wake(change.key)
@@ -48,6 +51,7 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
 
     def handle(change: Change[JobView]) -> None:
         known.jobs.change(change.old, change.new)
+        known.clock.change(change.old, change.new)
         known.marks.take_job(change.old, change.new)
         if change.new is not None and known.begun.jobs.get(change.new.node_uid) == change.new.name:
             known.begun.end(change.new.node_uid)

@@ -13,6 +13,7 @@ from typing import Any
 
 from trellis import names
 from trellis.digits import whole
+from trellis.node_skips import skip_of
 from trellis.provisioning import END_NOW_SECONDS, PROOFS, PROVISION, JobState, JobView, Manifest, NodeTaint, NodeView
 
 
@@ -28,6 +29,7 @@ def view_node(manifest: Manifest) -> NodeView:
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     status = manifest.get("status") or {}
     info = status.get("nodeInfo") or {}
+    taints = (manifest.get("spec") or {}).get("taints") or ()
     return NodeView(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -50,7 +52,12 @@ def view_node(manifest: Manifest) -> NodeView:
         shims=annotations.get(names.ANNOTATION_SHIMS),
         taints=tuple(
             NodeTaint(taint.get("key", ""), taint.get("effect", ""), taint.get("value"), taint.get("timeAdded"))
-            for taint in (manifest.get("spec") or {}).get("taints") or ()
+            for taint in taints
+        ),
+        skip=skip_of(
+            labels,
+            ((taint.get("key", ""), taint.get("value")) for taint in taints),
+            deleting="deletionTimestamp" in metadata,
         ),
         ready=any(
             condition.get("type") == "Ready" and condition.get("status") == "True"

@@ -27,3 +27,8 @@ class Reason(StrEnum):
     NOTHING_TO_INSTALL = "NothingToInstall"
     OTHER_CONTROLLER = "OtherControllerActive"
     DRAIN_BLOCKED = "DrainBlocked"
+    INSTALLER_POD_STUCK = "InstallerPodStuck"
+    FARGATE_NODE = "FargateNode"
+    VIRTUAL_KUBELET_NODE = "VirtualKubeletNode"
+    NODE_SCALING_DOWN = "NodeScalingDown"
+    NODE_DELETING = "NodeDeleting"

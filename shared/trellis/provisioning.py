@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.digits import whole
+from trellis.node_skips import Skip
 
 Manifest = dict[str, Any]
 
@@ -150,6 +151,8 @@ class NodeView:
     shims: str | None = None
     taints: tuple[NodeTaint, ...] = ()
     ready: bool = True
+    skip: Skip | None = None
+    """Why no installer is to run on it, None if one may."""
     has_annotations: bool = True
     has_labels: bool = True
 
