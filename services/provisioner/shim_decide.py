@@ -111,12 +111,12 @@ def _deleting(snapshot: Snapshot) -> list[Action]:
     if names.FINALIZER not in shim.finalizers:
         return []
     concerned = {node.uid: node for node in (*snapshot.holders, *snapshot.in_work)}.values()
-    if any(node.ready or not snapshot.patience_over for node in concerned):
+    if any((node.ready and node.skip is None) or not snapshot.patience_over for node in concerned):
         return _status(snapshot)
     message = ""
     actions: list[Action] = []
     if concerned:
-        message = f"not removed from nodes that are not ready: {listed(concerned)}"
+        message = f"not removed from nodes that are not ready, or that no installer runs on: {listed(concerned)}"
         actions.append(WarnShim(shim, Reason.UNREACHABLE_LEFT.value, message))
     if snapshot.runtime_class is not None and snapshot.runtime_class.owner == shim.uid:
         # The garbage collector would, but knows a new kind only after a while.

@@ -70,7 +70,7 @@ class Shims:
             ),
             holders=holders,
             in_work=self._in_work(name, ledger, nodes),
-            failing=tuple(node for node in nodes if name in self._failing(node, ledger)),
+            failing=tuple(node for node in nodes if node.skip is None and name in self._failing(node, ledger)),
             halted=name in ledger.halted,
             rivals=tuple(sorted(rivals - {""})),
             in_use=tuple(

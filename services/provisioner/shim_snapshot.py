@@ -69,7 +69,12 @@ class Snapshot:
     """What the API server answered to its RuntimeClass, "" if it took it."""
 
     @property
+    def skipped(self) -> tuple[NodeView, ...]:
+        """Nodes that it is for and that no installer is to run on; they count nowhere."""
+        return tuple(node for node, _ in self.wishes if node.skip is not None)
+
+    @property
     def leaving(self) -> tuple[NodeView, ...]:
-        """Nodes that have the Shim and are not to have it any more."""
+        """Nodes that have the Shim, are not to have it any more, and can be worked on."""
         staying = {node.uid for node, _ in self.wishes}
-        return tuple(node for node in self.holders if node.uid not in staying)
+        return tuple(node for node in self.holders if node.uid not in staying and node.skip is None)

@@ -15,7 +15,7 @@ from provisioner.shim_snapshot import Snapshot
 from trellis import names
 from trellis.installing import ShimWish
 from trellis.provisioning import NodeView, installed_on, proved_of
-from trellis.shim_status import OTHER_CONTROLLER, Condition, Counts, Reason, Status
+from trellis.shim_status import NODES_SKIPPED, OTHER_CONTROLLER, Condition, Counts, Reason, Status
 from trellis.shims import Refusal, ShimView
 
 BAD_NEWS: Final = frozenset({"Degraded", OTHER_CONTROLLER})
@@ -36,13 +36,28 @@ def status_of(snapshot: Snapshot) -> Status:
     conditions = (_available(snapshot.shim, counts), _progressing(snapshot, counts), _degraded(snapshot))
     former = {condition.type: condition for condition in snapshot.status.conditions}
     dated = tuple(_dated(condition, former.get(condition.type), snapshot) for condition in conditions)
-    return Status(counts, (*dated, *_other_controller(snapshot)), snapshot.shim.generation, _digest(snapshot))
+    special = (*_nodes_skipped(snapshot), *_other_controller(snapshot))
+    return Status(counts, (*dated, *special), snapshot.shim.generation, _digest(snapshot))
 
 
 def _other_controller(snapshot: Snapshot) -> tuple[Condition, ...]:
     former = next((condition for condition in snapshot.status.conditions if condition.type == OTHER_CONTROLLER), None)
     said = verdict(snapshot.other, told_before=former is not None)
     return (_dated(Condition(OTHER_CONTROLLER, *said), former, snapshot),) if said else ()
+
+
+def _nodes_skipped(snapshot: Snapshot) -> tuple[Condition, ...]:
+    """Return the condition that names the nodes which no installer is to run on; none if there are none."""
+    if not (skipped := snapshot.skipped) or snapshot.shim.deleting:
+        return ()
+    by_reason: dict[str, list[NodeView]] = {}
+    for node in skipped:
+        if node.skip is not None:
+            by_reason.setdefault(node.skip.reason.value, []).append(node)
+    reason = max(by_reason, key=lambda name: (len(by_reason[name]), name))
+    text = "; ".join(f"{name}: {listed(nodes)}" for name, nodes in sorted(by_reason.items()))
+    former = next((condition for condition in snapshot.status.conditions if condition.type == NODES_SKIPPED), None)
+    return (_dated(Condition(NODES_SKIPPED, "True", reason, f"no installer runs on {text}"), former, snapshot),)
 
 
 def _digest(snapshot: Snapshot) -> str:
@@ -53,11 +68,12 @@ def _digest(snapshot: Snapshot) -> str:
 def _counts(snapshot: Snapshot) -> Counts:
     name = snapshot.shim.name
     ready = updated = 0
-    for node, wish in snapshot.wishes:
+    to_have = [(node, wish) for node, wish in snapshot.wishes if node.skip is None]
+    for node, wish in to_have:
         has = proved_of(installed_on(node)).get(name)
         ready += has is not None
         updated += isinstance(wish, ShimWish) and has == wish.digest
-    return Counts(len(snapshot.wishes), ready, updated, len(snapshot.failing))
+    return Counts(len(to_have), ready, updated, len(snapshot.failing))
 
 
 def _available(shim: ShimView, counts: Counts) -> Condition:
@@ -93,7 +109,7 @@ def _progressing(snapshot: Snapshot, counts: Counts) -> Condition:
 def _away(snapshot: Snapshot) -> str:
     """Return which nodes are still to be worked on and are not ready, as the end of a sentence; "" if none."""
     todo = [node for node, wish in snapshot.wishes if not _has(snapshot.shim, node, wish)]
-    away = [node for node in (*todo, *snapshot.leaving) if not node.ready]
+    away = [node for node in (*todo, *snapshot.leaving) if not node.ready and node.skip is None]
     return f"; not ready, so not now: {listed(away)}" if away else ""
 
 

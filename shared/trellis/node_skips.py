@@ -45,11 +45,11 @@ class Skip:
 
 def skip_of(labels: Mapping[str, str], taints: Iterable[tuple[str, str | None]], *, deleting: bool) -> Skip | None:
     """Return why a node is skipped, None if it is not; ``taints``: keys and values."""
-    for key, value, reason in _LABELS:
-        if labels.get(key) == value:
-            return Skip(reason, f"the label {key}={value}")
+    for label, needed, reason in _LABELS:
+        if labels.get(label) == needed:
+            return Skip(reason, f"the label {label}={needed}")
     for key, value in taints:
-        for known, wanted, reason in _TAINTS:
-            if key == known and wanted in {None, value}:
+        for taint, wanted, reason in _TAINTS:
+            if key == taint and wanted in {None, value}:
                 return Skip(reason, f"the taint {key}")
     return Skip(Reason.NODE_DELETING, "a deletionTimestamp") if deleting else None

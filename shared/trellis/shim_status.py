@@ -15,6 +15,9 @@ Manifest = dict[str, Any]
 OTHER_CONTROLLER: Final = "OtherControllerActive"
 """The condition that another controller works on the Shim, or on nodes of it."""
 
+NODES_SKIPPED: Final = "NodesSkipped"
+"""The condition that no installer is to run on some of its nodes; they count nowhere."""
+
 
 class Reason(StrEnum):
     """Why a condition or an action is as it is."""

@@ -52,6 +52,8 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
     jobs = tuple(view_job(dict(job)) for job in world.jobs)
     row = row_of(view, jobs, world.ledger.entries.get(view.uid))
     yield _kubelet(world.node, view)
+    if view.skip is not None:
+        yield Line("skipped", f"{view.skip.reason.value}: {view.skip.message}", well=False, rank=Rank.CAUSE)
     yield _wish(world, view, concern=row.concern and row.wish is Wish.IN)
     yield from _shims(world, view)
     yield from _hold(world, view, row.state)

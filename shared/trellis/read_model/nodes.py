@@ -187,6 +187,8 @@ def _message(node: NodeView, job: JobView | None, state: NodeState) -> str:
             return f"{names.ANNOTATION_OPT_IN} has {node.opt_in!r}: use 'true' or 'false'"
         case NodeState.WAITING if node.operating_system != SUPPORTED_OS:
             return f"only {SUPPORTED_OS} nodes are provisioned, this one runs {node.operating_system}"
+        case NodeState.WAITING | NodeState.PROVISIONING if node.skip is not None:
+            return f"{node.skip.reason.value}: {node.skip.message}"
         case NodeState.WAITING | NodeState.PROVISIONING if not node.ready:
             return KUBELET_AWAY
         case NodeState.NOT_OPTED_IN if node.bears_marks or job is not None:

@@ -206,7 +206,8 @@ def _auto_provisioned(world: World) -> bool:
     shim, status = world.shim, world.status
     if not shim.default or status.observed_generation != shim.generation:
         return False
-    return sum(is_for(shim, node, auto_provision=False) for node in world.nodes) < status.counts.nodes
+    counted = (node for node in world.nodes if node.skip is None)
+    return sum(is_for(shim, node, auto_provision=False) for node in counted) < status.counts.nodes
 
 
 def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
@@ -221,6 +222,8 @@ def node_of(world: World, node: NodeView, outlook: Outlook) -> ShimNode | None:
     wish = wish_on(shim, node, world.shims, auto_provision=auto, require_checksum=False)
     if wanted and isinstance(wish, ShimWish) and has == wish.digest:
         return ShimNode(node.name, NodeStage.UPDATED)
+    if wanted and node.skip is not None and entry is None:
+        return None
     failure = _failure(world, node, auto)
     if entry is not None and not _ended(entry, failure):
         return ShimNode(node.name, NodeStage.IN_WORK, entry.attempt, node.failure or "" if failure else "")
