@@ -14,7 +14,9 @@ from support.grants import SYSTEM, given, granted, manifests, refused, used
 from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE
 from support.kept import KeptWorld, spec
+from support.kept_behaviour import wadm_has
 from support.real_lattice import RealLattice, Wadm, application, wasm_component
+from support.wadm_stand_in import BUCKET
 from trellis import names
 from trellis.kube.resources import APPLICATIONS, CONFIGMAPS, HOST_CONFIGS, LEASES
 from trellis.lattice.group_views import view_group
@@ -45,6 +47,26 @@ async def test_an_application_without_a_lattice_waits_and_begins_when_there_is_o
         kept.group()
         await kept.synced("web")
         assert await wadm.names() == {"web"}
+
+
+async def test_an_application_that_wadm_stores_and_does_not_list_is_listed_again(
+    kept: KeptWorld, wadm: Wadm, real_lattice: RealLattice
+) -> None:
+    """As wadm leaves it when it is killed between its two writes: the same version is refused from then on."""
+    kept.group()
+    await wadm.put(from_wash("web"))
+    client = await nats.connect(real_lattice.url)
+    try:
+        await (await client.jetstream().key_value(BUCKET)).put(kept.lattice, b"[]")
+    finally:
+        await client.close()
+    assert await wadm.names() == set()
+    assert (await wadm.put(from_wash("web")))["result"] == "error"
+    assert await wadm.names() == set()
+    async with kept.manager():
+        await kept.synced("web", deployed=False, version="w1")
+        await wadm_has(wadm, "web", deployed_version=None)
+        await kept.synced("web", deployed=False, version="w1")
 
 
 async def test_of_two_lattices_the_label_says_which(kept: KeptWorld, wadm: Wadm, real_lattice: RealLattice) -> None:
