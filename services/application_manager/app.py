@@ -65,7 +65,13 @@ def compose(settings: Settings, base: Base) -> Work:
     kube, telemetry = base.kube, base.telemetry
     watches = Watches(kube)
     news = News()
-    known = Known(kube, watches.applications.objects, Following(news, base.cluster))
+    known = Known(
+        kube,
+        watches.applications.objects,
+        Following(news, base.cluster),
+        groups_known=lambda: watches.groups.known,
+        applications_known=lambda: watches.applications.known,
+    )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
     effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace))
     said = Said()
@@ -97,6 +103,8 @@ def compose(settings: Settings, base: Base) -> Work:
         for key in known.all_keys():
             queue.add(key)
 
+    watches.groups.needed, watches.groups.on_known = known.needs_groups, list_all
+    watches.applications.needed, watches.applications.on_known = said.needs_applications, list_all
     news.call = applications_changed
     watches.on_group.call = on_group(known, add, lattices.add)
     watches.on_application.call = on_application(known, add)

@@ -136,6 +136,11 @@ class Said:
         elif all(one.uid == fact.uid for one in self.facts.get(key, {}).values()):
             self.facts.pop(key, None)
 
+    def needs_applications(self) -> str | None:
+        """Return why Applications have to be listed: events on the bus name one; None if none does."""
+        first = min(self.facts, default=None)
+        return None if first is None else f"Application {first} was published: nothing in wadm is changed"
+
     def forget(self) -> None:
         """Take nothing for said any more."""
         self.facts.clear()

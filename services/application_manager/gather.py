@@ -9,7 +9,7 @@ store that does not show our own writes yet is not decided on.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -86,7 +86,8 @@ class Known:
     what is being carried over; losing them costs a repetition. ``told``: which version wadm was told to run since the
     base was recorded. ``put``: the newest version, and since when it was seen to be, monotonic seconds (ADR 81).
     ``unlisted``: since when wadm stores an application without listing it, monotonic seconds; within ``unlisted_grace``
-    seconds wadm may still write its list.
+    seconds wadm may still write its list. ``groups_known``, ``applications_known``: whether the API server serves the
+    kind, so that what is not among its objects does not exist.
     """
 
     kube: Kube
@@ -107,6 +108,8 @@ class Known:
     put: dict[Key, tuple[str, float]] = field(default_factory=dict)
     unlisted: dict[Key, float] = field(default_factory=dict)
     unlisted_grace: float = 5.0
+    groups_known: Callable[[], bool] = lambda: True
+    applications_known: Callable[[], bool] = lambda: True
     digests: dict[str, Digests] = field(default_factory=dict)
 
     def key_of(self, view: ApplicationView) -> Key:
@@ -133,6 +136,12 @@ class Known:
         places = {group.namespace for group in self.by_lattice.get(mark, {}).values()}
         yield from (self.key_of(view) for view in self.applications.values() if view.namespace in places)
 
+    def needs_groups(self) -> str | None:
+        """Return why host groups have to be listed: an object names the lattice that it is in; None if none does."""
+        kept = (one.key for one in self.applications.values() if one.object.finalizer)
+        first = min(kept, default=None)
+        return None if first is None else f"Application {first} belongs to a lattice: no Application is changed"
+
     def all_keys(self) -> set[Key]:
         """Return every key there is something to decide about."""
         keys = {self.key_of(view) for view in self.applications.values()}
@@ -156,6 +165,9 @@ class Known:
         found = self.objects_of(key)
         view = found[0] if found else None
         now, obj = time.time(), view.object if view is not None else None
+        if not self.groups_known():
+            why = "host groups cannot be listed: the application's lattice is not known"
+            return World(key, view, tuple(found[1:]), Snapshot(obj, Absence.AWAY, now=now), why=why)
         if not key.mark or key.mark not in self.by_lattice:
             snapshot = Snapshot(obj, Absence.AWAY, Standing.NO_LATTICE, now)
             return World(key, view, tuple(found[1:]), snapshot, why=self._why_none(view))

@@ -87,7 +87,7 @@ class Keep:
         if self.let_go:
             await self.effects.release(known.objects_of(key))
             return None
-        if known.controller is not None:
+        if known.controller is not None or not known.applications_known():
             return None
         if (forced := known.forced.get(key)) is not None:
             await self._forced(key, forced)

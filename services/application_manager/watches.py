@@ -32,7 +32,7 @@ class Handler(Generic[T]):
 
 
 class Watches:
-    """The informers. Both kinds are optional: where one is not defined there is nothing to be kept equal."""
+    """The informers. Both kinds are optional: an installation may use one of them alone."""
 
     def __init__(self, kube: Kube) -> None:
         self.on_group: Handler[GroupView] = Handler()

@@ -1,0 +1,78 @@
+"""Kinds that the API server does not serve for a while are unknown: nothing is taken away for want of their objects."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from support.api_proxy import ApiProxy
+from support.fleet import eventually
+from support.host_world import PATIENCE
+from support.kept import KeptWorld, spec
+from support.kept_behaviour import wadm_has, wadm_lacks
+from support.real_lattice import Wadm
+from trellis import names
+from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Resource
+from trellis.runtime import LedService
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+
+@contextlib.asynccontextmanager
+async def manager_without(kept: KeptWorld, folder: Path, kind: Resource) -> AsyncIterator[tuple[LedService, ApiProxy]]:
+    """Start application_manager while a kind is not served."""
+    async with ApiProxy(Path(kept.hosts.fleet.info.kubeconfig), folder) as proxy:
+        proxy.withheld = f"/apis/{kind.api_version}/"
+        async with kept.manager(kubeconfig=proxy.kubeconfig(proxy.port, folder / "kubeconfig")) as service:
+            yield service, proxy
+
+
+async def not_ready_for(service: LedService, kind: Resource) -> None:
+    await eventually(
+        lambda: any(f"watch {kind.plural}" in reason for reason in service.health.readiness().reasons),
+        f"not ready for want of {kind.plural}",
+        seconds=PATIENCE,
+    )
+
+
+async def test_host_groups_that_are_not_served_let_no_application_go(
+    kept: KeptWorld, wadm: Wadm, tmp_path: Path
+) -> None:
+    """Without a lattice to tell, the finalizer of a deleted Application is removed and wadm keeps its model."""
+    kept.group()
+    kept.apply("web", spec())
+    async with kept.manager():
+        await kept.synced("web")
+    async with manager_without(kept, tmp_path, HOST_CONFIGS) as (service, proxy):
+        await not_ready_for(service, HOST_CONFIGS)
+        kept.delete("web")
+        found = await kept.condition("web", "Synced", "Unknown", "WadmAway")
+        assert names.FINALIZER_APPLICATIONS in found["metadata"]["finalizers"]
+        await wadm_has(wadm, "web")
+        proxy.withheld = ""
+        await kept.gone("web")
+        await wadm_lacks(wadm, "web")
+        await eventually(lambda: service.health.readiness().ok, "ready again", seconds=PATIENCE)
+
+
+async def test_applications_that_are_not_served_are_not_published_as_deleted(
+    kept: KeptWorld, wadm: Wadm, tmp_path: Path
+) -> None:
+    kept.group()
+    kept.apply("web", spec())
+    async with kept.manager():
+        synced = await kept.synced("web")
+    async with manager_without(kept, tmp_path, APPLICATIONS) as (service, proxy):
+        await not_ready_for(service, APPLICATIONS)
+        proxy.withheld = ""
+        await eventually(lambda: service.health.readiness().ok, "ready again", seconds=PATIENCE)
+        kept.apply("later", spec())
+        await kept.synced("later")
+    events = await kept.hosts.fleet.facts(2)
+    said = [(one.fact, one.key[-1]) for one in events if one.noun == "application"]
+    assert said == [("synced", "web"), ("synced", "later")]
+    assert kept.find("web")["metadata"]["uid"] == synced["metadata"]["uid"]  # type: ignore[index]
+    await wadm_has(wadm, "web")
