@@ -30,6 +30,7 @@ from provisioner.actions import (
     SayFact,
     WarnNode,
 )
+from provisioner.admitted import JobUnusable, create_job
 from provisioner.canary_apply import ProofEffects
 from provisioner.known import Known
 from provisioner.resources import make_installer_job
@@ -174,12 +175,18 @@ class Effects:
     async def _take(self, node: NodeView, manifest: Manifest, what: tuple[str, int]) -> None:
         """Have the API server take a Job; that a quota or a policy refuses it is told on the Node, and tried again."""
         try:
-            made = await self.kube.create(JOBS, manifest)
+            made, changed = await create_job(self.kube, manifest)
         except (Forbidden, Invalid) as error:
             self.known.begun.end(node.uid)
             self.known.certain.add((node.uid, *what))
-            await self._warn(WarnNode(node, Reason.JOB_REFUSED, f"its installer Job is not taken: {error.message}"))
+            reason = Reason.JOB_CHANGED if isinstance(error, JobUnusable) else Reason.JOB_REFUSED
+            await self._warn(WarnNode(node, reason, f"its installer Job is not taken: {error.message}"))
             raise
+        if changed:
+            text = "; ".join(f"{one.what.value}: {one.text}" for one in changed)
+            _log.warning("admission changed the installer job", node=node.name, changes=text)
+            message = f"admission changed its installer Job {manifest['metadata']['name']}: {text}"
+            await self._warn(WarnNode(node, Reason.JOB_CHANGED, message))
         self.known.begun.made(node.uid, made)
 
     async def _delete(self, action: DeleteJob) -> None:

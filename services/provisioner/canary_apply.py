@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from provisioner.actions import CreateCanary, CreateUndo, DeleteCanary, ProveJob
+from provisioner.admitted import create_job
 from provisioner.canary import Canary, class_of
 from provisioner.canary_resources import make_canary_class, make_canary_pod
 from provisioner.known import Known
@@ -91,7 +92,7 @@ class ProofEffects:
                 self.known.installer, action.node, task, job.attempt, trace.traceparent if trace else None
             )
             with contextlib.suppress(AlreadyExists):
-                await self.kube.create(JOBS, manifest)
+                await create_job(self.kube, manifest)
         _log.warning("taking back what did not prove itself", node=job.node, shims=action.shims, why=why)
 
     async def _ensure_class(self, canary: Canary) -> None:

@@ -17,7 +17,7 @@ from trellis.provisioning import JobView
 
 Manifest = dict[str, Any]
 
-CANARY_PODS: Final = f"{names.LABEL_CANARY}=true,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+CANARY_PODS: Final = f"{names.LABEL_CANARY}=true"
 """Label selector of canary pods."""
 _NOBODY: Final = 65532
 _STARTING: Final = ("ContainerCreating", "PodInitializing")
@@ -97,19 +97,21 @@ def view_canary(manifest: Manifest) -> CanaryPod:
     status: Mapping[str, Any] = manifest.get("status") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     ended = _terminated(status)
+    node, ran_on = annotations.get(names.ANNOTATION_NODE, ""), (manifest.get("spec") or {}).get("nodeName")
+    elsewhere = f"admission put it on node {ran_on}, so it proves nothing here" if ran_on not in {None, node} else ""
     return CanaryPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         job_uid=(metadata.get("labels") or {}).get(names.LABEL_JOB_UID, ""),
-        node=annotations.get(names.ANNOTATION_NODE, ""),
+        node=node,
         shim=annotations.get(names.ANNOTATION_SHIM, ""),
-        phase=str(status.get("phase") or "Pending"),
+        phase="Failed" if elsewhere else str(status.get("phase") or "Pending"),
         # A reason of the pod itself is the kubelet's or the node controller's, not the container's.
         interrupted=(bool(status.get("reason")) and status.get("reason") != "DeadlineExceeded")
         or ended.get("reason") in _LOST,
-        trouble=_trouble(status, ended),
+        trouble=elsewhere or _trouble(status, ended),
         deleting="deletionTimestamp" in metadata,
     )
 

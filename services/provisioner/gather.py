@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 
 from provisioner.actions import Snapshot
+from provisioner.admitted import delete_unusable, is_usable
 from provisioner.canary import Canary, CanaryPod, canary_of
 from provisioner.decide import inspect, labelled, leaving
 from provisioner.known import Known
@@ -132,7 +133,10 @@ async def _find_begun(known: Known, node: NodeView) -> None:
     # A list, because the right to list Jobs is there anyway.
     listing = await known.kube.list(JOBS, known.settings.installer_namespace, field_selector=f"metadata.name={job}")
     for found in listing.items:
-        known.begun.made(node.uid, found)
+        if is_usable(found):
+            known.begun.made(node.uid, found)
+        else:
+            await delete_unusable(known.kube, found)
     known.begun.end(node.uid)
 
 

@@ -21,7 +21,7 @@ Wake = Callable[[str], None]
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-ROUTE_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+ROUTE_SELECTOR = names.LABEL_APPLIED
 
 _log = get_logger(__name__)
 

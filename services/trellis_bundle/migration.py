@@ -208,7 +208,7 @@ def view_peer_job(manifest: Manifest) -> PeerJob | None:
     """Project a Job of KWasm or runtime-class-manager; None for one of ours or somebody else's."""
     metadata = manifest["metadata"]
     labels: Mapping[str, str] = metadata.get("labels") or {}
-    if labels.get(names.LABEL_MANAGED_BY) == names.MANAGED_BY:
+    if names.LABEL_NODE_UID in labels:
         return None
     prefix = next((prefix for prefix in _PREFIXES if f"{prefix}/shimName" in labels), "")
     if not prefix and labels.get(names.LABEL_JOB) != "true":

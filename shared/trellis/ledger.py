@@ -57,7 +57,7 @@ def make_ledger(namespace: str, ledger: Ledger, resource_version: str | None) ->
     metadata: Manifest = {
         "name": names.LEDGER,
         "namespace": namespace,
-        "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
+        "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY, names.LABEL_LEDGER: "true"},
         "annotations": {key: ",".join(value) for key, value in marks.items() if value},
     }
     if resource_version:

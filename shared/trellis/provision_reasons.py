@@ -22,6 +22,7 @@ class Reason(StrEnum):
     UNPROVED = "Unproved"
     NOT_STARTING = "InstallerNotStarting"
     JOB_REFUSED = "InstallerJobRefused"
+    JOB_CHANGED = "InstallerJobChanged"
     NODE_NOT_READY = "NodeNotReady"
     IN_USE = "RuntimeInUse"
     NOTHING_TO_INSTALL = "NothingToInstall"

@@ -33,8 +33,9 @@ UNPROVED: Final = "?"
 was proved there, if there was one. It is no version that a node is ever to have."""
 KWASM: Final = "kwasm"
 """What a legacy installer image installs, as if it were a Shim of this name."""
-INSTALLER_JOBS: Final = f"{names.LABEL_JOB}=true,{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
-"""Label selector of our installer Jobs: KWasm's own, from a former install, are not ours to judge."""
+INSTALLER_JOBS: Final = names.LABEL_NODE_UID
+"""Label selector of our installer Jobs: KWasm's own, from a former install, are not ours to judge. Only labels of our
+own domain select: policies set ``app.kubernetes.io/managed-by``, which is information for people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ from trellis.targets import wish_on
 Manifest = Mapping[str, Any]
 
 SUBJECT: Final = Subject("Node", "node", "kubectl get nodes", "ready to run Wasm")
-_TOLD: Final = frozenset({"OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"})
+_TOLD: Final = frozenset(
+    {"InstallerJobChanged", "OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"}
+)
 """Reasons of Events on a Node that say what keeps provisioner from it."""
 
 

@@ -88,12 +88,11 @@ class Part:
 
 def parts_of(place: Place) -> tuple[Part, ...]:
     """Return what a page is made of, by the names that ``composing`` has."""
-    ours = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
     return (
         Part("nodes", NODES, view_node),
         Part("shims", SHIMS, view_shim_card, optional=True),
         Part("jobs", JOBS, view_job, INSTALLER_JOBS, own=place.installers),
-        Part("ledgers", CONFIGMAPS, view_ledger, ours, own=place.namespace),
+        Part("ledgers", CONFIGMAPS, view_ledger, f"{names.LABEL_LEDGER}=true", own=place.namespace),
         Part("groups", HOST_CONFIGS, view_group_card, optional=True),
         Part("pods", PODS, view_pod, POD_SELECTOR),
         Part("applications", APPLICATIONS, view_app_card, optional=True),

@@ -1,0 +1,201 @@
+"""What admission changed in an installer Job: policies and webhooks may return another object than was asked for.
+
+In: a Job as it was asked for and as the API server returned it. Out: differences, each harmless, worth a report, or
+such that the Job is of no use. Called by ``apply`` and ``canary_apply`` when they create a Job, by ``gather`` when it
+finds one. Invariant: no Job stays that the watch cannot see, that works on another node, or that runs two installers.
+Defaults, and labels, annotations, variables, volumes and tolerations that are added, are no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import Call, Conflict, Forbidden, NotFound
+from trellis.kube.resources import JOBS
+
+Manifest = Mapping[str, Any]
+
+
+class Changed(StrEnum):
+    """What of a Job admission changed."""
+
+    MARKS = "MarksChangedByAdmission"
+    NODE = "NodeChangedByAdmission"
+    PARALLELISM = "ParallelismChangedByAdmission"
+    SUSPENDED = "SuspendedByAdmission"
+    DEADLINE = "DeadlineChangedByAdmission"
+    PLACEMENT = "PlacementChangedByAdmission"
+    CONTAINER = "ContainerAddedByAdmission"
+    IMAGE = "ImageChangedByAdmission"
+    COMMAND = "CommandChangedByAdmission"
+    PRIVILEGES = "PrivilegesChangedByAdmission"
+    SERVICE_ACCOUNT = "ServiceAccountChangedByAdmission"
+
+
+USELESS: Final = frozenset({Changed.MARKS, Changed.NODE, Changed.PARALLELISM})
+"""A Job with these is deleted: nobody would see it, or it would prove nothing about its node, or run twice."""
+_DELETES: Final = 5
+_PREFIXES: Final = ("trellis.dev/", "kwasm.sh/")
+_CONTAINER: Final[Sequence[tuple[str, Changed]]] = (
+    ("image", Changed.IMAGE),
+    ("args", Changed.COMMAND),
+    ("command", Changed.COMMAND),
+    ("securityContext", Changed.PRIVILEGES),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that admission changed. ``text``: what it was and is, for people."""
+
+    what: Changed
+    text: str
+
+    @property
+    def useless(self) -> bool:
+        """Whether the Job is of no use with it."""
+        return self.what in USELESS
+
+
+class JobUnusable(Forbidden):
+    """Admission returned a Job that is of no use; it was deleted."""
+
+
+async def create_job(kube: Kube, asked: Manifest) -> tuple[dict[str, Any], tuple[Difference, ...]]:
+    """Create a Job; return it as the API server has it, and what admission changed.
+
+    Raises:
+        JobUnusable: what was made was of no use, and is deleted.
+        KubeError: it was refused, or not answered.
+    """
+    made = await kube.create(JOBS, dict(asked))
+    found = differences(asked, made)
+    if useless := [one for one in found if one.useless]:
+        await delete_unusable(kube, made)
+        metadata = made["metadata"]
+        call = Call("POST", "Job", "jobs", metadata["namespace"], metadata["name"])
+        message = "; ".join(f"{one.what.value}: {one.text}" for one in useless)
+        raise JobUnusable(call, status=0, reason=useless[0].what.value, message=message)
+    return made, found
+
+
+async def delete_unusable(kube: Kube, made: Manifest) -> None:
+    """Delete a Job that nobody would follow; its name stays taken until its pods are gone.
+
+    The Job controller writes its status at the same time, so it is read again when that was first.
+    """
+    name, namespace, uid = (made["metadata"][field] for field in ("name", "namespace", "uid"))
+    version = made["metadata"]["resourceVersion"]
+    for _ in range(_DELETES):
+        try:
+            await kube.delete(JOBS, name, namespace, uid=uid, resource_version=version, propagation="Foreground")
+        except NotFound:
+            return
+        except Conflict:
+            # A list, because the right to list Jobs is there anyway.
+            listing = await kube.list(JOBS, namespace, field_selector=f"metadata.name={name}")
+            versions = [one["metadata"]["resourceVersion"] for one in listing.items if one["metadata"]["uid"] == uid]
+            if not versions:
+                return
+            version = versions[0]
+        else:
+            return
+
+
+def is_usable(made: Manifest) -> bool:
+    """Say whether a Job can be found and understood, works on its node, and has one pod at a time."""
+    metadata, spec = made["metadata"], made["spec"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    node = annotations.get(names.ANNOTATION_NODE)
+    marked = {names.LABEL_NODE_UID, names.LABEL_DIGEST} <= labels.keys() and node is not None
+    return marked and spec["template"]["spec"].get("nodeName") == node and _runs_once(spec)
+
+
+def differences(asked: Manifest, returned: Manifest) -> tuple[Difference, ...]:
+    """Return what admission changed in a Job, the worst first."""
+    found = [*_marks(asked, returned), *_job(asked["spec"], returned["spec"])]
+    pods = (asked["spec"]["template"]["spec"], returned["spec"]["template"]["spec"])
+    found += [*_pod(*pods), *_containers(*pods)]
+    return tuple(sorted(found, key=lambda one: not one.useless))
+
+
+def _marks(asked: Manifest, returned: Manifest) -> list[Difference]:
+    lost = [
+        key
+        for part in ("labels", "annotations")
+        for key, value in asked["metadata"].get(part, {}).items()
+        if key.startswith(_PREFIXES) and (returned["metadata"].get(part) or {}).get(key) != value
+    ]
+    return [Difference(Changed.MARKS, ", ".join(lost))] if lost else []
+
+
+def _job(asked: Manifest, returned: Manifest) -> list[Difference]:
+    found = []
+    if not _runs_once(returned):
+        text = f"{returned.get('completions')} completions, {returned.get('parallelism')} at a time"
+        found.append(Difference(Changed.PARALLELISM, text))
+    if returned.get("suspend"):
+        found.append(Difference(Changed.SUSPENDED, "spec.suspend is true"))
+    if (deadline := returned.get("activeDeadlineSeconds")) != asked["activeDeadlineSeconds"]:
+        text = f"{deadline} instead of {asked['activeDeadlineSeconds']} s; the slot is free after the latter"
+        found.append(Difference(Changed.DEADLINE, text))
+    return found
+
+
+def _runs_once(spec: Manifest) -> bool:
+    return (spec.get("parallelism", 1), spec.get("completions", 1)) == (1, 1)
+
+
+def _pod(asked: Manifest, returned: Manifest) -> list[Difference]:
+    found = []
+    if (node := returned.get("nodeName")) != asked["nodeName"]:
+        found.append(Difference(Changed.NODE, f"{node or 'none'} instead of {asked['nodeName']}"))
+    placed = [field for field in ("affinity", "nodeSelector") if returned.get(field)]
+    if any(one not in (returned.get("tolerations") or ()) for one in asked["tolerations"]):
+        placed.append("tolerations")
+    if placed:
+        found.append(Difference(Changed.PLACEMENT, ", ".join(placed)))
+    if (account := returned.get("serviceAccountName")) != asked["serviceAccountName"]:
+        found.append(Difference(Changed.SERVICE_ACCOUNT, f"{account} instead of {asked['serviceAccountName']}"))
+    volumes = {one["name"]: one for one in returned.get("volumes") or ()}
+    paths = {one["name"]: one["hostPath"]["path"] for one in asked["volumes"] if "hostPath" in one}
+    lost = [name for name, path in paths.items() if (volumes.get(name, {}).get("hostPath") or {}).get("path") != path]
+    if bool(returned.get("hostPID")) != bool(asked["hostPID"]):
+        lost.append("hostPID")
+    return [*found, *([Difference(Changed.PRIVILEGES, ", ".join(lost))] if lost else [])]
+
+
+def _containers(asked: Manifest, returned: Manifest) -> list[Difference]:
+    """Compare containers. Of those that are added one beside ours alone matters: it may keep the Job from its end."""
+    found = []
+    for kind in ("initContainers", "containers"):
+        returned_by_name = {one["name"]: one for one in returned.get(kind) or ()}
+        for container in asked.get(kind) or ():
+            other = returned_by_name.pop(container["name"], {})
+            found += [
+                Difference(what, f"{field} of container {container['name']}")
+                if what is not Changed.IMAGE
+                else Difference(what, f"{other.get(field)} instead of {container[field]}")
+                for field, what in _CONTAINER
+                if not _holds(container.get(field), other.get(field))
+            ]
+            env = {item["name"]: item for item in other.get("env") or ()}
+            changed = [item["name"] for item in container["env"] if env.get(item["name"]) != item]
+            if changed:
+                found.append(Difference(Changed.COMMAND, f"variables {', '.join(changed)}"))
+        if kind == "containers" and returned_by_name:
+            text = f"{', '.join(sorted(returned_by_name))}; the Job does not end before they do"
+            found.append(Difference(Changed.CONTAINER, text))
+    return found
+
+
+def _holds(asked: object, returned: object) -> bool:
+    """Say whether what was asked for is what there is; a mapping may have more."""
+    if isinstance(asked, Mapping):
+        return isinstance(returned, Mapping) and all(returned.get(key) == value for key, value in asked.items())
+    return asked == returned

@@ -1,0 +1,58 @@
+"""Policies that change installer Jobs when they are created: no Job is lost, and each change is reported."""
+
+from __future__ import annotations
+
+import pytest
+
+from provisioner.admitted import Changed
+from support.fleet import Fleet, eventually
+from support.mutating_policies import mutating, put, remove
+from trellis import names
+from trellis.provision_reasons import Reason
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+IMAGE = "example.com/installer:1"
+POD = "/spec/template/spec"
+
+
+def label(key: str) -> str:
+    return f'"/metadata/labels/" + jsonpatch.escapeKey("{key}")'
+
+
+async def test_a_policy_that_sets_managed_by_hides_no_job(fleet: Fleet) -> None:
+    nodes = fleet.add(*["node"] * 6)
+    policy = put(label(names.LABEL_MANAGED_BY), '"policy"')
+    async with mutating(fleet, policy), fleet.services(max_unavailable="2", installer_image=IMAGE):
+        await fleet.all_provisioned(nodes, seconds=60)
+        await fleet.quiet()
+        assert not any(Reason.JOB_CHANGED.value in fleet.events(node) for node in nodes)
+
+
+@pytest.mark.parametrize("what", [Changed.MARKS, Changed.NODE])
+async def test_a_job_that_admission_makes_useless_is_deleted_and_reported(fleet: Fleet, what: Changed) -> None:
+    [other] = fleet.add("node", opted_in=False)
+    mutation = {
+        Changed.MARKS: remove(label(names.LABEL_NODE_UID)),
+        Changed.NODE: put(f'"{POD}/nodeName"', f'"{other}"'),
+    }[what]
+    async with fleet.services(installer_image=IMAGE):
+        async with mutating(fleet, mutation):
+            [node] = fleet.add("node")
+            said = await eventually(lambda: fleet.events(node).get(Reason.JOB_CHANGED.value), "an Event on the node")
+            assert what.value in said
+            assert not fleet.provisioned(node)
+        await fleet.all_provisioned([node], seconds=30)
+        await fleet.quiet()
+
+
+async def test_what_admission_changes_besides_is_reported_and_the_node_provisioned(fleet: Fleet) -> None:
+    [node] = fleet.add("node")
+    mirror = put(f'"{POD}/containers/0/image"', '"mirror.example.com/installer:1"')
+    endless = remove('"/spec/activeDeadlineSeconds"')
+    async with mutating(fleet, mirror, endless), fleet.services(installer_image=IMAGE):
+        await fleet.all_provisioned([node], seconds=30)
+        said = fleet.events(node)[Reason.JOB_CHANGED.value]
+        assert Changed.IMAGE.value in said
+        assert Changed.DEADLINE.value in said
+        await fleet.quiet()
