@@ -69,6 +69,8 @@ class Snapshot:
     """The canary pods on the node."""
     stuck_in: float = math.inf
     """Seconds until the newest Job counts as stuck, 0 if it does."""
+    pods_left: tuple[str, ...] = ()
+    """Pods of Jobs that are gone, which may still work on the node."""
     tell_skip: bool = False
     """Whether the Node is to say that it is skipped."""
     unserved: bool = False

@@ -51,6 +51,7 @@ JOBS = "jobs"
 LABELS_SECONDS: Final = 1.0
 IN_USE_SECONDS: Final = 60.0
 DRAIN_SECONDS: Final = 5.0
+POD_LEFT_SECONDS: Final = 5.0
 _NAMED: Final = 5
 _NOTHING_TO_INSTALL: Final = (
     f"{names.ANNOTATION_OPT_IN}=true, but there is nothing to install: no Shim is labelled "
@@ -127,6 +128,9 @@ def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> lis
         return []  # what is wanted changed before the Job was made, or is done: the planner frees the slot
     if any(job.deleting or job.state is JobState.ACTIVE for job in jobs):
         return []  # two installers on one disk would be one too many; its end wakes us
+    if snapshot.pods_left:
+        message = f"the Job of pod {', '.join(snapshot.pods_left)} was deleted, and the pod has not ended"
+        return [WarnNode(node, Reason.INSTALLER_POD_STUCK, message), GiveBackSlot(node, POD_LEFT_SECONDS)]
     last = newest(jobs)
     if last is not None and last.failure is None and left_by(last, node):
         return []  # an older try was made once more and ended well: first the Node is to say so

@@ -14,6 +14,7 @@ from provisioner.actions import Snapshot
 from provisioner.admitted import delete_unusable, is_usable
 from provisioner.canary import Canary, CanaryPod, canary_of
 from provisioner.decide import inspect, labelled, leaving
+from provisioner.job_clock import at_work
 from provisioner.known import Known
 from provisioner.plan import World, begun_of
 from trellis.kube.resources import JOBS
@@ -61,6 +62,12 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
     jobs = known.jobs.of_name(name)
     now = time.time()
     job = newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))
+    if node is not None and node.uid in known.pods_left and not any(map(at_work, jobs)):
+        pods_left = await known.pods.at_work(known.settings.installer_namespace, node.uid)
+        if not pods_left:
+            known.pods_left.discard(node.uid)
+    else:
+        pods_left = ()
     installer = None
     if job is not None and inspect(job, inspect_after=known.settings.inspect_after, now=now):
         installer = await known.pods.installer(job)
@@ -86,6 +93,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         now=now,
         feared=feared,
         stuck_in=known.clock.left(job) if job is not None else math.inf,
+        pods_left=pods_left,
         tell_skip=node is not None and node.skip is not None and known.told_skipped.get(node.uid) != node.skip,
         canaries=_canaries(known, job, target),
         pods=await _pods(known, job, explain=overdue),

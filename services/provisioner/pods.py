@@ -48,6 +48,16 @@ class Pods:
             return InstallerState(terminated=f"its pod cannot be read: {error}")
         return state
 
+    async def at_work(self, namespace: str, node_uid: str) -> tuple[str, ...]:
+        """Return the names of the installer pods of a Node that have not ended, also of Jobs that are gone."""
+        selector = f"{names.LABEL_JOB}=true,{names.LABEL_NODE_UID}={node_uid}"
+        listing = await self.kube.list(PODS, namespace, label_selector=selector)
+        return tuple(
+            f"{namespace}/{pod['metadata']['name']}"
+            for pod in listing.items
+            if (pod.get("status") or {}).get("phase") not in _ENDED
+        )
+
     async def _log_tail(self, pod: Manifest) -> str:
         metadata = pod["metadata"]
         try:

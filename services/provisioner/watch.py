@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from provisioner.canary import CanaryPod
+from provisioner.job_clock import at_work
 from provisioner.known import Known
 from trellis.kube.informer import Change
 from trellis.peers import Controller, in_charge
@@ -36,6 +37,7 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
             known.in_use.pop(change.old.uid, None)
             known.told_unserved.discard(change.old.uid)
             known.told_skipped.pop(change.old.uid, None)
+            known.pods_left.discard(change.old.uid)
             known.begun.end(change.old.uid)
         if change.new is not None and change.new.skip is None:
             known.told_skipped.pop(change.new.uid, None)
@@ -59,6 +61,8 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
         if job is None:
             return
         if change.new is None:
+            if at_work(job):
+                known.pods_left.add(job.node_uid)
             known.created_ns.pop(job.name, None)
             for what in ("started", "succeeded", "failed", "removed"):
                 known.said.discard(f"{job.uid}.{what}")

@@ -111,6 +111,14 @@ async def test_a_pod_that_hangs_in_terminating_on_a_ready_node_holds_no_slot(fle
         assert not set(fleet.ledger()) & {fleet.node(node)["metadata"]["uid"] for node in hung}
         path = f"{pods}/{of_hung[0]['metadata']['name']}"
         first = fleet.job_of(of_hung[0]["spec"]["nodeName"])
+        # That its Job is deleted by hand does not end the pod: still no second installer comes.
+        second = fleet.job_of(of_hung[1]["spec"]["nodeName"])
+        assert second is not None
+        fleet.delete_job(second["metadata"]["name"])
+        await eventually(lambda: fleet.job_of(of_hung[1]["spec"]["nodeName"]) is None, "its Job is gone")
+        stuck = Reason.INSTALLER_POD_STUCK.value
+        await eventually(lambda: stuck in fleet.events(of_hung[1]["spec"]["nodeName"]), "it is said on the node")
+        assert fleet.job_of(of_hung[1]["spec"]["nodeName"]) is None
         now = {"gracePeriodSeconds": 0}
         assert (
             fleet.api.call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", **now})[0]

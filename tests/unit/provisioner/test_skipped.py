@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.actions import CreateJob, EndJob, JudgeFailed, LookAgain, SayFact, Snapshot, WarnNode
+from provisioner.actions import CreateJob, EndJob, GiveBackSlot, JudgeFailed, LookAgain, SayFact, Snapshot, WarnNode
 from provisioner.decide import decide
 from provisioner.plan import World, plan
 from trellis.attempts import Retries, ShimLimits
@@ -153,3 +153,8 @@ def test_a_skipped_node_says_so_once_and_gets_no_job() -> None:
     assert decide(a_snapshot(SKIPPED, entry=SLOT)) == []
     assert [type(action) for action in decide(a_snapshot(NODE, entry=SLOT))] == [CreateJob]
     assert decide(a_snapshot(proved(SKIPPED), tell_skip=True)) == []
+
+
+def test_no_job_is_made_beside_the_pod_of_one_that_was_deleted() -> None:
+    actions = decide(a_snapshot(NODE, entry=SLOT, pods_left=("ns/pod",)))
+    assert [type(action) for action in actions] == [WarnNode, GiveBackSlot]
