@@ -31,7 +31,7 @@ from controller_host.settings import Settings
 from controller_host.shared_watches import SharedWatches, Sight
 from controller_host.sources import Sources
 from controller_host.starting import Parts
-from controller_host.sweeping import Sweeping, living_of
+from controller_host.sweeping import Living, Sweeping, living_of
 from controller_host.turns import Places
 from controller_host.views import ControllerView, view_controller
 from controller_host.web import Web
@@ -109,7 +109,12 @@ def compose(settings: Settings, base: Base) -> Work:
         tenants.acting_as, Discovery(tenants), telemetry, reviews.forget, float(settings.controller_log_lines)
     )
     informer: Informer[ControllerView] = Informer(
-        kube, WASM_CONTROLLERS, view_controller, lambda change: wake(change.key, anew=True), optional=True
+        kube,
+        WASM_CONTROLLERS,
+        view_controller,
+        lambda change: wake(change.key, anew=True),
+        optional=True,
+        needed=partial(_needs_controllers, disk),
     )
     watches = SharedWatches(
         Sight(kube, discovery, reviews),
@@ -147,7 +152,12 @@ def compose(settings: Settings, base: Base) -> Work:
             controllers.add(key)
 
     async def sweep() -> None:
+        if not informer.known:
+            return  # Sweeping comes to it
         await asyncio.get_running_loop().run_in_executor(None, _sweep, disk, {*_uids(informer)})
+
+    def living() -> Living | None:
+        return living_of(_uids(informer), hosting.hosted.values()) if informer.known else None
 
     async def close(seconds: float) -> None:
         await hosting.close(seconds * 0.9)
@@ -165,7 +175,7 @@ def compose(settings: Settings, base: Base) -> Work:
             hosting.fetching.run,
             holding(disk, partial(ending, hosting, base.health), sources.close, tenants.close),
             giving_back,
-            Sweeping(disk.guests, disk.progress, lambda: living_of(_uids(informer), hosting.hosted.values())).run,
+            Sweeping(disk.guests, disk.progress, living).run,
         ],
         closing=[close],
     )
@@ -243,6 +253,15 @@ def not_watched(watches: SharedWatches, one: Hosted) -> Trouble | None:
 
 def _uids(informer: Informer[ControllerView]) -> set[str]:
     return {view.uid for view in informer.objects.values()}
+
+
+def _needs_controllers(disk: Disk) -> str | None:
+    """Return why WasmControllers have to be listed: some have state on disk; None if none has."""
+    try:
+        count = len(disk.progress.uids() | disk.guests.uids())
+    except (NotWritten, OSError, sqlite3.Error) as error:
+        return f"it is not known which controllers have state on disk: {error}"
+    return f"{count} controllers have state on disk, which is kept" if count else None
 
 
 def _sweep(disk: Disk, keep: set[str]) -> None:

@@ -81,9 +81,13 @@ class CachedKind:
 
     @property
     def whole(self) -> bool:
-        """Whether what shows is all that there is; of a kind that does not exist nothing is."""
-        unknown = self.trouble is not None and self.trouble.reason is RefusalReason.UNKNOWN_KIND
-        return self._complete and (self.trouble is None or unknown)
+        """Whether what shows is all that there is; of a kind that is not served, nothing shows (see ``absent``)."""
+        return self._complete and (self.trouble is None or self.absent)
+
+    @property
+    def absent(self) -> bool:
+        """Whether the API server does not serve the kind: there is none of it, or it is to come back."""
+        return self.trouble is not None and self.trouble.reason is RefusalReason.UNKNOWN_KIND
 
     def held(self, key: ObjectKey) -> Held | None:
         """Return an object."""

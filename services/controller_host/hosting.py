@@ -284,7 +284,7 @@ class Hosting:
             return 0.0
         if not one.listed:
             # Word comes when its watches are whole: to ask each second would be all that ten thousand leave time for.
-            return 0.0 if self.news.watches.whole(one.key) else None
+            return 0.0 if self.news.whole(one) else None
         wait = one.agenda.wait(now)
         return wait if wait is None else max(wait, one.bucket.wait(now), one.held_until - now)
 

@@ -48,6 +48,9 @@ class Watches(Protocol):
     def whole(self, controller: str) -> bool:
         """Return whether all that its watches could show is there: what is not, is gone."""
 
+    def absent(self, controller: str) -> frozenset[tuple[str, str]]:
+        """Return the kinds, by apiVersion and kind, of its watches that the API server does not serve now."""
+
     def concerns(self, controller: str, key: ObjectKey) -> bool:
         """Return whether an object concerns it now."""
 
@@ -70,9 +73,21 @@ class News:
         version = self.watches.version(key) if self.watches.concerns(one.key, key) else ""
         return (mark.version if mark is not None else "") != version
 
+    def whole(self, one: Hosted) -> bool:
+        """Return whether what does not show is gone, of all that the guest has seen.
+
+        A kind that the API server does not serve has no objects, unless the guest has seen some: a CRD that is created
+        again must not look like the deletion of each of them.
+        """
+        if not self.watches.whole(one.key):
+            return False
+        absent = self.watches.absent(one.key)
+        seen = (parse_key(text) for text, mark in one.life.marks.items() if mark.version) if absent else ()
+        return not any((key.api_version, key.kind) in absent for key in seen)
+
     def list_if_whole(self, one: Hosted) -> None:
         """Let every key have its turn, as ``list_all`` does, if that was not yet done, and all is known of them."""
-        if not one.listed and self.watches.whole(one.key):
+        if not one.listed and self.whole(one):
             self.list_all(one)
 
     def list_all(self, one: Hosted) -> None:

@@ -127,6 +127,11 @@ class SharedWatches:
                 return False
         return controller in self._wanted
 
+    def absent(self, controller: str) -> frozenset[tuple[str, str]]:
+        """Return the kinds, by apiVersion and kind, of its watches that the API server does not serve now."""
+        kinds = (self._kinds.get(spec.type) for spec in self._wanted.get(controller, ()))
+        return frozenset(kind.type for kind in kinds if kind is not None and kind.absent)
+
     def refused(self, controller: str, user: str = "") -> Mapping[WatchSpec, Refusal]:
         """Return which of its watches do not work now, and why.
 

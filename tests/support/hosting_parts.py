@@ -20,6 +20,7 @@ class SomeWatches:
 
     def __init__(self) -> None:
         self.items: dict[ObjectKey, bytes] = {}
+        self.absent_kinds: frozenset[tuple[str, str]] = frozenset()
         self.wanted: dict[str, str] = {}
         self.is_whole = True
         self.denied: set[str] = set()
@@ -63,6 +64,10 @@ class SomeWatches:
     def whole(self, controller: str) -> bool:
         assert controller in self.wanted
         return self.is_whole
+
+    def absent(self, controller: str) -> frozenset[tuple[str, str]]:
+        assert controller in self.wanted
+        return self.absent_kinds
 
     def concerns(self, controller: str, key: ObjectKey) -> bool:
         return key in self.items and key.namespace == self.wanted.get(controller)

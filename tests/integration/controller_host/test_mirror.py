@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import http
 import shutil
+from pathlib import Path
 
 import pytest
 
+from support.api_proxy import ApiProxy
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.service_process import get
+from trellis.kube.resources import WASM_CONTROLLERS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
 
@@ -59,6 +64,26 @@ async def test_after_a_restart_it_sleeps_on_and_only_what_changed_wakes_it(
         assert host.metric("trellis_controller_wake_seconds_count") >= 1
         calls = host.metric("trellis_controller_call_seconds_count")
         assert calls == 1, "it was told again what it knew"
+
+
+@pytest.mark.usefixtures("mirror")
+async def test_a_start_while_wasm_controllers_are_not_served_keeps_their_state(
+    host: Host, tenant: Tenant, target: Tenant, tmp_path: Path
+) -> None:
+    tenant.config_map("same", x="1")
+    async with ApiProxy(Path(host.cluster.kubeconfig), tmp_path) as proxy:
+        host.settings["TRELLIS_KUBECONFIG"] = str(proxy.kubeconfig(proxy.port, tmp_path / "kubeconfig"))
+        async with host.serving():
+            await until(lambda: target.data("same") == {"x": "1"}, "mirrored")
+            await until(host.asleep, "suspended")
+        proxy.withheld = f"/apis/{WASM_CONTROLLERS.api_version}/"
+        async with host.serving():
+            await until(lambda: "have state on disk" in get(host.port, "/readyz")[1], "not ready, with the reason")
+            proxy.withheld = ""
+            await until(lambda: get(host.port, "/readyz")[0] == http.HTTPStatus.OK, "ready")
+            await until(host.asleep, "suspended as before")
+            assert host.metric("trellis_controller_cold_starts_total") == 0
+            assert host.metric("trellis_controller_call_seconds_count") == 0, "it was told again what it knew"
 
 
 @pytest.mark.usefixtures("mirror")

@@ -142,6 +142,38 @@ async def test_nothing_counts_as_gone_while_a_watch_is_not_whole(world: World, r
         assert recorder.told == []
 
 
+async def test_objects_of_a_kind_that_is_not_served_after_a_restart_do_not_count_as_gone(
+    world: World, recorder: Recorder
+) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    async with world.running():
+        await world.at_rest()
+    recorder.told.clear()
+    kept = world.watches.items.pop(key_of("a"))
+    world.watches.absent_kinds = frozenset({(key_of("a").api_version, key_of("a").kind)})
+    async with world.running():
+        await world.until(lambda: KEY in world.hosting.hosted and world.one().ready, "prepared")
+        world.watches.say(key_of("a"))
+        await world.queue.wait_idle()
+        world.watches.items[key_of("a")] = kept
+        world.watches.absent_kinds = frozenset()
+        world.queue.add(KEY)
+        await world.at_rest()
+        assert recorder.told == []
+
+
+async def test_a_kind_that_is_not_served_and_was_never_seen_keeps_no_controller_waiting(
+    world: World, recorder: Recorder
+) -> None:
+    world.add("recorder")
+    world.watches.put("a")
+    world.watches.absent_kinds = frozenset({("example.com/v1", "Widget")})
+    async with world.running():
+        await world.at_rest()
+        assert names_in(recorder.told) == ["a"]
+
+
 async def test_a_controller_whose_watches_are_not_whole_asks_for_no_turn_until_word_of_them_comes(
     world: World, recorder: Recorder
 ) -> None:
