@@ -38,21 +38,25 @@ WORKERS = 16
 
 
 def create_app(
-    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: DeletionTimings | None = None
+    settings: Settings,
+    *,
+    bus: Bus | None = None,
+    kube: Kube | None = None,
+    timings: DeletionTimings = DeletionTimings(),
 ) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=NODE_WATCHER,
         settings=settings,
         telemetry=setup(NODE_WATCHER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings, timings or DeletionTimings()),
+        compose=partial(compose, settings, timings=timings),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
     )
 
 
-def compose(settings: Settings, timings: DeletionTimings, base: Base) -> Work:
+def compose(settings: Settings, base: Base, timings: DeletionTimings = DeletionTimings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus = base.kube, base.bus
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below

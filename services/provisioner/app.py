@@ -70,22 +70,27 @@ def create_app(
     *,
     bus: Bus | None = None,
     kube: Kube | None = None,
-    timings: DeletionTimings | None = None,
-    slot_timings: SlotTimings | None = None,
+    timings: DeletionTimings = DeletionTimings(),
+    slot_timings: SlotTimings = SlotTimings(),
 ) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=PROVISIONER,
         settings=settings,
         telemetry=setup(PROVISIONER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings, timings or DeletionTimings(), slot_timings or SlotTimings()),
+        compose=partial(compose, settings, timings=timings, slot_timings=slot_timings),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
     )
 
 
-def compose(settings: Settings, timings: DeletionTimings, slot_timings: SlotTimings, base: Base) -> Work:
+def compose(
+    settings: Settings,
+    base: Base,
+    timings: DeletionTimings = DeletionTimings(),
+    slot_timings: SlotTimings = SlotTimings(),
+) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below

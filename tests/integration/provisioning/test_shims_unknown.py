@@ -42,7 +42,7 @@ OBSERVED_SECONDS = 3.0
 
 @contextlib.asynccontextmanager
 async def services(
-    fleet: Fleet, timings: DeletionTimings | None = None, **changes: Any
+    fleet: Fleet, timings: DeletionTimings = DeletionTimings(), **changes: Any
 ) -> AsyncIterator[list[LedService]]:
     """Run node_watcher and provisioner with the times of a test."""
     settings = fleet.settings(**changes)
