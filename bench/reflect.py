@@ -33,18 +33,22 @@ from prometheus_client.parser import text_string_to_metric_families
 from machine import describe
 from provision import free_port, process
 from reflect_world import NAMESPACE, Seen, Wadm, create_group, create_pod, ready_addresses, set_ready, until
+from trellis.breaker import Limits, State, close
+from trellis.breaker_record import make_breakers
 from trellis.crds.kinds import KINDS, make_definition
+from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.informer import Informer
-from trellis.kube.resources import DEFINITIONS, ENDPOINT_SLICES, HOST_CONFIGS, SERVICES
+from trellis.kube.resources import CONFIGMAPS, DEFINITIONS, ENDPOINT_SLICES, HOST_CONFIGS, NAMESPACES, SERVICES
 from trellis.localcluster import ClusterInfo, owned_cluster
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 from trellis.telemetry import setup
 
 FIRST = "bench"
+SYSTEM = "trellis-system"
 SINGLE = 40
 MANY = 300
 PAUSE = 0.1
@@ -205,7 +209,10 @@ async def watching(info: ClusterInfo) -> AsyncIterator[Seen]:
 
 
 def ours(info: ClusterInfo, api: Api, port: int) -> AbstractContextManager[psutil.Process]:
-    """Run service_reflector."""
+    """Run service_reflector; its circuit breaker lets all of them be removed at once."""
+    state = close(State(), by="bench", now=time.time(), everything_for=86_400.0, limits=Limits())
+    api.call("POST", NAMESPACES.path(), {"metadata": {"name": SYSTEM}})
+    api.call("POST", CONFIGMAPS.path(SYSTEM), make_breakers(SERVICE_REFLECTOR, SYSTEM, {SERVICES.plural: state}, None))
     for kind in KINDS:
         api.call("POST", DEFINITIONS.path(), make_definition(kind))
     environment = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from service_reflector.resources import Mirror
 from service_reflector.slices import Slice
+from trellis.breaker import Destruction
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.service_views import RouteView, ServiceView, SliceView
 
@@ -55,11 +56,12 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True)
 class RemoveService:
-    """Delete a Service; its slices go with it."""
+    """Delete a Service, with leave of the circuit breaker; its slices go with it."""
 
     found: ServiceView
     reason: str
     message: str
+    target: Destruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,15 @@ class Warn:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class WarnService:
+    """Record an Event on a Service."""
+
+    service: ServiceView
+    reason: str
+    message: str
+
+
 Action = (
     CreateService
     | PatchService
@@ -126,4 +137,5 @@ Action = (
     | DeleteRoute
     | DropOthers
     | Warn
+    | WarnService
 )

@@ -5,21 +5,23 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from service_reflector import decide as deciding
-from service_reflector.actions import Warn
+from service_reflector.actions import Warn, WarnService
 from service_reflector.apply import Effects
 from service_reflector.facts import reflected, removed
 from service_reflector.following import Following, News
 from service_reflector.gather import Known
 from service_reflector.lattices import FollowLattices
 from service_reflector.measures import Measures
+from service_reflector.refusals import Refusals, is_refused
 from service_reflector.settings import Settings
 from service_reflector.snapshot import Snapshot
+from service_reflector.timings import Timings
 from service_reflector.watch import on_group, on_pod, on_route, on_service, on_slice
 from service_reflector.watches import Watches
 from trellis import names
@@ -28,19 +30,26 @@ from trellis.bus.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.services import ServiceReflected, ServiceRemoved
 from trellis.events.subjects import SERVICE_REFLECTOR
+from trellis.health import Health
+from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
-from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import HTTP_ROUTES
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Stories, TraceContext, setup
 
 WORKERS: Final = 16
 LATTICE_WORKERS: Final = 4
+REFUSED: Final = "WriteRefused"
+"""Reason of Events, and of the note of readiness, about writes that the API server refuses."""
+PRESERVED: Final = "ServicesPreserved"
+"""Of the note of readiness about Services that wait for an answer of a lattice or for a host group."""
 
 
-def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None) -> LedService:
+def create_app(
+    settings: Settings, *, bus: Bus | None = None, kube: Kube | None = None, timings: Timings = Timings()
+) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=SERVICE_REFLECTOR,
@@ -48,14 +57,14 @@ def create_app(settings: Settings, *, bus: Bus | None = None, kube: Kube | None 
         telemetry=setup(
             SERVICE_REFLECTOR, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio
         ),
-        compose=partial(compose, settings),
+        compose=partial(compose, settings, timings=timings),
         namespaces={settings.namespace: {}},
         kube=kube,
         bus=bus,
     )
 
 
-def compose(settings: Settings, base: Base) -> Work:
+def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Work:
     """Join the parts for one term of leadership."""
     kube, telemetry = base.kube, base.telemetry
     watches = Watches(kube)
@@ -68,11 +77,17 @@ def compose(settings: Settings, base: Base) -> Work:
         settings.service_namespaces,
         let_go=settings.let_go,
         routes=watches.routes.objects,
+        timings=timings,
+        groups_known=lambda: watches.groups.known,
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
-    effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes)
-    reflect = Reflect(known, effects, base.bus, Stories(telemetry))
+    populations = {deciding.SERVICES: lambda: len(known.ours())}
+    breaker = Breaker(kube, recorder, Scope(SERVICE_REFLECTOR, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
+    effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
+    reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health, lambda: refusals)
     queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
+    refusals = Refusals(queue, timings, partial(base.health.note, REFUSED))
+    queue.on_failure = refusals.failed
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(known, news, settings.sources_seconds, measures)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
@@ -87,7 +102,14 @@ def compose(settings: Settings, base: Base) -> Work:
         for key in known.all_keys():
             queue.add(key)
 
+    def groups_served() -> None:
+        known.missing_since.clear()
+        list_all()
+
     news.call = applications_changed
+    watches.groups.needed = known.why_groups
+    watches.groups.on_known = groups_served
+    watches.routes.on_known = list_all
     watches.on_group.call = on_group(known, lattices.add)
     watches.on_pod.call = on_pod(known, queue.add)
     watches.on_service.call = on_service(known, queue.add)
@@ -100,7 +122,7 @@ def compose(settings: Settings, base: Base) -> Work:
         list_all,
         known.said.clear,
         prepare=partial(recall, known, base.bus),
-        background=[known.following.run, measures.run],
+        background=[known.following.run, measures.run, breaker.run],
     )
 
 
@@ -124,6 +146,8 @@ class Reflect:
     effects: Effects
     bus: Bus
     stories: Stories[str]
+    health: Health
+    refusals: Callable[[], Refusals]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one application's Services in one namespace up to date; returns when to say what could not be said.
@@ -133,30 +157,43 @@ class Reflect:
         """
         if self.known.controller is not None and not self.known.let_go:
             return None
-        snapshot = await self.known.snapshot(key)
+        snapshot = await self._look(key)
         actions = deciding.decide(snapshot)
+        waits = [snapshot.look_again]
         if actions:
             attributes = {"trellis.application": key, "trellis.actions": [type(action).__name__ for action in actions]}
             with self.stories.span(key, f"reflect {key}", trace, attributes):
-                await self._act(snapshot, actions)
-        if any(not isinstance(action, Warn) for action in actions):
-            return None  # what was written is news, and then is said
-        with self.stories.follow(key):
-            again = await self._say(snapshot)
-        if again is None and _settled(snapshot):
-            self.stories.end(key)
-        return again
+                waits.append(await self._act(snapshot, actions))
+        writes = any(not isinstance(action, Warn | WarnService) for action in actions)
+        self.refusals().done(key, wrote=writes)
+        if not writes:  # else what was written is news, and then is published
+            with self.stories.follow(key):
+                waits.append(again := await self._say(snapshot))
+            if again is None and _settled(snapshot):
+                self.stories.end(key)
+        return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _act(self, snapshot: Snapshot, actions: list[Any]) -> None:
+    async def _look(self, key: str) -> Snapshot:
         try:
-            await self.effects.apply(snapshot.namespace, actions)
-        except (Invalid, Forbidden, AlreadyExists, NotFound) as error:
-            # What is refused for good is told where people look, and is tried again all the same. A Service that came
-            # or went meanwhile is no such news; a route that cannot be made is.
-            refused = isinstance(error, Invalid | Forbidden) or error.kind == HTTP_ROUTES.kind
-            for claim in snapshot.claims:
-                if refused and claim.group is not None:
-                    await self.effects.apply(snapshot.namespace, [Warn(claim.group, "WriteRefused", str(error))])
+            snapshot = await self.known.snapshot(key)
+        except KubeError as error:
+            if is_refused(error):
+                for one in self.known.services_of(key):
+                    await self.effects.report(one, None, REFUSED, str(error))
+            raise
+        self.health.note(PRESERVED, self.known.why_preserved())
+        return snapshot
+
+    async def _act(self, snapshot: Snapshot, actions: list[Any]) -> float | None:
+        try:
+            return await self.effects.apply(snapshot.namespace, actions)
+        except KubeError as error:
+            # A refusal is reported on the objects that a user looks at, and the write is tried again all the same.
+            if is_refused(error):
+                for one in snapshot.services.values():
+                    await self.effects.report(one if one.application else None, None, REFUSED, str(error))
+                for claim in snapshot.claims:
+                    await self.effects.report(None, claim.group, REFUSED, str(error))
             raise
 
     async def _say(self, snapshot: Snapshot) -> float | None:

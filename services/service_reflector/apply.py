@@ -1,7 +1,8 @@
 """Service_reflector's side effects: Services, EndpointSlices, Events.
 
-In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: what is changed or deleted is the
-very object that was read; what is made is made by a create, so that nothing of somebody else is taken.
+In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: no Service is deleted without leave
+of the circuit breaker; what is changed or deleted is the very object that was read; what is made is made by a create,
+so that nothing of somebody else is taken.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from service_reflector.actions import (
     PatchService,
     RemoveService,
     Warn,
+    WarnService,
     WriteRoute,
     WriteSlice,
 )
@@ -29,12 +31,14 @@ from service_reflector.gather import Known
 from service_reflector.resources import make_service, make_slice, make_slice_body, owned_by
 from service_reflector.routes import make_route
 from trellis import names
+from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, Invalid, NotFound
 from trellis.kube.informer import Informer
 from trellis.kube.reader import Selection
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
+from trellis.lattice.group_views import GroupView
 from trellis.lattice.service_views import RouteView, ServiceView, SliceView
 from trellis.telemetry import get_logger
 
@@ -58,16 +62,35 @@ class Effects:
     services: Informer[ServiceView]
     slices: Informer[SliceView]
     routes: Informer[RouteView]
+    breaker: Breaker
 
-    async def apply(self, namespace: str, actions: Sequence[Action]) -> None:
+    async def apply(self, namespace: str, actions: Sequence[Action]) -> float | None:
         """Carry out actions about one key, in order.
+
+        Returns the seconds after which a deletion that the circuit breaker holds is to be tried again, None if none is.
 
         Raises:
             KubeError: a write was refused or not answered; what follows it was not done.
         """
+        again: list[float] = []
         with contextlib.suppress(Waiting):
             for action in actions:
-                await self._one(namespace, action)
+                if isinstance(action, RemoveService) and (wait := await self.breaker.hold(action.target)) is not None:
+                    again.append(wait)
+                else:
+                    await self._one(namespace, action)
+        return min(again, default=None)
+
+    async def report(self, service: ServiceView | None, group: GroupView | None, reason: str, message: str) -> None:
+        """Record a warning on a Service and on a host group."""
+        if service is not None:
+            await self._warn(ObjectRef("v1", "Service", service.name, service.uid, service.namespace), reason, message)
+        if group is not None:
+            ref = ObjectRef(HOST_CONFIGS.api_version, HOST_CONFIGS.kind, group.name, group.uid, group.namespace)
+            await self._warn(ref, reason, message)
+
+    async def _warn(self, regarding: ObjectRef, reason: str, message: str) -> None:
+        await self.recorder.record(regarding=regarding, type="Warning", reason=reason, message=message)
 
     async def _one(self, namespace: str, action: Action) -> None:
         match action:
@@ -85,16 +108,9 @@ class Effects:
                 await self._child(namespace, action)
             case DropOthers():
                 await self._drop_others(namespace, action.service)
-            case Warn():
-                group = action.group
-                await self.recorder.record(
-                    regarding=ObjectRef(
-                        HOST_CONFIGS.api_version, HOST_CONFIGS.kind, group.name, group.uid, group.namespace
-                    ),
-                    type="Warning",
-                    reason=action.reason,
-                    message=action.message,
-                )
+            case Warn() | WarnService():
+                service, group = (None, action.group) if isinstance(action, Warn) else (action.service, None)
+                await self.report(service, group, action.reason, action.message)
             case _:
                 assert_never(action)
 

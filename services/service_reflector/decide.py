@@ -20,6 +20,7 @@ from service_reflector.actions import (
     PatchService,
     RemoveService,
     Warn,
+    WarnService,
     WriteSlice,
 )
 from service_reflector.hosts import hosts_for
@@ -29,11 +30,14 @@ from service_reflector.routes import route_actions
 from service_reflector.slices import FAMILIES, Reach, Slice, pack
 from service_reflector.snapshot import Claim, Snapshot
 from trellis import names
+from trellis.breaker import Destruction
 from trellis.lattice.addresses import Family
 from trellis.lattice.group_views import lattice_name
 from trellis.lattice.manifests import Listener, Protocol
 from trellis.lattice.service_views import ServiceView
 
+SERVICES: Final = "services"
+"""Kind of the circuit breaker: Services of applications."""
 PORTS_MOST: Final = 100
 """Of a Service: an EndpointSlice may have no more, and each node's proxy has rules for every one."""
 
@@ -54,6 +58,9 @@ def decide(snapshot: Snapshot) -> list[Action]:
         if claim.application.listeners and claim.wish.wanted:
             actions += _mirror(snapshot, claim, held.get(claim.lattice, ""))
     actions += _removals(snapshot, held)
+    for kept in snapshot.preserved:
+        actions.append(WarnService(kept.service, kept.reason, kept.message))
+        actions += [Warn(group, kept.reason, kept.message) for group in kept.groups]
     return actions
 
 
@@ -72,7 +79,7 @@ def _held(snapshot: Snapshot) -> dict[str, str]:
     """Return by lattice the name of the Service that it has or gets, "" where somebody else's is in the way."""
     plain = names.service_name(snapshot.name)
     held = {
-        one.lattice: one.name
+        snapshot.lattice_of(one): one.name
         for one in sorted(snapshot.services.values(), key=lambda one: (one.name != plain, one.name), reverse=True)
         if one.application
     }
@@ -105,6 +112,7 @@ def _wanted(snapshot: Snapshot, claim: Claim, name: str) -> Mirror:
         claim.application.version,
         claim.wish,
         ports,
+        claim.groups,
     )
 
 
@@ -226,13 +234,13 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
     for one in snapshot.services.values():
         if one.name in claimed:
             continue
-        if one.application and one.lattice not in snapshot.unknown:
+        if one.application and snapshot.lattice_of(one) not in snapshot.unknown:
             lattice = lattice_name(one.lattice)
             why = f"application {one.application} of lattice {lattice} is not deployed, or has no Service here"
             if one.deleting:
                 yield from _let_go(one, "Unpublished", why)
             else:
-                yield RemoveService(one, "Unpublished", why)
+                yield RemoveService(one, "Unpublished", why, _destruction(one))
         elif one.deleting and (snapshot.terminating or (one.peers and snapshot.sure)):
             yield from _let_go(one, "NamespaceTerminating", "nothing is to be there")
     for name, pieces in snapshot.slices.items():
@@ -240,6 +248,12 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
         if name not in claimed and (there is None or not there.application):
             # Kept for a Service that is not made again: they belong to none, so nobody else removes them.
             yield from (DeleteSlice(one, "Unpublished") for one in pieces if one.kept and one not in snapshot.awaited)
+
+
+def _destruction(one: ServiceView) -> Destruction:
+    return Destruction(
+        SERVICES, one.name, one.uid, "deletion of an application's Service", "v1", "Service", one.namespace
+    )
 
 
 def _warnings(claim: Claim) -> Iterator[Action]:

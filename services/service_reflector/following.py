@@ -82,6 +82,11 @@ class Following:
         self._hosts[mark] = (now, hosts)
         return hosts
 
+    def trouble(self, mark: str) -> str:
+        """Return why a lattice does not tell its applications, "" if it does or was not asked yet."""
+        view = self._lattices.view(mark)
+        return (view.why or view.models_why) if view is not None and view.settled else ""
+
     def heard(self, mark: str) -> float | None:
         """Return when a lattice last said or answered anything, monotonic seconds; None if it is not followed (yet)."""
         comparison, view = self.comparison(mark), self._lattices.view(mark)
@@ -110,6 +115,7 @@ class Following:
             name: (seen.host.id, dict(seen.host.labels), {unit.id for unit in seen.host.providers})
             for name, seen in self.hosts(mark).items()
         }
-        if self._shown.get(mark, {}) != shown:
-            self._shown[mark] = shown
+        news = (shown, self.trouble(mark))
+        if self._shown.get(mark, ({}, "")) != news:
+            self._shown[mark] = news
             self._wake(mark, None, None)

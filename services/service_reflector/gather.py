@@ -6,24 +6,28 @@ Keys are ``namespace/application``. Invariant: what is not known of a lattice is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from service_reflector.following import Following
 from service_reflector.keeping import read_kept
-from service_reflector.snapshot import Claim, Refused, Snapshot
+from service_reflector.ownership import HostGroups, Owner, Undecided, owner_of, recorded_groups, successors
+from service_reflector.snapshot import Claim, Preserved, Refused, Snapshot
+from service_reflector.timings import Timings
 from service_reflector.wishes import Wish, wish_of
 from trellis import names
 from trellis.events.services import ServiceReflected
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import NAMESPACES
-from trellis.lattice.group_views import GroupView
+from trellis.lattice.group_views import GroupView, lattice_name
 from trellis.lattice.manifests import Application
 from trellis.lattice.reach import read_reach
 from trellis.lattice.running import Running
 from trellis.lattice.service_views import PodView, RouteView, ServiceView, SliceView
 from trellis.peers import Controller
+from trellis.redaction import redact_url
 
 
 @dataclass(slots=True)
@@ -31,7 +35,9 @@ class Known:
     """What is remembered during a term. ``kept``: slices by key for whose Service something is kept.
 
     ``gone``: uids of Services that we deleted and that are still seen. ``said``: by Service what the bus was told.
-    ``controller``: of wasmcloud-operator, while it runs.
+    ``controller``: of wasmcloud-operator, while it runs. ``groups_known``: the API server serves host groups.
+    ``missing_since``: by mark when it was first seen that no host group names it, monotonic seconds. ``unreadable``:
+    by mark why a lattice cannot be followed. ``preserved``: by Service why it waits for an answer or a host group.
     """
 
     kube: Kube
@@ -40,16 +46,38 @@ class Known:
     following: Following
     elsewhere: tuple[str, ...] = ()
     let_go: bool = False
+    timings: Timings = field(default_factory=Timings)
+    groups_known: Callable[[], bool] = lambda: True
     by_lattice: dict[str, dict[str, GroupView]] = field(default_factory=dict)
+    by_namespace: dict[str, dict[str, GroupView]] = field(default_factory=dict)
     pods: dict[str, dict[str, PodView]] = field(default_factory=dict)
     slices: dict[str, dict[str, SliceView]] = field(default_factory=dict)
     routes: Mapping[str, RouteView] = field(default_factory=dict)
     mirrors: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     by_key: dict[str, set[str]] = field(default_factory=dict)
+    by_mark: dict[str, set[str]] = field(default_factory=dict)
     kept: dict[str, dict[str, SliceView]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     said: dict[str, ServiceReflected] = field(default_factory=dict)
     controller: Controller | None = None
+    missing_since: dict[str, float] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    preserved: dict[str, Preserved] = field(default_factory=dict)
+
+    @property
+    def host_groups(self) -> HostGroups:
+        """The host groups, as ``ownership`` reads them."""
+        return HostGroups(self.groups_known, self.groups, self.by_lattice, self.by_namespace, self.grace_left)
+
+    def grace_left(self, mark: str) -> float:
+        """Return the seconds for which Services of a lattice stay that no host group names."""
+        since = self.missing_since.setdefault(mark, time.monotonic())
+        return max(0.0, since + self.timings.group_grace - time.monotonic())
+
+    def waits_for_group(self, mark: str) -> bool:
+        """Return whether Services of a lattice stay for now although nothing tells which lattice follows it."""
+        found = self._of(mark)
+        return any(not any(successors(one, self.host_groups)) for one in found) and self.grace_left(mark) > 0
 
     def homes(self, mark: str) -> set[str]:
         """Return the namespaces of a lattice's groups."""
@@ -64,16 +92,33 @@ class Known:
         """Yield the keys that news of applications concern; None is every one of the lattice."""
         if applications is not None and "" in applications:
             applications = None  # what is missing among all of them is known now
-        homes = self.homes(mark)
+        homes, left = self.homes(mark), self._left_to(mark)
         if applications is None:
-            applications = {*self.deployed(mark), *(name for of, name in self.mirrors if of == mark)}
+            applications = {*self.deployed(mark), *(one.application for one in (*self._of(mark), *left))}
             yield from self.kept
         for name in applications:
             places = homes | {self.services[key].namespace for key in self._mirrors(mark, name)}
+            places |= {one.namespace for one in left if one.application == name}
             application = self._application(mark, name)
             if application is not None and (asked := application.annotation(names.ANNOTATION_SERVICE_NAMESPACE)):
                 places = places | {asked}
             yield from (f"{place}/{name}" for place in places)
+
+    def _of(self, mark: str) -> list[ServiceView]:
+        return [self.services[key] for key in self.by_mark.get(mark, ()) if key in self.services]
+
+    def _left_to(self, mark: str) -> list[ServiceView]:
+        """Return the Services of lattices without a host group on which this lattice decides."""
+        found = [one for former in self.by_mark if former not in self.by_lattice for one in self._of(former)]
+        return [one for one in found if any(group.lattice == mark for group in successors(one, self.host_groups))]
+
+    def keys_left(self, groups: Collection[str]) -> Iterator[str]:
+        """Yield the keys of Services that record one of these groups and whose lattice no host group names."""
+        for mark in self.by_mark:
+            if mark not in self.by_lattice:
+                for one in self._of(mark):
+                    if any(group in groups for group in recorded_groups(one)):
+                        yield f"{one.namespace}/{one.application}"
 
     def _application(self, mark: str, name: str) -> Application | None:
         comparison = self.following.comparison(mark)
@@ -83,11 +128,29 @@ class Known:
     def all_keys(self) -> set[str]:
         """Return every key there is something to decide about."""
         keys = {key for mark in self.following.marks for key in self.keys_of(mark, None)}
-        keys |= {f"{one.namespace}/{one.application or one.name}" for one in self._ours()}
+        ours = (one for one in self.services.values() if one.application or one.peers)
+        keys |= {f"{one.namespace}/{one.application or one.name}" for one in ours}
         return keys | self._keys_said() | set(self.kept)
 
-    def _ours(self) -> list[ServiceView]:
-        return [one for one in self.services.values() if one.application or one.peers]
+    def ours(self) -> list[ServiceView]:
+        """Return the Services of applications."""
+        return [self.services[key] for keys in self.by_mark.values() for key in keys if key in self.services]
+
+    def services_of(self, key: str) -> list[ServiceView]:
+        """Return the Services of one application in one namespace."""
+        return [self.services[one] for one in self.by_key.get(key, ()) if one in self.services]
+
+    def why_groups(self) -> str | None:
+        """Return why the host groups have to be known, None while nothing names one."""
+        count = len(self.ours())
+        return (
+            f"{count} Services name host groups, and none of them is deleted until these are known" if count else None
+        )
+
+    def why_preserved(self) -> str:
+        """Return, for readiness, how many Services wait for an answer or a host group, "" if none does."""
+        first = next(iter(self.preserved.values()), None)
+        return f"{len(self.preserved)}, of which the first: {first.message}" if first is not None else ""
 
     def _keys_said(self) -> set[str]:
         return {f"{fact.namespace}/{fact.application}" for fact in self.said.values()}
@@ -104,8 +167,11 @@ class Known:
         namespace, _, name = key.partition("/")
         claims, refused = self._claims(namespace, name)
         services = self._services(namespace, name)
-        unknown = [one for one in services.values() if one.application and self._unknown(one.lattice, one.application)]
+        groups = self.host_groups
+        found = {one.name: owner_of(one, groups, self._answer) for one in services.values() if one.application}
+        unknown = [services[one] for one, owner in found.items() if owner.undecided is not None]
         claims += [self._remembered(one) for one in unknown]
+        preserved = self._preserved(services, found)
         kept = self.kept.get(key, {}).values()
         owners = self._slice_owners(services, claims) | {one.service for one in kept}
         terminating = any(one.deleting for one in services.values()) and await self._is_going(namespace)
@@ -119,9 +185,16 @@ class Known:
             {one: route for one in services if (route := self.routes.get(f"{namespace}/{one}")) is not None},
             frozenset(one.lattice for one in unknown),
             tuple(one for one in kept if (of := read_kept(one.kept)) and self._unknown(of.lattice, of.application)),
-            sure=all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
+            sure=self.groups_known()
+            and all(self._complete(mark) for mark in self.by_lattice if namespace in self.homes(mark)),
             terminating=terminating,
             let_go=self.let_go,
+            owners={one: owner.lattice for one, owner in found.items()},
+            preserved=preserved,
+            look_again=min(
+                (self.grace_left(one.service.lattice) for one in preserved if one.reason == Undecided.GROUP_MISSING),
+                default=None,
+            ),
         )
 
     def _slice_owners(self, services: Mapping[str, ServiceView], claims: Iterable[Claim]) -> set[str]:
@@ -158,7 +231,18 @@ class Known:
             elif namespace == wish.namespace or (not wish.namespace and namespace in homes):
                 running = comparison.running
                 hosts = self.following.hosts(mark)
-                claims.append(Claim(mark, known.application, wish, self._pods(mark), hosts, running, group))
+                claims.append(
+                    Claim(
+                        mark,
+                        known.application,
+                        wish,
+                        self._pods(mark),
+                        hosts,
+                        running,
+                        group,
+                        groups=tuple(sorted(self.by_lattice.get(mark, ()))),
+                    )
+                )
         return claims, refused
 
     def _remembered(self, service: ServiceView) -> Claim:
@@ -172,7 +256,7 @@ class Known:
             mark,
             application,
             Wish(),
-            self._pods(mark),
+            self._pods(mark, () if mark in self.by_lattice else recorded_groups(service)),
             self.following.hosts(mark),
             running,
             self._group(mark, service.namespace),
@@ -190,27 +274,75 @@ class Known:
         )
         return groups[0] if groups else None
 
-    def _pods(self, mark: str) -> tuple[PodView, ...]:
-        return tuple(pod for key in self.by_lattice.get(mark, {}) for pod in self.pods.get(key, {}).values())
+    def _pods(self, mark: str, recorded: tuple[str, ...] = ()) -> tuple[PodView, ...]:
+        """Return the pods of a lattice's hosts: of its groups, and those that the lattice hears of their neighbours.
+
+        A group that was given another address of the same lattice stays on it, as the lattice itself shows.
+        """
+        groups = (*self.by_lattice.get(mark, {}), *recorded)
+        pods = [pod for key in groups for pod in self.pods.get(key, {}).values()]
+        name, heard = lattice_name(mark), self.following.hosts(mark)
+        for place in self.homes(mark) if heard else ():
+            for key, group in self.by_namespace.get(place, {}).items():
+                if key not in groups and lattice_name(group.lattice) == name:
+                    pods += [pod for pod in self.pods.get(key, {}).values() if pod.name in heard]
+        return tuple(pods)
 
     def _complete(self, mark: str) -> bool:
         comparison = self.following.comparison(mark)
         return comparison is not None and comparison.applications.complete
 
     def _unknown(self, mark: str, application: str) -> bool:
-        """Say whether it is not known if an application is deployed.
+        """Return whether it is not known if an application is deployed on a lattice that a group names."""
+        return self._answer(mark, application) is None if mark in self.by_lattice else not self.groups_known()
 
-        A lattice that no group names any more has no hosts of ours: what it deploys is reached nowhere here.
-        """
-        if mark not in self.by_lattice:
-            return False
+    def _answer(self, mark: str, application: str) -> bool | None:
+        """Return whether a lattice has an application deployed, None while it has not answered."""
         comparison = self.following.comparison(mark)
         if comparison is None:
-            return True
+            return None
         known = comparison.applications.known.get(application)
         if known is not None and known.application is not None:
-            return False
-        return not comparison.applications.absent(application)
+            return True
+        return False if comparison.applications.absent(application) else None
+
+    def _preserved(self, services: Mapping[str, ServiceView], owners: Mapping[str, Owner]) -> tuple[Preserved, ...]:
+        """Return the Services that wait for an answer or a host group, with what to report of each."""
+        found: list[Preserved] = []
+        for name, owner in owners.items():
+            one = services[name]
+            self.preserved.pop(one.key, None)
+            if (preserved := self._why_preserved(one, owner)) is not None:
+                self.preserved[one.key] = preserved
+                found.append(preserved)
+        return tuple(found)
+
+    def _why_preserved(self, one: ServiceView, owner: Owner) -> Preserved | None:
+        lattice = lattice_name(one.lattice)
+        match owner.undecided:
+            case Undecided.GROUP_INVALID:
+                groups = tuple(group for group in owner.groups if not group.lattice)
+                why = f"the spec of host group {groups[0].key} is invalid, so it names no lattice"
+            case Undecided.LATTICE_UNREACHABLE:
+                groups = tuple(group for group in owner.groups if self._trouble(group.lattice))
+                if not groups:
+                    return None  # it was asked a moment ago
+                why = f"host group {groups[0].key} has another lattice: {self._trouble(groups[0].lattice)}"
+            case Undecided.GROUP_MISSING:
+                groups, at = (), self.timings.group_grace
+                why = f"no host group names lattice {lattice}: they are deleted unless there is one within {at:.0f} s"
+            case _:
+                return None
+        message = f"Services of applications on lattice {lattice} stay as they are: {why}"
+        return Preserved(one, owner.undecided, message, groups)
+
+    def _trouble(self, mark: str) -> str:
+        """Return why a lattice that a group names does not answer, "" while nothing is known to be wrong."""
+        why = self.unreadable.get(mark) or self.following.trouble(mark)
+        group = self._group(mark, "")
+        if not why or group is None or group.spec is None:
+            return why
+        return f"{redact_url(group.spec.nats_address)}: {why}"
 
     async def _is_going(self, namespace: str) -> bool:
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from service_reflector.following import Wake
 from service_reflector.gather import Known
 from service_reflector.measures import Measures
+from trellis.kube.errors import KubeError
 from trellis.lattice.group_addresses import address_of
 from trellis.telemetry import TraceContext
 
@@ -33,12 +34,28 @@ class FollowLattices:
         del trace
         known = self.known
         groups = sorted(known.by_lattice.get(mark, {}).values(), key=lambda one: (one.created, one.key))
+        if not groups and mark in known.following.marks and not known.let_go and known.controller is None:
+            if not known.groups_known():
+                return None  # it is followed as it was
+            if known.waits_for_group(mark):
+                # Still followed: an application that is undeployed meanwhile loses its Service at once.
+                self.wake(mark, None, None)
+                return known.grace_left(mark)
         if not groups or known.controller is not None or known.let_go:
+            known.unreadable.pop(mark, None)
             await known.following.follow(mark, None)
             self.measures.follow(mark, None)
             self.wake(mark, None, None)
             return None
-        address, secret = await address_of(known.kube, groups[0])
+        try:
+            address, secret = await address_of(known.kube, groups[0])
+        except KubeError as error:
+            known.unreadable[mark] = known.kube.words(error)
+            self.wake(mark, None, None)
+            raise
+        known.unreadable.pop(mark, None)
+        if address is None:
+            known.unreadable[mark] = "its name or its prefix can be in no subject of NATS"
         await known.following.follow(mark, address)
         self.measures.follow(mark, address)
         self.wake(mark, None, None)

@@ -28,7 +28,7 @@ ALLOCATED: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """What a Service is to be. ``ports``: by name what listens there."""
+    """What a Service is to be. ``ports``: by name what listens there. ``groups``: keys of its lattice's host groups."""
 
     namespace: str
     name: str
@@ -37,6 +37,7 @@ class Mirror:
     version: str
     wish: Wish
     ports: tuple[tuple[str, Listener], ...]
+    groups: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -186,6 +187,7 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
     own = {
         names.ANNOTATION_APPLICATION: mirror.application,
         names.ANNOTATION_LATTICE: mirror.lattice,
+        names.ANNOTATION_HOST_GROUPS: " ".join(mirror.groups),
         names.ANNOTATION_LISTENERS: listeners_annotation(mirror),
         names.ANNOTATION_REACH: write_reach(tuple(listener for _, listener in mirror.ports)),
         names.ANNOTATION_MIRRORED: " ".join(asked),

@@ -22,7 +22,7 @@ class Claim:
 
     ``pods``: of the lattice's hosts, in whatever namespace. ``hosts``: by name of a pod the host in it, as the lattice
     tells. ``running``: what was said of providers. ``group``: whom Events about it regard. ``remembered``: it is what
-    its Service says, as nothing is known of its lattice yet.
+    its Service says, as nothing is known of its lattice yet. ``groups``: keys of the lattice's host groups.
     """
 
     lattice: str
@@ -33,6 +33,7 @@ class Claim:
     running: Running
     group: GroupView | None
     remembered: bool = False
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,24 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Preserved:
+    """A Service that stays although no host group names its lattice: why, and the groups that decide on it."""
+
+    service: ServiceView
+    reason: str
+    message: str
+    groups: tuple[GroupView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One application's name in one namespace. ``claims`` in the order in which they may choose a name.
 
     ``services``: ours of that application, and what has its plain name, by name; ``slices`` and ``routes`` by Service.
-    ``unknown``: marks of lattices of which it is not known whether they have it; ``sure``: all of the namespace's are.
+    ``owners``: by name the lattice that a Service belongs to now, where that is not the one it names.
+    ``preserved``: Services that wait for an answer or a host group; ``look_again``: seconds until one of them waits no
+    more. ``unknown``: marks of lattices of which it is not known whether they have it; ``sure``: all of the namespace's
+    are.
     ``awaited``: slices that are kept for a Service of which it is not known whether it is to be made again.
     ``terminating``: the namespace is going. ``let_go``: this service is to be uninstalled.
     """
@@ -66,3 +80,10 @@ class Snapshot:
     sure: bool = False
     terminating: bool = False
     let_go: bool = False
+    owners: Mapping[str, str] = field(default_factory=dict)
+    preserved: tuple[Preserved, ...] = ()
+    look_again: float | None = None
+
+    def lattice_of(self, service: ServiceView) -> str:
+        """Return the mark of the lattice that a Service belongs to now."""
+        return self.owners.get(service.name, service.lattice)

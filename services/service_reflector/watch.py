@@ -33,8 +33,12 @@ def on_group(known: Known, wake_lattice: Wake) -> Callable[[Change[GroupView]], 
         for group in (change.old, change.new):
             if group is not None:
                 _drop(known.by_lattice, group.lattice, change.key)
+                _drop(known.by_namespace, group.namespace, change.key)
+        if change.new is not None:
+            known.by_namespace.setdefault(change.new.namespace, {})[change.key] = change.new
         if change.new is not None and change.new.lattice:
             known.by_lattice.setdefault(change.new.lattice, {})[change.key] = change.new
+            known.missing_since.pop(change.new.lattice, None)
         for mark in {group.lattice for group in (change.old, change.new) if group is not None} - {""}:
             wake_lattice(mark)
 
@@ -54,6 +58,8 @@ def on_pod(known: Known, wake: Wake) -> Callable[[Change[PodView]], None]:
         for mark in {group.lattice for key in groups if (group := known.groups.get(key)) is not None} - {""}:
             for key in known.keys_of(mark, None):
                 wake(key)
+        for key in known.keys_left(groups):
+            wake(key)
 
     return handle
 
@@ -66,12 +72,15 @@ def on_service(known: Known, wake: Wake) -> Callable[[Change[ServiceView]], None
             if one is not None and one.application:
                 _discard(known.mirrors, (one.lattice, one.application), change.key)
                 _discard(known.by_key, f"{one.namespace}/{one.application}", change.key)
+                _discard(known.by_mark, one.lattice, change.key)
         if change.old is not None and (change.new is None or change.new.uid != change.old.uid):
             known.gone.discard(change.old.uid)
+            known.preserved.pop(change.key, None)
         if change.new is not None and change.new.application:
             new = change.new
             known.mirrors.setdefault((new.lattice, new.application), set()).add(change.key)
             known.by_key.setdefault(f"{new.namespace}/{new.application}", set()).add(change.key)
+            known.by_mark.setdefault(new.lattice, set()).add(change.key)
         for key in {f"{one.namespace}/{one.application or one.name}" for one in (change.old, change.new) if one}:
             wake(key)
 

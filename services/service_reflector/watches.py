@@ -44,7 +44,10 @@ class Handler(Generic[T]):
 
 
 class Watches:
-    """The informers. Groups are optional: where the kind is not defined nothing is to be mirrored."""
+    """The informers. Groups are optional: a cluster without lattices need not serve the kind.
+
+    While it is not served, groups are unknown: ``app`` binds what makes this service not ready, and what follows.
+    """
 
     def __init__(self, kube: Kube) -> None:
         self.on_group: Handler[GroupView] = Handler()

@@ -18,6 +18,7 @@ from rich.text import Text
 
 import node_watcher.decide
 import provisioner.decide
+import service_reflector.decide
 from trellis.breaker import State, close, moment, settled, unreadable
 from trellis.breaker_record import make_breakers, read_breakers
 from trellis.durations import parse_seconds
@@ -36,6 +37,7 @@ from trellis_bundle.settings import ClientSettings, client_settings
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "node-watcher": (node_watcher.decide.NODES,),
     "provisioner": (provisioner.decide.JOBS,),
+    "service-reflector": (service_reflector.decide.SERVICES,),
 }
 _STYLES: Final = {Position.CLOSED: "green", Position.OPEN: "bold red", Position.UNREADABLE: "bold red"}
 _WHO_AM_I: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)

@@ -6,6 +6,7 @@ import contextlib
 import http
 import json
 import secrets
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -21,7 +22,10 @@ from support.host_world import PATIENCE, HostWorld
 from support.in_process import serving
 from support.lattice_speaker import LatticeSpeaker
 from trellis import names
-from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
+from trellis.breaker import Limits, State, close
+from trellis.breaker_record import make_breakers
+from trellis.events.subjects import SERVICE_REFLECTOR
+from trellis.kube.resources import CONFIGMAPS, ENDPOINT_SLICES, EVENTS, NAMESPACES, PODS, SERVICES
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import LedService
 
@@ -176,6 +180,16 @@ class ReflectedWorld:
         """Run service_reflector in this process for the time of a block."""
         settings = self.hosts.fleet.settings(**changes)
         return serving(service_reflector.app.create_app, service_reflector.settings.Settings, settings)
+
+    def permit_deletions(self) -> None:
+        """Let the circuit breaker pass every deletion of this test, as ``trellis breaker close --for 10m`` does."""
+        now, limits = time.time(), Limits()
+        state = close(State(), by="test", now=now, everything_for=limits.open, limits=limits)
+        system = self.hosts.fleet.system
+        self.hosts.api.call("POST", NAMESPACES.path(), {"metadata": {"name": system}})
+        record = make_breakers(SERVICE_REFLECTOR, system, {SERVICES.plural: state}, None)
+        status, answer = self.hosts.api.call("POST", CONFIGMAPS.path(system), record)
+        assert status == http.HTTPStatus.CREATED, answer
 
     def clean_up(self) -> None:
         """Let go of every Service: nothing else would."""

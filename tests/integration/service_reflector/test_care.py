@@ -15,7 +15,7 @@ from support.host_world import PATIENCE
 from support.manifests import ANY_HOST, capability, link, manifest
 from support.reflected import ReflectedWorld
 from trellis import names
-from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, NAMESPACES, SERVICES
+from trellis.kube.resources import ENDPOINT_SLICES, NAMESPACES, SERVICES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -187,15 +187,6 @@ async def test_uninstalling_lets_go(world: ReflectedWorld) -> None:
             await eventually(free, "no finalizer holds it", seconds=PATIENCE)
         world.hosts.call("DELETE", SERVICES, "let")
         await world.has_no_service("let")
-
-
-async def test_services_go_with_the_last_group_of_their_lattice(world: ReflectedWorld) -> None:
-    world.group("group", "last-lattice")
-    async with world.wadm("last-lattice") as wadm, world.reflector():
-        await wadm.deploy(manifest("last"))
-        await world.has_service("last", 8080)
-        world.hosts.call("DELETE", HOST_CONFIGS, "group")
-        await world.has_no_service("last")
 
 
 async def test_endpoints_are_the_hosts_that_meet_the_requirements(world: ReflectedWorld) -> None:

@@ -184,6 +184,7 @@ async def test_slices_follow_hosts_that_come_go_and_move_while_applications_chan
             world.group(group, lattice)
     nodes = world.hosts.fleet.add("churn", "churn", "churn", opted_in=False)
     stale: dict[str, float] = {}
+    world.permit_deletions()
     async with world.wadm("churn-east") as east, world.wadm("churn-west") as west, world.reflector():
         model = Model(world, {"churn-east": east, "churn-west": west}, nodes)
         watching = asyncio.create_task(watch_for_what_is_gone(model, stale))

@@ -1,0 +1,301 @@
+"""Host groups are edited, deleted, made again, or cannot be listed: Services stay until it is known that they go."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+import service_reflector.app
+import service_reflector.settings
+from service_reflector.ownership import Undecided
+from service_reflector.timings import Timings
+from support.api_proxy import ApiProxy
+from support.fleet import eventually
+from support.host_world import PATIENCE
+from support.in_process import serving
+from support.manifests import manifest
+from support.reflected import ReflectedWorld, Wadm
+from trellis import names
+from trellis.kube.resources import EVENTS, HOST_CONFIGS, SECRETS, SERVICES
+from trellis.localcluster.nats import NatsServer
+from trellis.runtime import LedService
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+APPLICATIONS = ("shop", "cart", "mail")
+LONG = Timings(group_grace=3600.0)
+SHORT = Timings(group_grace=2.0)
+
+
+def reflector(
+    world: ReflectedWorld, timings: Timings = LONG, **changes: Any
+) -> AbstractAsyncContextManager[LedService]:
+    """Run service_reflector with other timings."""
+    create = partial(service_reflector.app.create_app, timings=timings)
+    return serving(create, service_reflector.settings.Settings, world.hosts.fleet.settings(**changes))
+
+
+def identities(world: ReflectedWorld) -> dict[str, tuple[str, str]]:
+    """Return uid and address of each Service by name."""
+    found = world.hosts.call("GET", SERVICES)["items"]
+    return {one["metadata"]["name"]: (one["metadata"]["uid"], one["spec"]["clusterIP"]) for one in found}
+
+
+def mark(world: ReflectedWorld, name: str) -> str:
+    """Return the lattice that a Service names."""
+    found = world.service(name)
+    assert found is not None
+    return str(found["metadata"]["annotations"][names.ANNOTATION_LATTICE])
+
+
+def reasons(world: ReflectedWorld, kind: str) -> set[str]:
+    """Return the reasons of Events on objects of a kind."""
+    return {one["reason"] for one in world.hosts.call("GET", EVENTS)["items"] if one["involvedObject"]["kind"] == kind}
+
+
+async def deployed(world: ReflectedWorld, wadm: Wadm) -> dict[str, tuple[str, str]]:
+    """Deploy the applications; return the Services they get."""
+    for name in APPLICATIONS:
+        await wadm.deploy(manifest(name))
+    await eventually(lambda: identities(world).keys() == {*APPLICATIONS}, "Services", seconds=PATIENCE)
+    return identities(world)
+
+
+async def handed_over(world: ReflectedWorld, former: str) -> None:
+    """Wait until no Service names a lattice any more."""
+    await eventually(
+        lambda: all(mark(world, name) != former for name in APPLICATIONS), "they are handed over", seconds=PATIENCE
+    )
+
+
+async def looked(world: ReflectedWorld, wadm: Wadm) -> None:
+    """Wait until something else that happened later was carried out: what was to be done before is done."""
+    await wadm.deploy(manifest("later"))
+    await world.has_service("later", 8080)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"natsAddress": "nats://localhost"}, {"secretName": "rotated"}, {"controlTopicPrefix": "wasmbus.ctl"}],
+    ids=["address", "secret", "prefix"],
+)
+async def test_another_spelling_of_the_same_lattice_hands_its_services_over_in_place(
+    world: ReflectedWorld, edit: dict[str, str]
+) -> None:
+    world.group("group", "spelled")
+    address = world.pod("group", "host-1")
+    async with world.wadm("spelled") as wadm, reflector(world):
+        before = await deployed(world, wadm)
+        former = mark(world, "shop")
+        world.hosts.change("group", **edit)
+        await handed_over(world, former)
+        assert identities(world) == before
+        await world.leads_to("shop", address)
+        # What follows belongs to the new one.
+        await wadm.undeploy("shop")
+        await world.has_no_service("shop")
+
+
+async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(world: ReflectedWorld) -> None:
+    world.group("group", "typo")
+    first = world.pod("group", "host-1")
+    async with world.wadm("typo") as wadm, reflector(world) as service:
+        before = await deployed(world, wadm)
+        former = mark(world, "shop")
+        world.hosts.change("group", natsClientPort=1)
+
+        def reported() -> bool:
+            return all(Undecided.LATTICE_UNREACHABLE in reasons(world, kind) for kind in ("Service", HOST_CONFIGS.kind))
+
+        await eventually(reported, "Events on Service and host group", seconds=PATIENCE)
+        assert any(service_reflector.app.PRESERVED in note for note in service.health.notes())
+        # Endpoints follow the hosts meanwhile.
+        second = world.pod("group", "host-2")
+        await world.leads_to("shop", first, second)
+        assert identities(world) == before
+        world.hosts.change("group", natsClientPort=world.server.port)
+        await looked(world, wadm)
+        assert mark(world, "shop") == former
+        assert {name: one for name, one in identities(world).items() if name in before} == before
+        await eventually(lambda: service.health.notes() == (), "nothing is noted any more", seconds=PATIENCE)
+
+
+async def test_a_new_leader_hands_over_what_was_edited_while_nobody_led(world: ReflectedWorld) -> None:
+    world.group("group", "leaderless")
+    async with world.wadm("leaderless") as wadm:
+        async with reflector(world):
+            before = await deployed(world, wadm)
+        former = mark(world, "shop")
+        world.hosts.change("group", natsAddress="nats://localhost")
+        async with reflector(world):
+            await handed_over(world, former)
+            assert identities(world) == before
+
+
+async def test_a_lattice_that_answered_that_it_lacks_an_application_ends_its_service(world: ReflectedWorld) -> None:
+    world.group("group", "old-name")
+    async with world.wadm("old-name") as wadm, world.wadm("new-name") as renamed, reflector(world):
+        before = await deployed(world, wadm)
+        for name in APPLICATIONS[:2]:
+            await renamed.deploy(manifest(name), quietly=True)
+        world.hosts.change("group", lattice="new-name")
+        await world.has_no_service(APPLICATIONS[2])
+        await handed_over_to(world, "new-name", *APPLICATIONS[:2])
+        assert identities(world) == {name: before[name] for name in APPLICATIONS[:2]}
+
+
+async def handed_over_to(world: ReflectedWorld, lattice: str, *wanted: str) -> None:
+    """Wait until Services name a lattice."""
+    await eventually(
+        lambda: all(mark(world, name).startswith(f"{lattice}/") for name in wanted), lattice, seconds=PATIENCE
+    )
+
+
+async def test_of_two_groups_one_is_edited_and_then_the_other(world: ReflectedWorld) -> None:
+    for group in ("one", "two"):
+        world.group(group, "both")
+    world.pod("one", "host-1")
+    second = world.pod("two", "host-2")
+    async with world.wadm("both") as wadm, reflector(world):
+        before = await deployed(world, wadm)
+        former = mark(world, "shop")
+        world.hosts.change("one", natsAddress="nats://localhost")
+
+        def recorded() -> bool:
+            found = world.service("shop")
+            assert found is not None
+            return bool(found["metadata"]["annotations"][names.ANNOTATION_HOST_GROUPS] == f"{world.namespace}/two")
+
+        await eventually(recorded, "the Service is of the other group", seconds=PATIENCE)
+        assert second in world.addresses("shop")
+        world.hosts.change("two", natsAddress="nats://localhost")
+        await handed_over(world, former)
+        assert {name: one for name, one in identities(world).items() if name in before} == before
+
+
+async def test_a_group_that_is_made_again_finds_its_services(world: ReflectedWorld) -> None:
+    world.group("group", "again")
+    async with world.wadm("again") as wadm, reflector(world):
+        before = await deployed(world, wadm)
+        world.hosts.call("DELETE", HOST_CONFIGS, "group")
+        await eventually(
+            lambda: Undecided.GROUP_MISSING in reasons(world, "Service"), "an Event on the Service", seconds=PATIENCE
+        )
+        # An application that is undeployed meanwhile loses its Service at once.
+        await wadm.undeploy("mail")
+        await world.has_no_service("mail")
+        world.group("group", "again", natsAddress="nats://localhost")
+        await looked(world, wadm)
+        kept = {name: before[name] for name in APPLICATIONS[:2]}
+        assert {name: one for name, one in identities(world).items() if name in kept} == kept
+
+
+async def test_services_of_a_group_that_stays_away_go_after_the_grace_whoever_leads(world: ReflectedWorld) -> None:
+    world.group("group", "ended")
+    async with world.wadm("ended") as wadm:
+        async with reflector(world):
+            await deployed(world, wadm)
+            world.hosts.call("DELETE", HOST_CONFIGS, "group")
+        async with reflector(world, SHORT):
+            for name in APPLICATIONS:
+                await world.has_no_service(name)
+
+
+async def test_a_service_of_a_missing_group_can_be_deleted_by_hand(world: ReflectedWorld) -> None:
+    world.group("group", "by-hand")
+    async with world.wadm("by-hand") as wadm, reflector(world):
+        await deployed(world, wadm)
+        world.hosts.call("DELETE", HOST_CONFIGS, "group")
+        world.hosts.call("DELETE", SERVICES, "shop")
+        await world.has_no_service("shop")
+        assert identities(world).keys() == {"cart", "mail"}
+
+
+async def test_a_mass_of_deletions_is_held_until_a_person_lets_it_go_on(world: ReflectedWorld) -> None:
+    applications = [f"app-{number}" for number in range(12)]
+    world.group("group", "mass")
+    async with world.wadm("mass") as wadm, reflector(world) as service:
+        for name in applications:
+            await wadm.deploy(manifest(name))
+        await eventually(lambda: identities(world).keys() == {*applications}, "Services", seconds=PATIENCE)
+        for name in applications:
+            await wadm.undeploy(name)
+        await eventually(lambda: "DestructionHeld" in reasons(world, "Service"), "an Event", seconds=PATIENCE)
+        await eventually(lambda: len(identities(world)) == 7, "five of twelve go", seconds=PATIENCE)
+        # Others go on.
+        await wadm.deploy(manifest("other"))
+        await world.has_service("other", 8080)
+        assert len(identities(world)) == 8
+        assert service.health.readiness().ok
+
+
+class Unserved(ApiProxy):
+    """An API server that answers 404 for the paths that have a text in them."""
+
+    paths: tuple[str, ...] = ()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if any(text in request.path for text in self.paths):
+            return web.Response(status=http.HTTPStatus.NOT_FOUND, text="404 page not found\n")
+        return await super()._answer(request)
+
+
+@contextlib.asynccontextmanager
+async def unserved(world: ReflectedWorld, tmp_path: Path, *paths: str) -> AsyncIterator[tuple[Unserved, Path]]:
+    """Have a way to the API server on which these paths are not served."""
+    kubeconfig = Path(world.hosts.fleet.settings()["kubeconfig"])
+    async with Unserved(kubeconfig, tmp_path) as proxy:
+        proxy.paths = paths
+        yield proxy, proxy.kubeconfig(proxy.port, tmp_path / "unserved.yaml")
+
+
+async def test_host_groups_that_are_not_served_at_the_start_are_unknown(world: ReflectedWorld, tmp_path: Path) -> None:
+    world.group("group", "unserved")
+    async with world.wadm("unserved") as wadm:
+        async with reflector(world):
+            before = await deployed(world, wadm)
+        await wadm.undeploy("mail", quietly=True)
+        async with (
+            unserved(world, tmp_path, HOST_CONFIGS.plural) as (proxy, kubeconfig),
+            reflector(world, SHORT, kubeconfig=kubeconfig) as service,
+        ):
+            what = f"watch {HOST_CONFIGS.plural}"
+
+            def told() -> bool:
+                return any(what in reason and "Services" in reason for reason in service.health.readiness().reasons)
+
+            await eventually(told, "not ready, with the reason", seconds=PATIENCE)
+            world.hosts.call("DELETE", SERVICES, "cart")
+            await asyncio.sleep(SHORT.group_grace)  # the grace of a group that is known to be missing
+            assert identities(world) == before
+            proxy.paths = ()
+            await world.has_no_service("mail")
+            await eventually(lambda: service.health.readiness().ok, "ready", seconds=PATIENCE)
+            assert identities(world)["shop"] == before["shop"]
+
+
+async def test_a_rotated_secret_that_is_not_there_yet_changes_nothing(tmp_path: Path, world: ReflectedWorld) -> None:
+    with NatsServer(tmp_path / "other") as other:
+        world.group("group", "rotation", secretName="creds-1")
+        async with world.wadm("rotation") as wadm, reflector(world):
+            before = await deployed(world, wadm)
+            former = mark(world, "shop")
+            # Another NATS, on which nobody answers for wadm.
+            world.hosts.change("group", secretName="creds-2", natsClientPort=other.port)
+            await eventually(
+                lambda: Undecided.LATTICE_UNREACHABLE in reasons(world, "Service"), "an Event", seconds=PATIENCE
+            )
+            assert identities(world) == before
+            world.hosts.change("group", natsClientPort=world.server.port)
+            await handed_over(world, former)
+            assert identities(world) == before
+            assert world.hosts.find(SECRETS, "creds-2") is None

@@ -1,0 +1,82 @@
+"""When a refused write is tried again."""
+
+from __future__ import annotations
+
+import pytest
+
+from service_reflector.refusals import Refusals, is_refused
+from service_reflector.timings import Timings
+from trellis.kube.errors import Call, Conflict, KubeError, error_from
+from trellis.kube.resources import HTTP_ROUTES, SERVICES, Resource
+
+DENIED = b'{"message": "denied the request: no team", "reason": "Forbidden"}'
+
+
+class Runs:
+    """A queue that runs nothing."""
+
+    def __init__(self) -> None:
+        self.now: list[str] = []
+        self.later: dict[str, float] = {}
+
+    def add(self, key: str) -> None:
+        self.now.append(key)
+
+    def add_after(self, key: str, delay: float) -> None:
+        self.later[key] = delay
+
+
+def error(status: int, body: bytes = DENIED, res: Resource = SERVICES) -> KubeError:
+    return error_from(Call("POST", res.kind, res.plural, "a", "shop"), status, body, {})
+
+
+@pytest.mark.parametrize(
+    ("found", "refused"),
+    [
+        (error(403), True),
+        (error(422), True),
+        (error(400), True),
+        (error(500, b"failed calling webhook: timeout"), True),
+        (error(500, b"etcdserver: request timed out"), False),
+        (error(503, b""), False),
+        (error(404), False),
+        (error(404, res=HTTP_ROUTES), True),
+        (error(409), False),
+        (error(429), False),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_what_only_a_person_can_remove_is_a_refusal(found: KubeError, refused: bool) -> None:
+    assert is_refused(found) is refused
+
+
+def test_a_refused_key_runs_again_within_seconds_and_the_first_that_succeeds_runs_the_others() -> None:
+    queue, notes = Runs(), list[str]()
+    refusals = Refusals(queue, Timings(), notes.append)
+    for _ in range(20):
+        for key in ("a/1", "a/2", "a/3"):
+            refusals.failed(key, error(403))
+    assert max(queue.later.values()) <= 20
+    assert "no team" in notes[-1]
+    refusals.done("a/1", wrote=False)
+    assert queue.now == [], "it had nothing to write, which shows nothing"
+    refusals.done("a/2", wrote=True)
+    assert queue.now == ["a/3"]
+    refusals.done("a/3", wrote=True)
+    assert notes[-1] == ""
+
+
+def test_many_refused_keys_do_not_all_come_back_within_seconds() -> None:
+    queue = Runs()
+    refusals = Refusals(queue, Timings(), lambda _: None)
+    for number in range(1_000):
+        refusals.failed(f"a/{number}", error(403))
+    assert queue.later["a/999"] > 60
+
+
+def test_other_failures_are_the_queues() -> None:
+    queue = Runs()
+    refusals = Refusals(queue, Timings(), lambda _: None)
+    refusals.failed("a/1", Conflict(Call("PATCH", "Service", "services"), status=409, reason="Conflict", message=""))
+    refusals.failed("a/1", RuntimeError())
+    assert queue.later == {}
