@@ -65,7 +65,8 @@ def create_app(
 def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     """Join the parts."""
     watches = Watches(base.kube)
-    known = Known(watches.groups.objects, watches.grants.objects)
+    known = Known(watches.groups.objects, watches.grants.objects, grants_known=lambda: watches.grants.known)
+    watches.groups.needed, watches.grants.needed = known.needs_groups, known.needs_grants
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
     links = Links(known, _around(settings, base, known, parts, timings))

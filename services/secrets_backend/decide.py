@@ -1,7 +1,7 @@
 """Whether a request may name this namespace and this account, and whom its Secret is read as.
 
 Pure. In: a policy, the entity's token, what the lattice's link is granted, the platform's list of users. Out: an
-``Identity``, or ``PolicyError`` that says what to add. Called by ``handlers`` and by ``trellis secrets check``.
+``Identity``, or a ``Refusal`` that says what to add. Called by ``handlers`` and by ``trellis secrets check``.
 Invariants: nothing outside the grant is read, nothing tells whether a Secret is there; what cannot be read gives
 nothing. That it is granted is not enough: Kubernetes decides next, by the rights of the account.
 Why by link: whoever may publish on its NATS makes tokens as he likes, and a request does not say its lattice.
@@ -59,12 +59,14 @@ class LinkGrant:
     """What the requests of a link may name.
 
     ``home``: the namespaces of its groups of hosts; ``groups``: namespace and lattice of each group; ``grants``: all
-    SecretGrants, or at least those that could be for it.
+    SecretGrants, or at least those that could be for it. ``known``: False while SecretGrants cannot be listed; then
+    nothing is granted, as a SecretGrant also limits what is granted by default.
     """
 
     home: frozenset[str]
     groups: frozenset[tuple[str, str]]
     grants: tuple[Grant, ...] = ()
+    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,10 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
     ``token``: the entity's. ``users``: those that the platform lets be impersonated by their whole names.
 
     Raises:
-        Refusal: ``PolicyError``, the link's grant does not have it.
+        Refusal: ``PolicyError``, the link's grant does not have it; ``UpstreamError``, the grant is not known.
     """
+    if not link.known:
+        raise Refusal(ErrorName.UPSTREAM, "SecretGrants cannot be listed now: nothing is granted, ask again")
     user = policy.impersonate
     account = (user or names.SECRETS_ACCOUNT).removeprefix(_user("", policy.namespace))
     there = sorted((one for one in link.grants if one.namespace == policy.namespace), key=lambda one: one.name)

@@ -7,8 +7,8 @@ whose account is not known stands for itself; what is unknown gives nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from secrets_backend.decide import Grant, LinkGrant
 from trellis.lattice.address import LinkAddress
@@ -29,6 +29,8 @@ class Known:
     """Groups whose link was looked for, found or not."""
     tried: set[LinkAddress] = field(default_factory=set)
     """Links of which it is known which others lead into their account, or that it cannot be known now."""
+    grants_known: Callable[[], bool] = lambda: True
+    """Whether the API server serves SecretGrants, so that what is not among ``grants`` does not exist."""
     _found: dict[LinkAddress, LinkGrant] = field(default_factory=dict)
 
     def changed(self) -> None:
@@ -68,7 +70,17 @@ class Known:
         found = self._found.get(address)
         if found is None:
             found = self._found[address] = self._link_grant(address)
-        return found
+        return found if self.grants_known() else replace(found, known=False)
+
+    def needs_groups(self) -> str | None:
+        """Return why host groups have to be listed: a SecretGrant names their namespaces; None if there is none."""
+        first = min(self.grants, default=None)
+        return None if first is None else f"SecretGrant {first} is for host groups: no Secret is given"
+
+    def needs_grants(self) -> str | None:
+        """Return why SecretGrants have to be listed: a host group may ask for Secrets; None if there is none."""
+        first = min(self.groups, default=None)
+        return None if first is None else f"host group {first} may ask for Secrets: no Secret is given"
 
     def _link_grant(self, address: LinkAddress) -> LinkGrant:
         same = {address, *self.of_its_account(address)}

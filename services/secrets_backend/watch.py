@@ -22,7 +22,7 @@ from trellis.telemetry import TraceContext
 
 
 class Watches:
-    """The informers. Both kinds are optional: where one is not defined there are none of it."""
+    """The informers. Both kinds are optional: without host groups there is nobody to answer."""
 
     def __init__(self, kube: Kube) -> None:
         self.on_group: Callable[[Change[GroupView]], None] | None = None

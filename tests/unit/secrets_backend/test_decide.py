@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,12 @@ def test_a_namespace_with_hosts_of_the_lattice_is_open_by_default_to_its_own_acc
     assert ask(SHOP, "shop", "reader") == Identity(
         "system:serviceaccount:shop:reader", "shop", "namespace shop has hosts of this lattice"
     )
+
+
+def test_while_secret_grants_cannot_be_listed_nothing_is_granted_and_it_is_no_error_of_the_policy() -> None:
+    with pytest.raises(Refusal) as refused:
+        ask(replace(SHOP, known=False), "shop", "reader")
+    assert refused.value.error is ErrorName.UPSTREAM
 
 
 @pytest.mark.parametrize("impersonate", [None, ""])

@@ -66,6 +66,24 @@ def test_only_the_secret_grants_for_its_groups_are_a_links(known: Known) -> None
     assert [one.namespace for one in known.link_grant(TWO).grants] == []
 
 
+def test_a_link_is_granted_nothing_while_secret_grants_cannot_be_listed(known: Known) -> None:
+    listed = True
+    known.grants_known = lambda: listed
+    assert known.link_grant(ONE).known
+    listed = False
+    assert not known.link_grant(ONE).known
+    listed = True
+    assert known.link_grant(ONE).known
+
+
+def test_host_groups_and_secret_grants_need_each_other(known: Known) -> None:
+    assert known.needs_groups() is not None
+    assert known.needs_grants() is not None
+    nothing = Known({}, {})
+    assert nothing.needs_groups() is None
+    assert nothing.needs_grants() is None
+
+
 def test_grants_are_whole_once_every_group_was_looked_for_and_every_link_tried(known: Known) -> None:
     known.seen = {"shop/group", "bank/group"}
     known.tried = {ONE, TWO, THREE}
