@@ -24,6 +24,7 @@ import node_watcher.app
 import node_watcher.settings
 import provisioner.app
 import provisioner.settings
+from provisioner.job_clock import SlotTimings
 from support.suite_rights import is_read_by_suite
 from trellis import localcluster, names
 from trellis.bus.permissions import durables
@@ -33,10 +34,12 @@ from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import node_manifest
 from trellis.runtime import LedService
+from trellis.shim_deletions import DeletionTimings
 
 Manifest = dict[str, Any]
 KUBELET = "kwok.x-k8s.io/node"
 """Annotation of nodes that have one."""
+SHIMS = "/apis/runtime.spinkube.dev/v1alpha1/shims"
 QUICK = {"retry_min": 1, "retry_max": 2, "job_retries": 0}
 
 
@@ -178,12 +181,16 @@ class Fleet:
         return {**base, **QUICK, **changes}
 
     @contextlib.asynccontextmanager
-    async def services(self, **changes: Any) -> AsyncIterator[list[LedService]]:
-        """Run node_watcher and provisioner in this process for the time of a block."""
+    async def services(
+        self, timings: DeletionTimings = DeletionTimings(), slot_timings: SlotTimings = SlotTimings(), **changes: Any
+    ) -> AsyncIterator[list[LedService]]:
+        """Run node_watcher and provisioner in this process for the time of a block; ``changes`` are settings."""
         settings = self.settings(**changes)
         services = [
-            node_watcher.app.create_app(node_watcher.settings.Settings(**settings)),
-            provisioner.app.create_app(provisioner.settings.Settings(**settings)),
+            node_watcher.app.create_app(node_watcher.settings.Settings(**settings), timings=timings),
+            provisioner.app.create_app(
+                provisioner.settings.Settings(**settings), timings=timings, slot_timings=slot_timings
+            ),
         ]
         stop = asyncio.Event()
         tasks = [asyncio.create_task(service.run(stop), name=service.name) for service in services]
@@ -272,9 +279,14 @@ class Fleet:
         return most
 
     def clean_up(self) -> None:
-        """Remove what the test made."""
+        """Remove what the test made; of its Shims also those whose finalizer nobody removes any more."""
         for name in self._nodes:
             self.delete(name)
+        _, found = self.api.call("GET", SHIMS)
+        for shim in (item["metadata"]["name"] for item in found.get("items", [])):
+            if self.id in shim:
+                self.api.call("DELETE", f"{SHIMS}/{shim}")
+                self.api.call("PATCH", f"{SHIMS}/{shim}", {"metadata": {"finalizers": None}})
         for namespace in (self.system, self.installers):
             self.api.call("DELETE", f"/api/v1/namespaces/{namespace}")
         shutil.rmtree(self._controllers, ignore_errors=True)

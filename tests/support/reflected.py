@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ import pytest
 
 import service_reflector.app
 import service_reflector.settings
+from service_reflector.timings import Timings
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.in_process import serving
@@ -176,10 +178,10 @@ class ReflectedWorld:
         except AssertionError:
             pytest.fail(f"{name} leads to {self.addresses(name)}, not {set(addresses)}")
 
-    def reflector(self, **changes: Any) -> AbstractAsyncContextManager[LedService]:
-        """Run service_reflector in this process for the time of a block."""
-        settings = self.hosts.fleet.settings(**changes)
-        return serving(service_reflector.app.create_app, service_reflector.settings.Settings, settings)
+    def reflector(self, timings: Timings = Timings(), **changes: Any) -> AbstractAsyncContextManager[LedService]:
+        """Run service_reflector in this process for the time of a block; ``changes`` are settings."""
+        create = partial(service_reflector.app.create_app, timings=timings)
+        return serving(create, service_reflector.settings.Settings, self.hosts.fleet.settings(**changes))
 
     def permit_deletions(self) -> None:
         """Let the circuit breaker pass every deletion of this test, as ``trellis breaker close --for 10m`` does."""

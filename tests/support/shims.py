@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from support.fleet import Fleet, Manifest
+from support.fleet import SHIMS, Fleet, Manifest
 from trellis import names
 from trellis.crds.kinds import KINDS, make_definition
 
-SHIMS = "/apis/runtime.spinkube.dev/v1alpha1/shims"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import http
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from support.fleet import Fleet, eventually
 from support.kubelets import kubelets, show
 from support.shims import SHIMS, Shim
 from trellis import names
+from trellis.shim_deletions import DeletionTimings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -19,18 +21,9 @@ Make = Callable[[str], Shim]
 
 
 @pytest.fixture
-async def make(fleet: Fleet, shim: Shim) -> AsyncIterator[Make]:
-    """Make Shims beside the test's first one; all of them are gone at its end, by force if need be."""
-    made = [shim]
-
-    def make_one(kind: str) -> Shim:
-        made.append(Shim(fleet, kind))
-        return made[-1]
-
-    yield make_one
-    for one in made:
-        one.delete()
-        fleet.api.call("PATCH", f"{SHIMS}/{one.name}", {"metadata": {"finalizers": None}})
+def make(fleet: Fleet) -> Make:
+    """Make Shims beside the test's first one."""
+    return partial(Shim, fleet)
 
 
 async def gone(*shims: Shim) -> None:
@@ -119,7 +112,6 @@ async def test_a_shim_that_is_paused_or_refused_holds_no_other_on_its_nodes(
         await gone(shim, slight, third)
 
 
-@pytest.mark.usefixtures("make")
 async def test_the_annotation_means_the_default_shims(fleet: Fleet, shim: Shim) -> None:
     shim.labels = {names.LABEL_KWASM_DEFAULT: "true"}
     [node] = fleet.add("node", opted_in=False)
@@ -141,7 +133,6 @@ async def test_the_annotation_means_the_default_shims(fleet: Fleet, shim: Shim) 
         await gone(shim)
 
 
-@pytest.mark.usefixtures("make")
 async def test_recreate_is_all_nodes_at_once(fleet: Fleet, shim: Shim) -> None:
     nodes = shim.add_nodes(4)
     recreate = {"type": "recreate", "rolling": {"maxUpdate": 1}}
@@ -158,7 +149,6 @@ async def test_recreate_is_all_nodes_at_once(fleet: Fleet, shim: Shim) -> None:
         await gone(shim)
 
 
-@pytest.mark.usefixtures("make")
 async def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with kubelets(fleet) as disks:
@@ -169,13 +159,12 @@ async def test_a_shim_whose_object_was_forced_away_is_removed_all_the_same(fleet
         shim.delete()
         fleet.api.call("PATCH", f"{SHIMS}/{shim.name}", {"metadata": {"finalizers": None}})
         assert shim.found() is None
-        async with fleet.services():
+        async with fleet.services(DeletionTimings(grace=1.0)):
             await eventually(lambda: not disks[node].shims, "the installer took it away", seconds=60)
             await fleet.quiet()
             assert not any(key.startswith("trellis.dev/") for key in fleet.annotations(node))
 
 
-@pytest.mark.usefixtures("make")
 async def test_a_handler_that_vanishes_is_installed_again(fleet: Fleet, shim: Shim) -> None:
     [node] = shim.add_nodes(1)
     async with fleet.services(), kubelets(fleet) as disks:

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import http
 import os
 import sys
 import time
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import node_watcher.app
-import node_watcher.settings
-import provisioner.app
-import provisioner.settings
 from support.api_proxy import ApiProxy
 from support.fleet import Fleet, Manifest, eventually, is_ours
-from support.in_process import serving
 from support.kubelets import kubelets
 from support.shims import DEFINITIONS, SHIMS, Shim
 from trellis import names
@@ -38,23 +29,6 @@ DEFINITION = f"{DEFINITIONS}/{SHIM_DEFINITION}"
 ALLOWED = Limits().objects
 OBSERVED_SECONDS = 3.0
 """Within that time nodes lost what they had when a kind that was not served counted as one without objects."""
-
-
-@contextlib.asynccontextmanager
-async def services(
-    fleet: Fleet, timings: DeletionTimings = DeletionTimings(), **changes: Any
-) -> AsyncIterator[list[LedService]]:
-    """Run node_watcher and provisioner with the times of a test."""
-    settings = fleet.settings(**changes)
-    async with (
-        serving(
-            partial(node_watcher.app.create_app, timings=timings), node_watcher.settings.Settings, settings
-        ) as watcher,
-        serving(
-            partial(provisioner.app.create_app, timings=timings), provisioner.settings.Settings, settings
-        ) as planner,
-    ):
-        yield [watcher, planner]
 
 
 def changes(fleet: Fleet, mark: int) -> list[tuple[str, str, str]]:
@@ -96,6 +70,16 @@ async def define_again(fleet: Fleet, manifest: Manifest) -> None:
     await eventually(lambda: fleet.api.call("POST", SHIMS, manifest)[0] == http.HTTPStatus.CREATED, "the Shim")
 
 
+def delete_definition(fleet: Fleet) -> None:
+    """Delete the CRD of Shims; those of former tests, whose services are gone, would hold it."""
+    _, found = fleet.api.call("GET", SHIMS)
+    for name in (item["metadata"]["name"] for item in found["items"]):
+        if fleet.id not in name:
+            fleet.api.call("DELETE", f"{SHIMS}/{name}")
+            fleet.api.call("PATCH", f"{SHIMS}/{name}", {"metadata": {"finalizers": None}})
+    fleet.api.call("DELETE", DEFINITION)
+
+
 def remove_finalizer(shim: Shim) -> None:
     shim.fleet.api.call("PATCH", f"{SHIMS}/{shim.name}", {"metadata": {"finalizers": None}})
 
@@ -118,12 +102,12 @@ async def test_shims_that_are_not_served_at_the_start_are_unknown_and_not_delete
         kubelets(fleet),
     ):
         path = proxy.kubeconfig(proxy.port, tmp_path / "kubeconfig")
-        async with services(fleet, kubeconfig=path):
+        async with fleet.services(kubeconfig=path):
             shim.apply(max_update="100%")
             await all_have(shim, nodes)
         proxy.withheld = "/apis/runtime.spinkube.dev/"
         mark = fleet.mark()
-        async with services(fleet, kubeconfig=path) as running:
+        async with fleet.services(kubeconfig=path) as running:
             await eventually(lambda: all(map(unready_for_shims, running)), "not ready, with the reason")
             fleet.annotate(nodes[0], "true")
             more = shim.add_nodes(1)
@@ -142,15 +126,15 @@ async def test_nodes_keep_what_they_have_while_there_is_no_crd_and_the_same_shim
 ) -> None:
     nodes = shim.add_nodes(8)
     async with kubelets(fleet):
-        async with services(fleet):
+        async with fleet.services():
             shim.apply(max_update="100%")
             await all_have(shim, nodes)
             manifest = stored(shim)
-        fleet.api.call("DELETE", DEFINITION)
+        delete_definition(fleet)
         remove_finalizer(shim)
         await eventually(lambda: fleet.api.call("GET", SHIMS)[0] == http.HTTPStatus.NOT_FOUND, "not served")
         mark = fleet.mark()
-        async with services(fleet) as running:
+        async with fleet.services() as running:
             await eventually(lambda: all(map(unready_for_shims, running)), "not ready, with the reason")
             await nothing_changes(fleet, mark)
             await define_again(fleet, manifest)
@@ -168,10 +152,10 @@ def owner_of(shim: Shim) -> str:
 
 
 async def test_without_the_crd_annotated_nodes_get_the_legacy_image(fleet: Fleet, shim: Shim) -> None:
-    fleet.api.call("DELETE", DEFINITION)
+    delete_definition(fleet)
     await eventually(lambda: fleet.api.call("GET", SHIMS)[0] == http.HTTPStatus.NOT_FOUND, "not served")
     nodes = fleet.add("node", "node")
-    async with services(fleet) as running:
+    async with fleet.services() as running:
         await fleet.all_provisioned(nodes)
         assert not any(map(unready_for_shims, running))
         fleet.annotate(nodes[0], None)
@@ -181,11 +165,11 @@ async def test_without_the_crd_annotated_nodes_get_the_legacy_image(fleet: Fleet
 
 async def test_a_crd_that_is_deleted_takes_no_more_than_the_circuit_breaker_permits(fleet: Fleet, shim: Shim) -> None:
     nodes = shim.add_nodes(ALLOWED + 3)
-    async with services(fleet, DeletionTimings(settle=0.5)) as running, kubelets(fleet):
+    async with fleet.services(DeletionTimings(settle=0.5)) as running, kubelets(fleet):
         shim.apply(max_update="100%")
         await all_have(shim, nodes)
         manifest = stored(shim)
-        fleet.api.call("DELETE", DEFINITION)
+        delete_definition(fleet)
         await eventually(lambda: len(held(fleet, nodes)) == 3, "three are held")
         await eventually(lambda: shim.condition("Degraded") == ("True", "MassDeletion"), "reported on the Shim")
         await eventually(lambda: len(recorded(fleet, nodes)) == 3, "the others are uninstalled", seconds=40)
@@ -207,7 +191,7 @@ async def test_several_shims_that_are_deleted_at_once_are_held_and_go_on_when_a_
 ) -> None:
     nodes = shim.add_nodes(ALLOWED + 2)
     other = Shim(fleet, "slight")
-    async with services(fleet, DeletionTimings(settle=1.0)), kubelets(fleet):
+    async with fleet.services(DeletionTimings(settle=1.0)), kubelets(fleet):
         shim.apply(max_update="100%")
         other.apply(max_update="100%")
         await all_have(shim, nodes)
@@ -238,7 +222,7 @@ async def test_a_shim_whose_finalizer_is_removed_by_hand_stays_on_its_nodes_for_
     fleet: Fleet, shim: Shim
 ) -> None:
     nodes = shim.add_nodes(ALLOWED + 2)
-    async with services(fleet, DeletionTimings(settle=5.0, grace=6.0)), kubelets(fleet):
+    async with fleet.services(DeletionTimings(settle=5.0, grace=6.0)), kubelets(fleet):
         shim.apply(max_update="100%")
         await all_have(shim, nodes)
         manifest, mark = stored(shim), fleet.mark()

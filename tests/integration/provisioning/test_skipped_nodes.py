@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import http
-from collections.abc import AsyncIterator
 
 import pytest
 
-import node_watcher.app
-import node_watcher.settings
-import provisioner.app
-import provisioner.settings
 from provisioner.job_clock import SlotTimings
 from support.fleet import Fleet, eventually
 from support.kubelets import kubelets
@@ -31,23 +24,6 @@ FOREIGN = {
     "adeleting": ({}, (), Reason.NODE_DELETING),
 }
 """By prefix of the node's name, which sorts before those of real nodes: labels, taints, and why it is skipped."""
-
-
-@contextlib.asynccontextmanager
-async def services(fleet: Fleet, **changes: object) -> AsyncIterator[None]:
-    """Run node_watcher and provisioner with a short grace."""
-    settings = fleet.settings(**changes)
-    apps = [
-        node_watcher.app.create_app(node_watcher.settings.Settings(**settings)),
-        provisioner.app.create_app(provisioner.settings.Settings(**settings), slot_timings=SlotTimings(grace=2.0)),
-    ]
-    stop = asyncio.Event()
-    tasks = [asyncio.create_task(app.run(stop), name=app.name) for app in apps]
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.wait_for(asyncio.gather(*tasks), 30)
 
 
 def foreign_nodes(fleet: Fleet) -> dict[str, Reason]:
@@ -98,7 +74,8 @@ async def test_a_pod_that_hangs_in_terminating_on_a_ready_node_holds_no_slot(fle
     for node in hung:
         fleet.patch(node, {"status": ready}, "/status")
     image = "example.com/installer:1"
-    async with services(fleet, max_unavailable="2", job_deadline=3, installer_image=image):
+    short = SlotTimings(grace=2.0)
+    async with fleet.services(slot_timings=short, max_unavailable="2", job_deadline=3, installer_image=image):
         await eventually(lambda: all(fleet.job_of(node) for node in hung), "both slots are taken")
         await eventually(lambda: all(map(fleet.provisioned, real)), "the real nodes are provisioned", seconds=60)
         for node in hung:

@@ -6,10 +6,7 @@ import asyncio
 import contextlib
 import http
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -21,27 +18,17 @@ from service_reflector.timings import Timings
 from support.api_proxy import ApiProxy
 from support.fleet import eventually
 from support.host_world import PATIENCE
-from support.in_process import serving
 from support.manifests import manifest
 from support.reflected import ReflectedWorld, Wadm
 from trellis import names
 from trellis.kube.resources import EVENTS, HOST_CONFIGS, SECRETS, SERVICES
 from trellis.localcluster.nats import NatsServer
-from trellis.runtime import LedService
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
 APPLICATIONS = ("shop", "cart", "mail")
 LONG = Timings(group_grace=3600.0)
 SHORT = Timings(group_grace=2.0)
-
-
-def reflector(
-    world: ReflectedWorld, timings: Timings = LONG, **changes: Any
-) -> AbstractAsyncContextManager[LedService]:
-    """Run service_reflector with other timings."""
-    create = partial(service_reflector.app.create_app, timings=timings)
-    return serving(create, service_reflector.settings.Settings, world.hosts.fleet.settings(**changes))
 
 
 def identities(world: ReflectedWorld) -> dict[str, tuple[str, str]]:
@@ -93,7 +80,7 @@ async def test_another_spelling_of_the_same_lattice_hands_its_services_over_in_p
 ) -> None:
     world.group("group", "spelled")
     address = world.pod("group", "host-1")
-    async with world.wadm("spelled") as wadm, reflector(world):
+    async with world.wadm("spelled") as wadm, world.reflector(LONG):
         before = await deployed(world, wadm)
         former = mark(world, "shop")
         world.hosts.change("group", **edit)
@@ -108,7 +95,7 @@ async def test_another_spelling_of_the_same_lattice_hands_its_services_over_in_p
 async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(world: ReflectedWorld) -> None:
     world.group("group", "typo")
     first = world.pod("group", "host-1")
-    async with world.wadm("typo") as wadm, reflector(world) as service:
+    async with world.wadm("typo") as wadm, world.reflector(LONG) as service:
         before = await deployed(world, wadm)
         former = mark(world, "shop")
         world.hosts.change("group", natsClientPort=1)
@@ -132,18 +119,18 @@ async def test_an_address_that_never_answers_takes_nothing_away_and_is_reported(
 async def test_a_new_leader_hands_over_what_was_edited_while_nobody_led(world: ReflectedWorld) -> None:
     world.group("group", "leaderless")
     async with world.wadm("leaderless") as wadm:
-        async with reflector(world):
+        async with world.reflector(LONG):
             before = await deployed(world, wadm)
         former = mark(world, "shop")
         world.hosts.change("group", natsAddress="nats://localhost")
-        async with reflector(world):
+        async with world.reflector(LONG):
             await handed_over(world, former)
             assert identities(world) == before
 
 
 async def test_a_lattice_that_answered_that_it_lacks_an_application_ends_its_service(world: ReflectedWorld) -> None:
     world.group("group", "old-name")
-    async with world.wadm("old-name") as wadm, world.wadm("new-name") as renamed, reflector(world):
+    async with world.wadm("old-name") as wadm, world.wadm("new-name") as renamed, world.reflector(LONG):
         before = await deployed(world, wadm)
         for name in APPLICATIONS[:2]:
             await renamed.deploy(manifest(name), quietly=True)
@@ -165,7 +152,7 @@ async def test_of_two_groups_one_is_edited_and_then_the_other(world: ReflectedWo
         world.group(group, "both")
     world.pod("one", "host-1")
     second = world.pod("two", "host-2")
-    async with world.wadm("both") as wadm, reflector(world):
+    async with world.wadm("both") as wadm, world.reflector(LONG):
         before = await deployed(world, wadm)
         former = mark(world, "shop")
         world.hosts.change("one", natsAddress="nats://localhost")
@@ -184,7 +171,7 @@ async def test_of_two_groups_one_is_edited_and_then_the_other(world: ReflectedWo
 
 async def test_a_group_that_is_made_again_finds_its_services(world: ReflectedWorld) -> None:
     world.group("group", "again")
-    async with world.wadm("again") as wadm, reflector(world):
+    async with world.wadm("again") as wadm, world.reflector(LONG):
         before = await deployed(world, wadm)
         world.hosts.call("DELETE", HOST_CONFIGS, "group")
         await eventually(
@@ -202,17 +189,17 @@ async def test_a_group_that_is_made_again_finds_its_services(world: ReflectedWor
 async def test_services_of_a_group_that_stays_away_go_after_the_grace_whoever_leads(world: ReflectedWorld) -> None:
     world.group("group", "ended")
     async with world.wadm("ended") as wadm:
-        async with reflector(world):
+        async with world.reflector(LONG):
             await deployed(world, wadm)
             world.hosts.call("DELETE", HOST_CONFIGS, "group")
-        async with reflector(world, SHORT):
+        async with world.reflector(SHORT):
             for name in APPLICATIONS:
                 await world.has_no_service(name)
 
 
 async def test_a_service_of_a_missing_group_can_be_deleted_by_hand(world: ReflectedWorld) -> None:
     world.group("group", "by-hand")
-    async with world.wadm("by-hand") as wadm, reflector(world):
+    async with world.wadm("by-hand") as wadm, world.reflector(LONG):
         await deployed(world, wadm)
         world.hosts.call("DELETE", HOST_CONFIGS, "group")
         world.hosts.call("DELETE", SERVICES, "shop")
@@ -223,7 +210,7 @@ async def test_a_service_of_a_missing_group_can_be_deleted_by_hand(world: Reflec
 async def test_a_mass_of_deletions_is_held_until_a_person_lets_it_go_on(world: ReflectedWorld) -> None:
     applications = [f"app-{number}" for number in range(12)]
     world.group("group", "mass")
-    async with world.wadm("mass") as wadm, reflector(world) as service:
+    async with world.wadm("mass") as wadm, world.reflector(LONG) as service:
         for name in applications:
             await wadm.deploy(manifest(name))
         await eventually(lambda: identities(world).keys() == {*applications}, "Services", seconds=PATIENCE)
@@ -261,12 +248,12 @@ async def unserved(world: ReflectedWorld, tmp_path: Path, *paths: str) -> AsyncI
 async def test_host_groups_that_are_not_served_at_the_start_are_unknown(world: ReflectedWorld, tmp_path: Path) -> None:
     world.group("group", "unserved")
     async with world.wadm("unserved") as wadm:
-        async with reflector(world):
+        async with world.reflector(LONG):
             before = await deployed(world, wadm)
         await wadm.undeploy("mail", quietly=True)
         async with (
             unserved(world, tmp_path, HOST_CONFIGS.plural) as (proxy, kubeconfig),
-            reflector(world, SHORT, kubeconfig=kubeconfig) as service,
+            world.reflector(SHORT, kubeconfig=kubeconfig) as service,
         ):
             what = f"watch {HOST_CONFIGS.plural}"
 
@@ -286,7 +273,7 @@ async def test_host_groups_that_are_not_served_at_the_start_are_unknown(world: R
 async def test_a_rotated_secret_that_is_not_there_yet_changes_nothing(tmp_path: Path, world: ReflectedWorld) -> None:
     with NatsServer(tmp_path / "other") as other:
         world.group("group", "rotation", secretName="creds-1")
-        async with world.wadm("rotation") as wadm, reflector(world):
+        async with world.wadm("rotation") as wadm, world.reflector(LONG):
             before = await deployed(world, wadm)
             former = mark(world, "shop")
             # Another NATS, on which nobody answers for wadm.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from service_reflector.timings import Timings
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.manifests import ANY_HOST, capability, link, manifest
@@ -81,7 +82,7 @@ def measured(service: LedService, name: str, lattice: str) -> float | None:
 
 async def test_each_lattice_is_measured_while_it_is_followed(world: ReflectedWorld) -> None:
     world.group("group", "seen-lattice")
-    async with world.wadm("seen-lattice") as wadm, world.reflector() as service:
+    async with world.wadm("seen-lattice") as wadm, world.reflector(Timings(group_grace=1.0)) as service:
 
         def shows(applications: int, services: int) -> bool:
             names = ("trellis_lattice_applications", "trellis_lattice_services")

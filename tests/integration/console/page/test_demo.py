@@ -155,6 +155,11 @@ async def test_a_controller_is_woken(demo: Demo, window: Window) -> None:
         *("patch", "wasmcontroller", "mirror", "--namespace", "team-a", "--type=merge"),
         *("-p", json.dumps({"spec": {"idle": {"suspendAfter": "0s"}}})),
     )
+    # A controller that still runs takes the object without being woken.
+    demo.kubectl(
+        *("wait", "wasmcontroller/mirror", "--namespace", "team-a"),
+        *("--for", "jsonpath={.status.state}=Suspended", "--timeout", "55s"),
+    )
     await window.open("/controllers?q=team-a/mirror")
     row = window.page.locator(".controller", has_text="team-a/mirror")
     await expect(row.locator(".number-wakes")).to_have_text(re.compile(r"\d"), timeout=SLOW)
