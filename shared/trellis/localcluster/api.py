@@ -8,7 +8,6 @@ One connection per thread is kept open.
 from __future__ import annotations
 
 import base64
-import contextlib
 import http.client
 import json
 import ssl
@@ -35,7 +34,7 @@ class Api:
         self._tls.verify_flags |= ssl.VERIFY_X509_STRICT
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._made: list[http.client.HTTPSConnection] = []
+        self._open: set[http.client.HTTPSConnection] = set()
 
     @classmethod
     def of_kubeconfig(cls, path: Path) -> Self:
@@ -76,8 +75,8 @@ class Api:
         if connection is None:
             connection = http.client.HTTPSConnection(self._host, self._port, context=self._tls, timeout=_SECONDS)
             self._local.connection = connection
-            with self._lock:
-                self._made.append(connection)
+        with self._lock:
+            self._open.add(connection)  # each time: a closed one opens again when it is used
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         try:
@@ -96,10 +95,10 @@ class Api:
             return False
 
     def close(self) -> None:
-        """Close the connections of all threads, none of which may be calling; one that is used again is made again."""
+        """Close the connections of all threads, none of which may be calling; one that is used again opens again."""
         with self._lock:
-            made, self._made = self._made, []
-        for connection in made:
+            closing, self._open = self._open, set()
+        for connection in closing:
             connection.close()
 
     def close_own(self) -> None:
@@ -108,5 +107,5 @@ class Api:
         if connection is not None:
             connection.close()
             self._local.connection = None
-            with self._lock, contextlib.suppress(ValueError):
-                self._made.remove(connection)
+            with self._lock:
+                self._open.discard(connection)

@@ -198,3 +198,11 @@ def test_faults_name_the_cluster_and_the_component(named: ClusterInfo) -> None:
 def test_down_of_nothing_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert down("nothing") is False
+
+
+def test_a_connection_that_is_used_after_a_close_is_closed_by_the_next(cluster: ClusterInfo) -> None:
+    api = Api.of_kubeconfig(Path(cluster.kubeconfig))
+    for _ in range(2):
+        assert api.ok("/readyz")
+        api.close()
+        assert api._local.connection.sock is None
