@@ -18,7 +18,7 @@ from service_reflector.following import Following, News
 from service_reflector.gather import Known
 from service_reflector.lattices import FollowLattices
 from service_reflector.measures import Measures
-from service_reflector.refusals import Refusals, is_refused
+from service_reflector.refusals import is_refused
 from service_reflector.settings import Settings
 from service_reflector.snapshot import Snapshot
 from service_reflector.timings import Timings
@@ -35,6 +35,7 @@ from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder
+from trellis.kube.refusals import Refusals
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Stories, TraceContext, setup
@@ -86,7 +87,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
     reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health, lambda: refusals)
     queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
-    refusals = Refusals(queue, timings, partial(base.health.note, REFUSED))
+    refusals = Refusals(queue, "applications", partial(base.health.note, REFUSED), timings.refusals, is_refused)
     queue.on_failure = refusals.failed
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(known, news, settings.sources_seconds, measures)
@@ -122,7 +123,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         list_all,
         known.said.clear,
         prepare=partial(recall, known, base.bus),
-        background=[known.following.run, measures.run, breaker.run],
+        background=[known.following.run, measures.run, breaker.run, refusals.run],
     )
 
 
@@ -147,7 +148,7 @@ class Reflect:
     bus: Bus
     stories: Stories[str]
     health: Health
-    refusals: Callable[[], Refusals]
+    refusals: Callable[[], Refusals[str]]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one application's Services in one namespace up to date; returns when to say what could not be said.

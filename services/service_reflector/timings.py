@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from trellis.kube.refusals import RefusalTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,11 +13,7 @@ class Timings:
 
     Within it GitOps makes a group again that it deleted. It is measured by the monotonic clock of the process that
     leads: a new leader starts it again, and a clock that is set forward does not shorten it.
-
-    ``refused_retry``: between two attempts of a key whose write the API server refused (admission, quota, RBAC).
-    ``refused_spread``: added to it for each other refused key, so all of them together stay a few writes a second.
     """
 
     group_grace: float = 300.0
-    refused_retry: float = 15.0
-    refused_spread: float = 0.25
+    refusals: RefusalTimings = field(default_factory=RefusalTimings)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service_reflector.refusals import Refusals, is_refused
-from service_reflector.timings import Timings
+from service_reflector import refusals as of_reflector
 from trellis.kube.errors import Call, Conflict, KubeError, error_from
+from trellis.kube.refusals import Refusals, is_refused
 from trellis.kube.resources import HTTP_ROUTES, SERVICES, Resource
 
 DENIED = b'{"message": "denied the request: no team", "reason": "Forbidden"}'
@@ -40,7 +40,6 @@ def error(status: int, body: bytes = DENIED, res: Resource = SERVICES) -> KubeEr
         (error(500, b"etcdserver: request timed out"), False),
         (error(503, b""), False),
         (error(404), False),
-        (error(404, res=HTTP_ROUTES), True),
         (error(409), False),
         (error(429), False),
     ],
@@ -50,9 +49,15 @@ def test_what_only_a_person_can_remove_is_a_refusal(found: KubeError, refused: b
     assert is_refused(found) is refused
 
 
+def test_an_httproute_that_is_not_served_is_one_of_service_reflectors() -> None:
+    assert of_reflector.is_refused(error(404, res=HTTP_ROUTES))
+    assert not of_reflector.is_refused(error(404))
+    assert of_reflector.is_refused(error(403))
+
+
 def test_a_refused_key_runs_again_within_seconds_and_the_first_that_succeeds_runs_the_others() -> None:
     queue, notes = Runs(), list[str]()
-    refusals = Refusals(queue, Timings(), notes.append)
+    refusals = Refusals(queue, "keys", notes.append)
     for _ in range(20):
         for key in ("a/1", "a/2", "a/3"):
             refusals.failed(key, error(403))
@@ -68,7 +73,7 @@ def test_a_refused_key_runs_again_within_seconds_and_the_first_that_succeeds_run
 
 def test_many_refused_keys_do_not_all_come_back_within_seconds() -> None:
     queue = Runs()
-    refusals = Refusals(queue, Timings(), lambda _: None)
+    refusals = Refusals(queue, "keys", lambda _: None)
     for number in range(1_000):
         refusals.failed(f"a/{number}", error(403))
     assert queue.later["a/999"] > 60
@@ -76,7 +81,7 @@ def test_many_refused_keys_do_not_all_come_back_within_seconds() -> None:
 
 def test_other_failures_are_the_queues() -> None:
     queue = Runs()
-    refusals = Refusals(queue, Timings(), lambda _: None)
+    refusals = Refusals(queue, "keys", lambda _: None)
     refusals.failed("a/1", Conflict(Call("PATCH", "Service", "services"), status=409, reason="Conflict", message=""))
     refusals.failed("a/1", RuntimeError())
     assert queue.later == {}

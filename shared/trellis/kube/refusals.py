@@ -1,0 +1,89 @@
+"""Keys whose writes the API server refuses: when they are tried again, and what readiness reports of them.
+
+In: failures and successes of a keyed queue. Out: runs of refused keys. Called by ``app`` of services.
+Invariants: a refused key runs again within seconds, however often it failed; all of them together cause a few writes a
+second at most; the first that succeeds runs the others, as one policy refuses many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from trellis.kube.errors import Forbidden, Invalid, KubeError, Unavailable
+
+K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
+
+
+class Queue(Protocol[K_contra]):
+    """What of a queue is used."""
+
+    def add(self, key: K_contra) -> None:
+        """Have a key run."""
+
+    def add_after(self, key: K_contra, delay: float) -> None:
+        """Have a key run in ``delay`` seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalTimings:
+    """Seconds. ``retry``: at most between two attempts of a refused key; ``spread``: added for each other one."""
+
+    retry: float = 15.0
+    spread: float = 0.25
+
+
+def is_refused(error: Exception) -> bool:
+    """Return whether the API server refused a write for a reason that only a person can remove.
+
+    Admission, quota and RBAC answer 403 or 422; a webhook that cannot be called is answered by 500.
+    """
+    if isinstance(error, Unavailable):
+        return "webhook" in error.message
+    return isinstance(error, Invalid | Forbidden)
+
+
+@dataclass(eq=False, slots=True)
+class Refusals(Generic[K]):
+    """The refused keys of one term, with the server's words. ``report`` takes a text for readiness, "" for none.
+
+    ``refuses`` returns whether an error is a refusal.
+    """
+
+    queue: Queue[K]
+    what: str
+    report: Callable[[str], None]
+    timings: RefusalTimings = field(default_factory=RefusalTimings)
+    refuses: Callable[[Exception], bool] = is_refused
+    refused: dict[K, str] = field(default_factory=dict)
+
+    def failed(self, key: K, error: Exception) -> None:
+        """Take a failed run: the queue's own backoff grows to minutes, which is too long after a refusal."""
+        if isinstance(error, KubeError) and self.refuses(error):
+            self.refused[key] = str(error)
+            bound = self.timings.retry + self.timings.spread * len(self.refused)
+            self.queue.add_after(key, bound * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
+            self._report()
+
+    def done(self, key: K, *, wrote: bool) -> None:
+        """Take a run that was not refused; after a write the other keys are tried at once."""
+        if self.refused.pop(key, None) is None:
+            return
+        for other in self.refused if wrote else ():
+            self.queue.add(other)
+        self._report()
+
+    async def run(self) -> None:
+        """Wait until the term ends, and report nothing any more: another replica writes then."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.report("")
+
+    def _report(self) -> None:
+        last = next(reversed(self.refused.values()), "")
+        self.report(f"of {len(self.refused)} {self.what}: {last}" if last else "")
