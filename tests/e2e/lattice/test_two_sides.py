@@ -133,10 +133,10 @@ async def test_both_sides_end_equal_and_as_people_asked(
             world = TwoRealSides(kept, wadm, rng, COUNT)
             for number, (sides, faults) in enumerate(times):
                 world.plan(number, sides)
+                world.loses_storage = lost = servers.bucket in faults
                 async with asyncio.TaskGroup() as tasks:
                     await world.act(planned(rng, faults, tasks))
                 found = await world.settled(f"time {number}")
-                lost = servers.bucket in faults
                 wrong = [
                     f"{one}: {found[one.name]}" for one in world.all if not one.allowed(found[one.name], lost=lost)
                 ]
