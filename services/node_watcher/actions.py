@@ -12,6 +12,7 @@ from enum import StrEnum
 from node_watcher.marks import PatchOp
 from trellis.breaker import Destruction
 from trellis.events.envelope import FactData
+from trellis.provision_reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning import JobView, NodeView
 from trellis.shims import ShimView
 
@@ -30,6 +31,7 @@ class Reason(StrEnum):
     HANDLER_VANISHED = "HandlerVanished"
     STARTUP_TAINT_REMOVED = "StartupTaintRemoved"
     SHIM_MISSING = "ShimMissing"
+    UPDATE_REFUSED = NODE_UPDATE_REFUSED
 
 
 @dataclass(frozen=True, slots=True)

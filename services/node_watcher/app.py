@@ -5,11 +5,12 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from node_watcher import decide as deciding
-from node_watcher.actions import SayFact, Snapshot
+from node_watcher.actions import Action, Reason, SayFact, Snapshot
 from node_watcher.apply import Effects
 from node_watcher.gather import World, recall
 from node_watcher.handlers import CONSUMED, on_provision
@@ -23,8 +24,10 @@ from trellis.events.node import NodeReady
 from trellis.events.subjects import NODE_WATCHER
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
+from trellis.kube.refusals import Refusals, RefusalTimings, is_refused, unready
 from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS, NodeView
@@ -43,20 +46,26 @@ def create_app(
     bus: Bus | None = None,
     kube: Kube | None = None,
     timings: DeletionTimings = DeletionTimings(),
+    refusal_timings: RefusalTimings = RefusalTimings(),
 ) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=NODE_WATCHER,
         settings=settings,
         telemetry=setup(NODE_WATCHER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings, timings=timings),
+        compose=partial(compose, settings, timings=timings, refusal_timings=refusal_timings),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
     )
 
 
-def compose(settings: Settings, base: Base, timings: DeletionTimings = DeletionTimings()) -> Work:
+def compose(
+    settings: Settings,
+    base: Base,
+    timings: DeletionTimings = DeletionTimings(),
+    refusal_timings: RefusalTimings = RefusalTimings(),
+) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus = base.kube, base.bus
     nodes: Informer[NodeView] = Informer(kube, NODES, view_node, lambda change: node_changed(change))  # noqa: PLW0108 - bound below
@@ -77,6 +86,7 @@ def compose(settings: Settings, base: Base, timings: DeletionTimings = DeletionT
     effects = Effects(kube, bus, recorder, world, breaker, nodes.wrote)
     reconcile = Reconcile(world, effects, base.telemetry)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="nodes", telemetry=base.telemetry)
+    refusals = Refusals(queue, unready(base.health, Reason.UPDATE_REFUSED.value), refusal_timings)
     node_changed = on_node(world, queue.add)
     jobs = Informer(
         kube,
@@ -103,7 +113,7 @@ def compose(settings: Settings, base: Base, timings: DeletionTimings = DeletionT
         list_all,
         world.forget_said,
         prepare=partial(recall, world, bus),
-        background=[breaker.run],
+        background=[breaker.run, refusals.run],
     )
 
 
@@ -135,10 +145,18 @@ class Reconcile:
         ):
             if (current := current_trace()) is not None:
                 self.world.traces[name] = current
-            again = await self.effects.apply(name, actions)
+            again = await self._apply(snapshot, actions)
         if any(isinstance(action, SayFact) and isinstance(action.fact, NodeReady) for action in actions):
             self.world.traces.pop(name, None)  # what happens to the node from now on is another story
         return min((one for one in (again, snapshot.look_in) if one is not None), default=None)
+
+    async def _apply(self, snapshot: Snapshot, actions: Sequence[Action]) -> float | None:
+        try:
+            return await self.effects.apply(snapshot.name, actions)
+        except KubeError as error:
+            if snapshot.node is not None and is_refused(error):
+                await self.effects.report_refusal(snapshot.node, error)
+            raise
 
     def _trace_of(self, snapshot: Snapshot) -> TraceContext | None:
         """Return the trace a change belongs to: the Job's, else the one the node's opting in began."""

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from node_watcher.actions import Action, Destroy, PatchNode, RecordEvent, SayFact
+from node_watcher.actions import Action, Destroy, PatchNode, Reason, RecordEvent, SayFact
 from node_watcher.gather import World
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable, FactRefused
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import NODES, Manifest
 from trellis.provisioning import NodeView
@@ -59,6 +60,15 @@ class Effects:
         if refused is not None:
             raise refused
         return min(again, default=None)
+
+    async def report_refusal(self, node: NodeView, error: KubeError) -> None:
+        """Report on a Node that the API server refuses what is to be written there."""
+        await self.recorder.record(
+            regarding=ObjectRef("v1", "Node", node.name, node.uid),
+            type="Warning",
+            reason=Reason.UPDATE_REFUSED.value,
+            message=f"the API server refuses the labels and annotations of node {node.name}: {error.message}",
+        )
 
     async def _one(self, name: str, action: Action) -> float | None:
         """Carry out one action; returns the seconds for which a destruction is held."""

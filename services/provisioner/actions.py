@@ -71,6 +71,16 @@ class Snapshot:
     """Seconds until the newest Job counts as stuck, 0 if it does."""
     pods_left: tuple[str, ...] = ()
     """Pods of Jobs that are gone, which may still work on the node."""
+    pod_refused: str = ""
+    """Why no pod of the newest Job is created, in the API server's words; "" if none was refused."""
+    pod_refused_for: float = 0.0
+    """Seconds for which that is known."""
+    refusal_retry: float = 15.0
+    """Seconds between two attempts at what is refused."""
+    update_refused: str = ""
+    """Why node_watcher cannot write on the Node what is proved."""
+    was_refused: bool = False
+    """Whether a refusal is reported of the node."""
     tell_skip: bool = False
     """Whether the Node is to say that it is skipped."""
     unserved: bool = False
@@ -173,6 +183,22 @@ class WarnNode:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportRefusal:
+    """Report on the Node, on its Shims and in readiness that the API server refuses what provisioning needs."""
+
+    node: NodeView
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearRefusal:
+    """Take back the report of a refusal; the nodes that wait after one are retried at once."""
+
+    node: NodeView
+
+
+@dataclass(frozen=True, slots=True)
 class EvictPod:
     """Ask a pod to leave, as its disruption budget allows; the Node's Events tell if it does not."""
 
@@ -220,4 +246,6 @@ Action = (
     | DeleteCanary
     | ProveJob
     | CreateUndo
+    | ReportRefusal
+    | ClearRefusal
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -23,26 +24,32 @@ from provisioner.handlers import CONSUMED, on_node_fact
 from provisioner.job_clock import SlotTimings
 from provisioner.known import Known
 from provisioner.plan import plan
+from provisioner.pod_refusals import FAILED_CREATE, view_pod_refusal
+from provisioner.refused_nodes import RefusedNodes
 from provisioner.rollout_apply import RolloutEffects
 from provisioner.settings import Settings
 from provisioner.shim_apply import ShimEffects
 from provisioner.shim_gather import Shims
-from provisioner.watch import on_canary, on_controller, on_job, on_node, wishes_differ
+from provisioner.watch import on_canary, on_controller, on_job, on_node, on_pod_refusal, wishes_differ
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
+from trellis.kube.errors import KubeError
 from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, PODS, SHIMS
+from trellis.kube.refusals import Refusals, RefusalTimings, is_refused, unready
+from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
 from trellis.node_and_job import view_job, view_node
 from trellis.peers import Controller, view_controller
+from trellis.provision_reasons import Reason as NodeReason
 from trellis.provisioning import INSTALLER_JOBS, NodeView, newest
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shim_deletions import DeletionTimings
 from trellis.shim_marks import ShimMarks
+from trellis.shim_status import Reason
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, caused, current_trace, get_logger, linked, setup, trace_from
 
@@ -59,6 +66,9 @@ than a quarter of the event loop. Who comes after such a rest waits for nothing 
 PLAN_REST_MOST_SECONDS: Final = 0.5
 """An API server that is slow to take the ledger is no reason to rest."""
 
+LEDGER_REFUSED: Final = Reason.LEDGER_REFUSED.value
+SHIM_REFUSED: Final = "ShimUpdateRefused"
+"""Parts of readiness: writes that the API server refuses."""
 DELETING_SECONDS: Final = 30.0
 """Between two looks at a Shim that is being deleted: its patience with nodes that are away ends by the clock."""
 
@@ -72,13 +82,14 @@ def create_app(
     kube: Kube | None = None,
     timings: DeletionTimings = DeletionTimings(),
     slot_timings: SlotTimings = SlotTimings(),
+    refusal_timings: RefusalTimings = RefusalTimings(),
 ) -> LedService:
     """Return the service; it connects when it is run."""
     return LedService(
         name=PROVISIONER,
         settings=settings,
         telemetry=setup(PROVISIONER, otlp_endpoint=settings.otlp_endpoint, sample_ratio=settings.trace_sample_ratio),
-        compose=partial(compose, settings, timings=timings, slot_timings=slot_timings),
+        compose=partial(compose, settings, timings=timings, slot_timings=slot_timings, refusal_timings=refusal_timings),
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
@@ -90,6 +101,7 @@ def compose(
     base: Base,
     timings: DeletionTimings = DeletionTimings(),
     slot_timings: SlotTimings = SlotTimings(),
+    refusal_timings: RefusalTimings = RefusalTimings(),
 ) -> Work:
     """Join the parts for one term of leadership."""
     kube, bus, telemetry = base.kube, base.bus, base.telemetry
@@ -129,6 +141,8 @@ def compose(
         marks=marks,
         timings=timings,
         slot_timings=slot_timings,
+        refusal_timings=refusal_timings,
+        refused=RefusedNodes(unready(base.health, NodeReason.INSTALLER_REFUSED.value)),
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: known.jobs.running}
@@ -146,8 +160,17 @@ def compose(
 
     def plan_soon() -> None:
         plans.add_after(PLAN, max(PLAN_DELAY_SECONDS, known.rested_at - time.monotonic()))
+        status_soon()
+
+    def status_soon() -> None:
         for name in shims.objects:
             followed.add_after(name, STATUS_DELAY_SECONDS)
+
+    refusals = (
+        Refusals(queue, lambda _: None, refusal_timings),  # the nodes are reported by ``known.refused``
+        Refusals(plans, partial(report_ledger, known, status_soon), refusal_timings),
+        Refusals(followed, unready(base.health, SHIM_REFUSED), refusal_timings),
+    )
 
     def shim_changed(change: Change[ShimView]) -> None:
         followed.add(change.key)
@@ -178,15 +201,30 @@ def compose(
         label_selector=INSTALLER_JOBS,
         on_refresh=known.jobs.refresh,
     )
+    pod_refusals = Informer(
+        kube,
+        EVENTS,
+        view_pod_refusal,
+        on_pod_refusal(known, wake),
+        namespace=settings.installer_namespace,
+        field_selector=FAILED_CREATE,
+    )
     known.begun.show, known.begun.ended = (lambda manifest: jobs.wrote(manifest, None)), plan_soon
     bus.subscribe("nodes", CONSUMED, on_node_fact(known, queue, plan_soon))
     return Work(
-        [nodes, shims, jobs, deployments, canaries],
+        [nodes, shims, jobs, deployments, canaries, pod_refusals],
         [queue, plans, followed],
         list_all,
         known.forget_said,
-        background=[breaker.run, planner.shown],
+        background=[breaker.run, planner.shown, known.refused.run, *(one.run for one in refusals)],
     )
+
+
+def report_ledger(known: Known, status_soon: Callable[[], None], why: str) -> None:
+    """Report in readiness and on all Shims that the ledger is refused; "" takes it back."""
+    known.ledger_refused = why
+    unready(known.kube.health, LEDGER_REFUSED)(why)
+    status_soon()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +244,16 @@ class Reconcile:
         parent = self._trace_of(snapshot, actions) or trace
         attributes = {"k8s.node.name": name, "trellis.actions": [type(action).__name__ for action in actions]}
         with caused(self.telemetry, f"reconcile jobs {name}", parent, attributes):
+            return await self._apply(snapshot, actions)
+
+    async def _apply(self, snapshot: Snapshot, actions: list[Action]) -> float | None:
+        try:
             return await self.effects.apply(actions)
+        except KubeError as error:
+            node = snapshot.node
+            if node is not None and is_refused(error) and node.uid not in self.known.refused.by_uid:
+                await self.effects.report_refusal(node, NodeReason.INSTALLER_REFUSED, str(error))
+            raise
 
     def _trace_of(self, snapshot: Snapshot, actions: list[Action]) -> TraceContext | None:
         """Return the trace the work belongs to: a new Job's is the node's opting in, a judgement's is its Job."""

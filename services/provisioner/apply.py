@@ -15,6 +15,7 @@ from typing import assert_never
 
 from provisioner.actions import (
     Action,
+    ClearRefusal,
     CreateCanary,
     CreateJob,
     CreateUndo,
@@ -27,6 +28,7 @@ from provisioner.actions import (
     JudgeFailed,
     LookAgain,
     ProveJob,
+    ReportRefusal,
     SayFact,
     WarnNode,
 )
@@ -58,6 +60,7 @@ Step = (
     | DeleteCanary
     | ProveJob
     | CreateUndo
+    | ReportRefusal
 )
 """What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
 
@@ -120,9 +123,19 @@ class Effects:
                     if action.why:
                         self.known.in_use[action.node.uid] = action.why
                     self.plan_soon()
+                case ClearRefusal():
+                    if self.known.refused.end(action.node.uid):
+                        self.known.retry_refused()
+                        self.plan_soon()
                 case _:
                     steps.append(action)
         return steps, again
+
+    async def report_refusal(self, node: NodeView, reason: Reason, message: str) -> None:
+        """Report a refusal on the Node, on its Shims and in readiness."""
+        if self.known.refused.take(node, reason, message):
+            self.plan_soon()
+        await self._warn(WarnNode(node, reason, message))
 
     async def _one(self, action: Step) -> None:
         match action:
@@ -138,6 +151,8 @@ class Effects:
                 await self._say(action)
             case WarnNode():
                 await self._warn(action)
+            case ReportRefusal():
+                await self.report_refusal(action.node, action.reason, action.message)
             case EvictPod():
                 await self._evict(action)
             case CreateCanary() | DeleteCanary() | ProveJob() | CreateUndo():
@@ -180,7 +195,7 @@ class Effects:
             self.known.begun.end(node.uid)
             self.known.certain.add((node.uid, *what))
             reason = Reason.JOB_CHANGED if isinstance(error, JobUnusable) else Reason.JOB_REFUSED
-            await self._warn(WarnNode(node, reason, f"its installer Job is not taken: {error.message}"))
+            await self.report_refusal(node, reason, f"its installer Job is not taken: {error.message}")
             raise
         if changed:
             text = "; ".join(f"{one.what.value}: {one.text}" for one in changed)

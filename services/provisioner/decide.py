@@ -27,6 +27,7 @@ from provisioner.actions import (
     WarnNode,
 )
 from provisioner.proving import verify
+from provisioner.refused import pod_refused, refusal_over
 from provisioner.verdicts import about, blamed_by, judge, result_of, why
 from trellis import names
 from trellis.attempts import changes_of, difference
@@ -80,14 +81,15 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.stuck_in < math.inf:
         former += _stuck_unjudged(snapshot, node, job)
     if snapshot.target is None and not left_by(job, node):
-        return [*former, *_opted_out(jobs, node, snapshot.deleting)]
+        return [*former, *refusal_over(snapshot, node, job, []), *_opted_out(jobs, node, snapshot.deleting)]
     former += _outlived(jobs, job)
     current: list[Action] = []
     if job is not None and not job.deleting:
         unwanted = overtaken(job, node, snapshot.target)
         end = _end(job, node, Reason.SUPERSEDED, snapshot.deleting)
         current = end if unwanted else _follow(snapshot, node, job)
-    return [*former, *current, *_begin(snapshot, node, jobs)]
+    over = refusal_over(snapshot, node, job, current)
+    return [*former, *over, *current, *_begin(snapshot, node, jobs)]
 
 
 def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]:
@@ -192,11 +194,7 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         actions.append(SayFact(ProvisionStarted(**about(job)), started, job))
     match job.state:
         case JobState.ACTIVE:
-            if job.given_up and not node.ready:
-                return [*actions, *_give_up(job)]
-            if snapshot.stuck_in <= 0:
-                return [*actions, *_stuck(snapshot, job)]
-            return [*actions, *_watch_start(snapshot, node, job)]
+            return [*actions, *_follow_active(snapshot, node, job)]
         case JobState.FAILED:
             if node.marked_digest == job.digest:  # it was made once more, by a view in which that was not proved yet
                 return [DeleteJob(job, Reason.SUPERSEDED, foreground=False)]
@@ -207,6 +205,14 @@ def _follow(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
             return judge(job, Reason.INSTALLER_FAILED, message, disruptive=disruptive, blamed=blamed)
         case JobState.COMPLETE:
             return verify(snapshot, node, job)
+
+
+def _follow_active(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    if job.given_up and not node.ready:
+        return _give_up(job)
+    if refused := pod_refused(snapshot, node, job):
+        return refused
+    return _stuck(snapshot, job) if snapshot.stuck_in <= 0 else _watch_start(snapshot, node, job)
 
 
 def _give_up(job: JobView) -> list[Action]:
@@ -249,6 +255,8 @@ def _follow_undo(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Actio
         return []
     reason, _, message = job.undoes.partition(": ")
     match job.state:
+        case JobState.ACTIVE if refused := pod_refused(snapshot, node, job):
+            return refused
         case JobState.ACTIVE if job.given_up and not node.ready:
             message = f"{message}; the node is not ready, so it is not known whether that was taken back"
         case JobState.ACTIVE if snapshot.stuck_in <= 0:

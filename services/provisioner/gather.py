@@ -17,9 +17,11 @@ from provisioner.decide import inspect, labelled, leaving
 from provisioner.job_clock import at_work
 from provisioner.known import Known
 from provisioner.plan import World, begun_of
+from provisioner.refused import RECORD_SECONDS
 from trellis.kube.resources import JOBS
 from trellis.ledger import Ledger
-from trellis.provisioning import JobView, NodeView, Target, newest
+from trellis.provisioning import JobView, NodeView, Target, newest, proof_of
+from trellis.unfinished import fulfilled
 
 
 async def world_of(known: Known) -> World:
@@ -92,7 +94,12 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         inspect_after=known.settings.inspect_after,
         now=now,
         feared=feared,
-        stuck_in=known.clock.left(job) if job is not None else math.inf,
+        stuck_in=known.clock.left(job) if job is not None and at_work(job) else math.inf,
+        pod_refused=known.pod_refusals.words(job.uid) if job is not None else "",
+        pod_refused_for=known.pod_refusals.seconds(job.uid) if job is not None else 0.0,
+        refusal_retry=known.refusal_retry(),
+        update_refused=await _update_refused(known, node, job, now),
+        was_refused=node is not None and node.uid in known.refused.by_uid,
         pods_left=pods_left,
         tell_skip=node is not None and node.skip is not None and known.told_skipped.get(node.uid) != node.skip,
         canaries=_canaries(known, job, target),
@@ -104,6 +111,14 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         shims_unknown=known.marks.unknown,
         policies=tuple((shim.name, shim.removal_policy) for shim in known.shims.values() if shim.name in going),
     )
+
+
+async def _update_refused(known: Known, node: NodeView | None, job: JobView | None, now: float) -> str:
+    """Return why node_watcher does not write on a Node what is proved there, "" if it may be about to."""
+    if node is None or job is None or proof_of(job, node) is None or fulfilled(job, node):
+        return ""
+    overdue = now - (job.finished_at or job.created_at) >= RECORD_SECONDS
+    return await known.pods.update_refused(node) if overdue else ""
 
 
 def _verify_timeout(known: Known, job: JobView | None) -> float:

@@ -2,8 +2,8 @@
 
 In: changes of Jobs from the informer. Out: the seconds until a Job counts as stuck. Filled by ``watch``, read by
 ``gather``. Invariants: a Job is stuck at the latest when its deadline and the grace have passed since this process saw
-it; one that Kubernetes has given up, or that is being deleted, when the grace has passed since then. No other machine's
-clock counts.
+it; one that Kubernetes has given up, or that is being deleted, when the grace has passed since then; one that ended
+well, whose Node cannot be labelled, as one that was created when it ended. No other machine's clock counts.
 Source: a Job is not ``Failed`` before all of its pods have ended (KEP-3939, ``FailureTarget``), so one pod that hangs
 in Terminating keeps it active without end; an admission policy may remove the deadline or suspend the Job.
 """
@@ -14,6 +14,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from trellis.provisioning import JobState, JobView
 
@@ -25,31 +26,45 @@ class SlotTimings:
     grace: float = 60.0
 
 
+class Phase(Enum):
+    """How far a Job is."""
+
+    WORKING = auto()
+    ENDING = auto()
+    DONE = auto()
+
+
 @dataclass(eq=False)
 class JobClock:
-    """``deadline`` in seconds, that of every Job; ``since``: by uid whether a Job is about to end, and since when."""
+    """``deadline`` in seconds, that of every Job; ``since``: by uid how far a Job is, and since when."""
 
     deadline: float
     grace: float
     now: Callable[[], float] = time.monotonic
-    since: dict[str, tuple[bool, float]] = field(default_factory=dict)
+    since: dict[str, tuple[Phase, float]] = field(default_factory=dict)
 
     def change(self, old: JobView | None, new: JobView | None) -> None:
         """Take one change of an informer."""
-        if new is None or not at_work(new):
+        phase = _phase_of(new) if new is not None else None
+        if new is None or phase is None:
             if old is not None:
                 self.since.pop(old.uid, None)
             return
-        ending = bool(new.given_up) or new.deleting
-        if new.uid not in self.since or self.since[new.uid][0] != ending:
-            self.since[new.uid] = (ending, self.now())
+        if new.uid not in self.since or self.since[new.uid][0] is not phase:
+            self.since[new.uid] = (phase, self.now())
 
     def left(self, job: JobView) -> float:
-        """Return the seconds until a Job is stuck, 0 if it is; infinite for one that has ended."""
-        if not at_work(job) or job.uid not in self.since:
+        """Return the seconds until a Job is stuck, 0 if it is; infinite for one that failed."""
+        if job.uid not in self.since:
             return math.inf
-        ending, since = self.since[job.uid]
-        return max(0.0, since + self.grace + (0.0 if ending else self.deadline) - self.now())
+        phase, since = self.since[job.uid]
+        return max(0.0, since + self.grace + (0.0 if phase is Phase.ENDING else self.deadline) - self.now())
+
+
+def _phase_of(job: JobView) -> Phase | None:
+    if job.deleting or job.given_up:
+        return Phase.ENDING
+    return {JobState.ACTIVE: Phase.WORKING, JobState.COMPLETE: Phase.DONE}.get(job.state)
 
 
 def at_work(job: JobView) -> bool:

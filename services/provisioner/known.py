@@ -17,7 +17,9 @@ from provisioner.canary import CanaryPod
 from provisioner.doubts import doubted, feared_on
 from provisioner.job_clock import JobClock, SlotTimings
 from provisioner.plan import is_forgiven
+from provisioner.pod_refusals import PodRefusals
 from provisioner.pods import Pods
+from provisioner.refused_nodes import RefusedNodes
 from provisioner.resources import Manifest, Task
 from provisioner.settings import Settings
 from provisioner.signatures import Keys
@@ -29,6 +31,7 @@ from trellis.installing import ShimWish
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
+from trellis.kube.refusals import RefusalTimings
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, SHIMS
 from trellis.ledger import Entry, Ledger, Try, read_ledger
 from trellis.node_skips import Skip
@@ -115,6 +118,11 @@ class Known:
     """What names Shims, and whether these can be listed."""
     timings: DeletionTimings = field(default_factory=DeletionTimings)
     slot_timings: SlotTimings = field(default_factory=SlotTimings)
+    refusal_timings: RefusalTimings = field(default_factory=RefusalTimings)
+    refused: RefusedNodes = field(default_factory=RefusedNodes)
+    pod_refusals: PodRefusals = field(default_factory=PodRefusals)
+    ledger_refused: str = ""
+    """Why the ledger cannot be read or written, in the API server's words, "" if it can."""
     forgotten: bool = False
     """Whether the stream that heard of a halt is gone."""
 
@@ -127,6 +135,15 @@ class Known:
         settings = self.settings
         self.keys = Keys.parse(settings.shim_keys)
         self.rules = Rules(settings.handler, self.installer.own_image, settings.require_checksum, settings.allow_http)
+
+    def retry_refused(self) -> None:
+        """Let the nodes that wait after a refusal be begun: what refused one may have refused all."""
+        for uid in self.refused.by_uid:
+            self.blocked_until.pop(uid, None)
+
+    def refusal_retry(self) -> float:
+        """Return the seconds between two attempts of a node: all refused ones together cause a few writes a second."""
+        return self.refusal_timings.retry + self.refusal_timings.spread * len(self.refused.by_uid)
 
     def begin(self, node: NodeView, what: tuple[str, int], job: str) -> bool:
         """Say whether a node has the slot for a Job (digest, attempt) at this very moment; from now on it keeps it."""

@@ -146,6 +146,8 @@ def _is_idle(world: World, node: NodeView) -> bool:
     live = [job for job in world.jobs.get(node.uid, ()) if at_work(job)]
     if live:
         return all(job.uid in world.stuck for job in live)
+    if (job := newest(world.jobs.get(node.uid, ()))) is not None and job.uid in world.stuck:
+        return True  # its Node cannot be labelled
     return node.skip is not None and node.uid in world.feared and node.uid not in world.begun
 
 

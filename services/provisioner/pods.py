@@ -18,7 +18,8 @@ from trellis.installer_pods import InstallerState, installer_state
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.resources import EVENTS, PODS
-from trellis.provisioning import JobView
+from trellis.provision_reasons import NODE_UPDATE_REFUSED
+from trellis.provisioning import JobView, NodeView
 from trellis.shims import ShimView
 
 LOG_LINES = 10
@@ -84,6 +85,16 @@ class Pods:
             return pod.trouble or f"its Events cannot be read: {error}"
         told = [(str(event.get("lastTimestamp") or ""), _words(event)) for event in listing.items]
         return max(told)[1] if told else pod.trouble
+
+    async def update_refused(self, node: NodeView) -> str:
+        """Return what node_watcher reported last of a write of a Node that was refused, "" if nothing."""
+        selector = f"involvedObject.uid={node.uid},reason={NODE_UPDATE_REFUSED}"
+        try:
+            listing = await self.kube.list(EVENTS, "default", field_selector=selector)
+        except KubeError as error:
+            return f"node_watcher does not write it, and the Node's Events cannot be read: {error}"
+        told = [(str(event.get("lastTimestamp") or ""), str(event.get("message") or "")) for event in listing.items]
+        return max(told)[1] if told else ""
 
     async def users(self, node: str, going: tuple[str, ...], shims: Mapping[str, ShimView]) -> tuple[User, ...]:
         """Return the pods on a node that still run with a Shim that is to go."""

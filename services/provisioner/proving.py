@@ -20,6 +20,7 @@ from provisioner.actions import (
     Snapshot,
 )
 from provisioner.canary import proves_all, trial_of
+from provisioner.refused import update_refused
 from provisioner.verdicts import about, blame, judge, unlike
 from trellis.events.provision import ProvisionSucceeded
 from trellis.provision_reasons import Reason
@@ -46,6 +47,8 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
             actions.append(SayFact(ProvisionSucceeded(**about(job), verified=proof.value), said, job))
         if fulfilled(job, node):
             actions.append(_clear_away(snapshot, job))
+        else:
+            actions += update_refused(snapshot, node)
         return actions
     if job.failure is not None:
         return []

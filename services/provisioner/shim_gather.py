@@ -19,7 +19,8 @@ from trellis import names
 from trellis.attempts import asked_of, failing_on
 from trellis.installing import ShimWish
 from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound
+from trellis.kube.errors import KubeError, NotFound
+from trellis.kube.refusals import is_refused
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
 from trellis.ledger import Ledger
 from trellis.node_and_job import unix_seconds
@@ -58,7 +59,7 @@ class Shims:
         holders = tuple(node for node in nodes if name in installed_on(node))
         rivals = {rival_of(shim, node, shims, auto_provision=auto) for node in staying}
         deleted_at = unix_seconds(manifest["metadata"].get("deletionTimestamp"))
-        ledger = await self.known.ledger_now()
+        ledger = await self._ledger()
         revisions = await self._revisions(shim, version_of(manifest))
         return Snapshot(
             shim=shim,
@@ -80,6 +81,8 @@ class Shims:
             ),
             held=self._held(name, holders),
             class_refused=self.known.classes_refused.get(name, ""),
+            refused=self._refused((*staying, *holders)),
+            ledger_refused=self.known.ledger_refused,
             patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             other=self._other(shim, nodes),
@@ -102,6 +105,19 @@ class Shims:
             return at_work or (entry is not None and name in entry.shims)
 
         return tuple(filter(works, nodes))
+
+    async def _ledger(self) -> Ledger:
+        """Return the ledger; without the right to read it the status says so, and counts what is known besides."""
+        try:
+            return await self.known.ledger_now()
+        except KubeError as error:
+            if not is_refused(error):
+                raise
+            return Ledger({})
+
+    def _refused(self, nodes: Iterable[NodeView]) -> tuple[tuple[NodeView, str, str], ...]:
+        found = {node.uid: (node, self.known.refused.by_uid.get(node.uid)) for node in nodes}
+        return tuple((node, one.reason.value, one.message) for node, one in found.values() if one is not None)
 
     def _held(self, name: str, holders: Iterable[NodeView]) -> tuple[NodeView, ...]:
         """Return the nodes that a mass deletion may still take a Shim from; none if it was deleted by itself."""

@@ -68,6 +68,11 @@ class Snapshot:
     class_refused: str = ""
     """What the API server answered to its RuntimeClass, "" if it took it."""
 
+    refused: tuple[tuple[NodeView, str, str], ...] = ()
+    """Nodes that it is for and on which the API server refuses something; with the reason and its words."""
+    ledger_refused: str = ""
+    """Why no node is begun: the ledger cannot be read or written."""
+
     @property
     def skipped(self) -> tuple[NodeView, ...]:
         """Nodes that it is for and that no installer is to run on; they count nowhere."""

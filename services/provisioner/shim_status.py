@@ -127,6 +127,13 @@ def _degraded(snapshot: Snapshot) -> Condition:
     if snapshot.class_refused:
         message = f"no pod can name the RuntimeClass {shim.runtime_class!r}: {snapshot.class_refused}"
         return Condition(kind, "True", Reason.RUNTIME_CLASS_REFUSED.value, message)
+    if snapshot.ledger_refused and not shim.paused:
+        message = f"no node is begun, because the rollout ledger is refused: {snapshot.ledger_refused}"
+        return Condition(kind, "True", Reason.LEDGER_REFUSED.value, message)
+    if snapshot.refused:
+        node, reason, words = snapshot.refused[-1]
+        message = f"{listed(one for one, _, _ in snapshot.refused)}; {node.name}: {words}"
+        return Condition(kind, "True", reason, message)
     if snapshot.held:
         return Condition(kind, "True", Reason.MASS_DELETION.value, _held(snapshot))
     if refused := _refused(snapshot):

@@ -13,6 +13,7 @@ from dataclasses import replace
 from provisioner.canary import CanaryPod
 from provisioner.job_clock import at_work
 from provisioner.known import Known
+from provisioner.pod_refusals import PodRefusal
 from trellis.kube.informer import Change
 from trellis.peers import Controller, in_charge
 from trellis.provisioning import JobView, NodeView
@@ -35,6 +36,7 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
             known.seen_at.pop(change.old.uid, None)
             known.targets.pop(change.old.uid, None)
             known.in_use.pop(change.old.uid, None)
+            known.refused.end(change.old.uid)
             known.told_unserved.discard(change.old.uid)
             known.told_skipped.pop(change.old.uid, None)
             known.pods_left.discard(change.old.uid)
@@ -68,6 +70,19 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
                 known.said.discard(f"{job.uid}.{what}")
         if job.node:
             wake(job.node)
+
+    return handle
+
+
+def on_pod_refusal(known: Known, wake: Wake) -> Callable[[Change[PodRefusal]], None]:
+    """Return the handler of Events about refused pods: each wakes the node of its Job."""
+
+    def handle(change: Change[PodRefusal]) -> None:
+        uid = known.pod_refusals.take(change)
+        for jobs in known.jobs.by_uid().values():
+            for job in jobs:
+                if job.uid == uid:
+                    wake(job.node)
 
     return handle
 

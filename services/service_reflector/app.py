@@ -5,7 +5,7 @@ In: settings (and clients, where a test brings its own). Out: a service to run. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -85,10 +85,9 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     populations = {deciding.SERVICES: lambda: len(known.ours())}
     breaker = Breaker(kube, recorder, Scope(SERVICE_REFLECTOR, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
     effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
-    reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health, lambda: refusals)
+    reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health)
     queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
-    refusals = Refusals(queue, "applications", partial(base.health.note, REFUSED), timings.refusals, is_refused)
-    queue.on_failure = refusals.failed
+    refusals = Refusals(queue, partial(base.health.note, REFUSED), timings.refusals, is_refused)
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(known, news, settings.sources_seconds, measures)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
@@ -148,7 +147,6 @@ class Reflect:
     bus: Bus
     stories: Stories[str]
     health: Health
-    refusals: Callable[[], Refusals[str]]
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one application's Services in one namespace up to date; returns when to say what could not be said.
@@ -166,7 +164,6 @@ class Reflect:
             with self.stories.span(key, f"reflect {key}", trace, attributes):
                 waits.append(await self._act(snapshot, actions))
         writes = any(not isinstance(action, Warn | WarnService) for action in actions)
-        self.refusals().done(key, wrote=writes)
         if not writes:  # else what was written is news, and then is published
             with self.stories.follow(key):
                 waits.append(again := await self._say(snapshot))

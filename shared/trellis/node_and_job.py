@@ -9,12 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from trellis import names
 from trellis.digits import whole
 from trellis.node_skips import skip_of
 from trellis.provisioning import END_NOW_SECONDS, PROOFS, PROVISION, JobState, JobView, Manifest, NodeTaint, NodeView
+
+_POD_COUNTS: Final = ("active", "succeeded", "failed", "terminating")
+"""Of a Job's status."""
 
 
 def unix_seconds(timestamp: str | None) -> int | None:
@@ -109,6 +112,7 @@ def view_job(manifest: Manifest) -> JobView:
         proved=PROOFS.get(annotations.get(names.ANNOTATION_PROOF, "")),
         undoes=annotations.get(names.ANNOTATION_UNDOES, ""),
         deleting="deletionTimestamp" in metadata,
+        has_pods=any(status.get(count) for count in _POD_COUNTS),
     )
 
 

@@ -6,6 +6,10 @@ Pure names. Said by ``provisioner``, understood by whatever explains a node.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
+
+NODE_UPDATE_REFUSED: Final = "NodeUpdateRefused"
+"""Of an Event on a Node: admission or RBAC refuses what node_watcher writes there. Also a reason of Shims."""
 
 
 class Reason(StrEnum):
@@ -22,6 +26,8 @@ class Reason(StrEnum):
     UNPROVED = "Unproved"
     NOT_STARTING = "InstallerNotStarting"
     JOB_REFUSED = "InstallerJobRefused"
+    INSTALLER_REFUSED = "InstallerRefused"
+    UPDATE_REFUSED = NODE_UPDATE_REFUSED
     JOB_CHANGED = "InstallerJobChanged"
     NODE_NOT_READY = "NodeNotReady"
     IN_USE = "RuntimeInUse"

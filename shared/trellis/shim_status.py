@@ -34,6 +34,7 @@ class Reason(StrEnum):
     HEALTHY = "AsExpected"
     RUNTIME_CLASS_CONFLICT = "RuntimeClassConflict"
     RUNTIME_CLASS_REFUSED = "RuntimeClassRefused"
+    LEDGER_REFUSED = "LedgerRefused"
     IN_USE = "RuntimeInUse"
     MASS_DELETION = "MassDeletion"
     UNREACHABLE_LEFT = "UnreachableNodesLeft"

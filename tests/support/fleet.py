@@ -30,6 +30,7 @@ from trellis import localcluster, names
 from trellis.bus.permissions import durables
 from trellis.bus.tail import Selection, TailedEvent, tail
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
+from trellis.kube.refusals import RefusalTimings
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nodes import node_manifest
@@ -182,14 +183,23 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def services(
-        self, timings: DeletionTimings = DeletionTimings(), slot_timings: SlotTimings = SlotTimings(), **changes: Any
+        self,
+        timings: DeletionTimings = DeletionTimings(),
+        slot_timings: SlotTimings = SlotTimings(),
+        refusal_timings: RefusalTimings = RefusalTimings(),
+        **changes: Any,
     ) -> AsyncIterator[list[LedService]]:
         """Run node_watcher and provisioner in this process for the time of a block; ``changes`` are settings."""
         settings = self.settings(**changes)
         services = [
-            node_watcher.app.create_app(node_watcher.settings.Settings(**settings), timings=timings),
+            node_watcher.app.create_app(
+                node_watcher.settings.Settings(**settings), timings=timings, refusal_timings=refusal_timings
+            ),
             provisioner.app.create_app(
-                provisioner.settings.Settings(**settings), timings=timings, slot_timings=slot_timings
+                provisioner.settings.Settings(**settings),
+                timings=timings,
+                slot_timings=slot_timings,
+                refusal_timings=refusal_timings,
             ),
         ]
         stop = asyncio.Event()

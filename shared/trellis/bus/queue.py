@@ -62,7 +62,8 @@ class KeyedQueue(Generic[K]):
 
     ``run`` gets the key and the latest trace that named it, with those before it ``beside``. It returns None when the
     key is done, or the seconds after which it wants to run again. If it raises, the key is retried for ever with
-    backoff; ``on_failure`` is told each time. An add while a key backs off runs it at once: something changed.
+    backoff; ``on_failure`` is told each time, ``on_success`` of each other run. An add while a key backs off runs it
+    at once: something changed.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class KeyedQueue(Generic[K]):
     ) -> None:
         self.name: Final = name
         self.on_failure: OnFailure[K] | None = None
+        self.on_success: Callable[[K], None] | None = None
         self._run = run
         self._workers = workers
         self._telemetry = telemetry
@@ -257,6 +259,8 @@ class KeyedQueue(Generic[K]):
         finally:
             metrics.handler_seconds.labels(service, self.name).observe(self._timers.now() - began)
         self._failures.pop(key, None)
+        if self.on_success is not None:
+            self.on_success(key)
         if again is not None:
             self._retries.set(key, again)
         await self._acknowledge(key, entry)

@@ -76,6 +76,7 @@ class Informer(Generic[T]):
     on_change: Callable[[Change[T]], None]
     namespace: str | None = None
     label_selector: str | None = None
+    field_selector: str | None = None
     on_refresh: Callable[[T], None] | None = None
     optional: bool = False
     refusable: bool = False
@@ -88,7 +89,7 @@ class Informer(Generic[T]):
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
         self.answered = asyncio.Event()
-        self._selection = Selection(self.resource, self.namespace, self.label_selector)
+        self._selection = Selection(self.resource, self.namespace, self.label_selector, self.field_selector)
         self._what = f"watch {self._selection}"
         self._version = ""
         self._witness: _Witness | None = None
@@ -258,7 +259,9 @@ class Informer(Generic[T]):
             self.resource,
             self.namespace,
             label_selector=self.label_selector,
-            field_selector=",".join(f"{field}={value}" for field, value in names.items()),
+            field_selector=",".join(
+                [*filter(None, [self.field_selector]), *(f"{field}={value}" for field, value in names.items())]
+            ),
         )
         versions = [item["metadata"]["resourceVersion"] for item in found.items]
         return versions == [witness.version] and not _older(found.resource_version, self._version)

@@ -13,19 +13,22 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from trellis.health import Health
 from trellis.kube.errors import Forbidden, Invalid, KubeError, Unavailable
 
 K = TypeVar("K", bound=Hashable)
-K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
-class Queue(Protocol[K_contra]):
-    """What of a queue is used."""
+class Queue(Protocol[K]):
+    """What of a keyed queue is used."""
 
-    def add(self, key: K_contra) -> None:
+    on_failure: Callable[[K, Exception], None] | None
+    on_success: Callable[[K], None] | None
+
+    def add(self, key: K) -> None:
         """Have a key run."""
 
-    def add_after(self, key: K_contra, delay: float) -> None:
+    def add_after(self, key: K, delay: float) -> None:
         """Have a key run in ``delay`` seconds."""
 
 
@@ -47,19 +50,33 @@ def is_refused(error: Exception) -> bool:
     return isinstance(error, Invalid | Forbidden)
 
 
-@dataclass(eq=False, slots=True)
-class Refusals(Generic[K]):
-    """The refused keys of one term, with the server's words. ``report`` takes a text for readiness, "" for none.
+def unready(health: Health, what: str) -> Callable[[str], None]:
+    """Return a ``report`` that makes the service not ready while something is refused."""
 
-    ``refuses`` returns whether an error is a refusal.
+    def report(why: str) -> None:
+        if why:
+            health.not_ready(what, why)
+        else:
+            health.forget(what)
+
+    return report
+
+
+@dataclass(eq=False)
+class Refusals(Generic[K]):
+    """The refused keys of one queue and term, with the server's words.
+
+    ``report`` takes a text for readiness, "" for none. ``refuses`` returns whether an error is a refusal.
     """
 
     queue: Queue[K]
-    what: str
     report: Callable[[str], None]
     timings: RefusalTimings = field(default_factory=RefusalTimings)
     refuses: Callable[[Exception], bool] = is_refused
     refused: dict[K, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.queue.on_failure, self.queue.on_success = self.failed, self.done
 
     def failed(self, key: K, error: Exception) -> None:
         """Take a failed run: the queue's own backoff grows to minutes, which is too long after a refusal."""
@@ -69,11 +86,11 @@ class Refusals(Generic[K]):
             self.queue.add_after(key, bound * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
             self._report()
 
-    def done(self, key: K, *, wrote: bool) -> None:
-        """Take a run that was not refused; after a write the other keys are tried at once."""
+    def done(self, key: K) -> None:
+        """Take a run that was not refused: the other keys are tried at once."""
         if self.refused.pop(key, None) is None:
             return
-        for other in self.refused if wrote else ():
+        for other in self.refused:
             self.queue.add(other)
         self._report()
 
@@ -85,5 +102,5 @@ class Refusals(Generic[K]):
             self.report("")
 
     def _report(self) -> None:
-        last = next(reversed(self.refused.values()), "")
-        self.report(f"of {len(self.refused)} {self.what}: {last}" if last else "")
+        last, others = next(reversed(self.refused.values()), ""), len(self.refused) - 1
+        self.report(f"{last} ({others} more refused)" if others > 0 else last)

@@ -14,6 +14,7 @@ from trellis import names
 from trellis.installing import ShimWish
 from trellis.ledger import Ledger
 from trellis.node_and_job import view_job, view_node
+from trellis.provision_reasons import NODE_UPDATE_REFUSED
 from trellis.provisioning import SUPPORTED_OS, JobState, NodeView, Wish, installed_on, newest, proved_of, wish_of
 from trellis.read_model.explain_job import failure_line, job_lines, refused_job
 from trellis.read_model.explain_subject import Beside, Subject
@@ -26,7 +27,10 @@ Manifest = Mapping[str, Any]
 
 SUBJECT: Final = Subject("Node", "node", "kubectl get nodes", "ready to run Wasm")
 _TOLD: Final = frozenset(
-    {"InstallerJobChanged", "OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"}
+    {
+        *("InstallerJobChanged", "InstallerRefused", NODE_UPDATE_REFUSED),
+        *("OtherControllerActive", "NothingToInstall", "RuntimeInUse", "DrainBlocked"),
+    }
 )
 """Reasons of Events on a Node that say what keeps provisioner from it."""
 

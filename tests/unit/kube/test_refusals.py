@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from service_reflector import refusals as of_reflector
@@ -16,6 +18,8 @@ class Runs:
     """A queue that runs nothing."""
 
     def __init__(self) -> None:
+        self.on_failure: Callable[[str, Exception], None] | None = None
+        self.on_success: Callable[[str], None] | None = None
         self.now: list[str] = []
         self.later: dict[str, float] = {}
 
@@ -57,23 +61,24 @@ def test_an_httproute_that_is_not_served_is_one_of_service_reflectors() -> None:
 
 def test_a_refused_key_runs_again_within_seconds_and_the_first_that_succeeds_runs_the_others() -> None:
     queue, notes = Runs(), list[str]()
-    refusals = Refusals(queue, "keys", notes.append)
+    refusals = Refusals(queue, notes.append)
     for _ in range(20):
         for key in ("a/1", "a/2", "a/3"):
             refusals.failed(key, error(403))
     assert max(queue.later.values()) <= 20
     assert "no team" in notes[-1]
-    refusals.done("a/1", wrote=False)
-    assert queue.now == [], "it had nothing to write, which shows nothing"
-    refusals.done("a/2", wrote=True)
-    assert queue.now == ["a/3"]
-    refusals.done("a/3", wrote=True)
+    refusals.done("a/9")
+    assert queue.now == [], "nothing of it was refused"
+    refusals.done("a/1")
+    assert queue.now == ["a/2", "a/3"]
+    refusals.done("a/2")
+    refusals.done("a/3")
     assert notes[-1] == ""
 
 
 def test_many_refused_keys_do_not_all_come_back_within_seconds() -> None:
     queue = Runs()
-    refusals = Refusals(queue, "keys", lambda _: None)
+    refusals = Refusals(queue, lambda _: None)
     for number in range(1_000):
         refusals.failed(f"a/{number}", error(403))
     assert queue.later["a/999"] > 60
@@ -81,7 +86,7 @@ def test_many_refused_keys_do_not_all_come_back_within_seconds() -> None:
 
 def test_other_failures_are_the_queues() -> None:
     queue = Runs()
-    refusals = Refusals(queue, "keys", lambda _: None)
+    refusals = Refusals(queue, lambda _: None)
     refusals.failed("a/1", Conflict(Call("PATCH", "Service", "services"), status=409, reason="Conflict", message=""))
     refusals.failed("a/1", RuntimeError())
     assert queue.later == {}

@@ -1,0 +1,67 @@
+"""Pods of installer Jobs that the API server refuses, as the Job controller reports them in Events.
+
+In: Events with reason FailedCreate about Jobs. Out: by Job, the newest words, and for how long they are known. Filled
+by the informer, read by ``gather``. Invariant: time is this process' own; an Event that expires ends what it reported.
+Source: the Job controller's Event; a Job without a pod has no condition that would tell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from trellis.kube.changes import Change
+
+FAILED_CREATE: Final = "reason=FailedCreate,involvedObject.kind=Job"
+"""Field selector of these Events."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRefusal:
+    """One Event. ``at``: when it was last repeated, RFC 3339."""
+
+    job_uid: str
+    message: str
+    at: str
+
+
+def view_pod_refusal(manifest: Mapping[str, Any]) -> PodRefusal:
+    """Return what matters of an Event."""
+    involved, series = manifest.get("involvedObject") or {}, manifest.get("series") or {}
+    times = (series.get("lastObservedTime"), manifest.get("lastTimestamp"), manifest.get("eventTime"))
+    at = max((str(one) for one in times if one), default="")
+    return PodRefusal(str(involved.get("uid") or ""), str(manifest.get("message") or "no reason given"), at)
+
+
+@dataclass(eq=False)
+class PodRefusals:
+    """By uid of a Job, its Events by key, and since when the first is known, monotonic seconds."""
+
+    now: Callable[[], float] = time.monotonic
+    events: dict[str, dict[str, PodRefusal]] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
+
+    def take(self, change: Change[PodRefusal]) -> str:
+        """Take one change of the informer; return the uid of the Job."""
+        one = change.new or change.old
+        uid = one.job_uid if one is not None else ""
+        if change.new is not None:
+            self.events.setdefault(uid, {})[change.key] = change.new
+            self.since.setdefault(uid, self.now())
+        elif uid in self.events:
+            self.events[uid].pop(change.key, None)
+            if not self.events[uid]:
+                self.events.pop(uid)
+                self.since.pop(uid, None)
+        return uid
+
+    def words(self, job_uid: str) -> str:
+        """Return what the API server answered last, "" if it refused no pod of this Job."""
+        found = self.events.get(job_uid)
+        return max(found.values(), key=lambda one: one.at).message if found else ""
+
+    def seconds(self, job_uid: str) -> float:
+        """Return for how long a refusal is known, 0 if none is."""
+        return self.now() - self.since[job_uid] if job_uid in self.since else 0.0

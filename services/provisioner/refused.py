@@ -1,0 +1,56 @@
+"""What is done about a node whose installer, or whose labels, the API server refuses: admission, a quota, RBAC.
+
+Pure. In: a snapshot and its newest Job. Out: actions. Called by ``decide`` and ``proving``.
+
+    Job created ──► the Job controller reports FailedCreate ──► reported on Node and Shims
+       ▲                                                          │ no pod within the time between two attempts
+       └── the slot is given back for as long ◄── Job deleted ◄───┘
+    Job proved ──► node_watcher reports NodeUpdateRefused  ──► reported on the Shims until the Node is labelled
+
+Invariants: a refusal is reported at its first failure, in the API server's words; a Job that has no pod holds no slot
+for long, and is replaced within seconds: the Job controller's own backoff grows to minutes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from provisioner.actions import Action, ClearRefusal, DeleteJob, GiveBackSlot, LookAgain, ReportRefusal, Snapshot
+from trellis.attempts import changes_of
+from trellis.provision_reasons import Reason
+from trellis.provisioning import UNDO, JobState, JobView, NodeView
+
+RECORD_SECONDS: Final = 2.0
+"""How long node_watcher takes at most to label a node whose Job is proved; then its Events are looked at."""
+
+
+def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+    """Report that the pod of a Job is refused; replace the Job after a while. [] if it is not refused."""
+    if not snapshot.pod_refused or job.has_pods:
+        return []
+    message = f"no pod of its installer Job {job.namespace}/{job.name} is created: {snapshot.pod_refused}"
+    report = ReportRefusal(node, Reason.INSTALLER_REFUSED, message)
+    left = snapshot.refusal_retry - snapshot.pod_refused_for
+    if left > 0:
+        return [report, LookAgain(left)]
+    replace = DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=False)
+    if job.operation == UNDO:
+        return [report, replace]
+    return [report, replace, GiveBackSlot(node, snapshot.refusal_retry)]
+
+
+def update_refused(snapshot: Snapshot, node: NodeView) -> list[Action]:
+    """Report that what is proved cannot be written on the Node; look again until it is."""
+    again: list[Action] = [LookAgain(RECORD_SECONDS)]
+    if not snapshot.update_refused:
+        return again
+    return [ReportRefusal(node, Reason.UPDATE_REFUSED, snapshot.update_refused), *again]
+
+
+def refusal_over(snapshot: Snapshot, node: NodeView, job: JobView | None, actions: list[Action]) -> list[Action]:
+    """Return what takes back a former report: the Job runs or ended, or nothing is to be done on the node any more."""
+    if not snapshot.was_refused or any(isinstance(action, ReportRefusal) for action in actions):
+        return []
+    runs = job is not None and not job.deleting and (job.has_pods or job.state is not JobState.ACTIVE)
+    idle = snapshot.target is None or not changes_of(node, snapshot.target)
+    return [ClearRefusal(node)] if runs or idle else []

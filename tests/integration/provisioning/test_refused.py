@@ -1,0 +1,143 @@
+"""What provisioning needs is refused by admission, quotas or permissions: reported at once, and recovered from."""
+
+from __future__ import annotations
+
+import asyncio
+import http
+import os
+import sys
+from asyncio.subprocess import PIPE
+
+import pytest
+
+from provisioner.job_clock import SlotTimings
+from support.fleet import Fleet, Manifest, eventually
+from support.kubelets import kubelets
+from support.shims import Shim
+from support.validating_policies import refusing, rule
+from trellis import names
+from trellis.kube.refusals import RefusalTimings
+from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
+from trellis.runtime import LedService
+from trellis.shim_status import Reason as ShimReason
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+WORDS = "no team label"
+QUICK = RefusalTimings(retry=2.0, spread=0.0)
+
+
+def unready(services: list[LedService], words: str) -> bool:
+    """Return whether one of the services is not ready and names these words."""
+    return any(words in reason for service in services for reason in service.health.readiness().reasons)
+
+
+def installers(fleet: Fleet, labels: Manifest | None = None) -> None:
+    """Create the namespace of the installers before the services do."""
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fleet.installers, "labels": labels or {}}}
+    assert fleet.api.call("POST", "/api/v1/namespaces", manifest)[0] == http.HTTPStatus.CREATED
+
+
+async def explained(fleet: Fleet, what: str) -> str:
+    """Return the page of ``trellis explain``."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "trellis_bundle", "explain", what,
+        env={**os.environ, **fleet.environment()}, stdout=PIPE,
+    )  # fmt: skip
+    return (await process.communicate())[0].decode()
+
+
+async def reported(fleet: Fleet, shim: Shim, nodes: list[str], reason: str, words: str) -> None:
+    """Wait until the Shim and its nodes report a refusal in the API server's words."""
+    await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
+    assert words in shim.message("Degraded")
+    await eventually(lambda: any(words in fleet.events(node).get(reason, "") for node in nodes), "reported on a Node")
+
+
+@pytest.mark.parametrize("refusal", ["pod-security", "quota", "limit-range", "service-account"])
+async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seconds(
+    fleet: Fleet, shim: Shim, refusal: str
+) -> None:
+    nodes = shim.add_nodes(3)
+    installers(fleet)
+    path, words, settings = refuse_pods(fleet, refusal)
+    async with kubelets(fleet), fleet.services(refusal_timings=QUICK, **settings) as running:
+        shim.apply(max_update="100%")
+        await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, words)
+        await eventually(lambda: unready(running, words), "not ready, with the API server's words")
+        assert words in await explained(fleet, f"node/{nodes[0]}")
+        permit_pods(fleet, refusal, path)
+        await eventually(lambda: all(map(shim.has, nodes)), "every node has it", seconds=30)
+        await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+        await eventually(lambda: not unready(running, words), "ready")
+
+
+def refuse_pods(fleet: Fleet, refusal: str) -> tuple[str, str, Manifest]:
+    """Have the API server refuse installers' pods; return what refuses, words of the refusal, and settings."""
+    place = f"/api/v1/namespaces/{fleet.installers}"
+    match refusal:
+        case "pod-security":
+            label = {"pod-security.kubernetes.io/enforce": "restricted"}
+            fleet.api.call("PATCH", place, {"metadata": {"labels": label}})
+            return place, "violates PodSecurity", {}
+        case "quota":
+            quota = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+            assert fleet.api.call("POST", f"{place}/resourcequotas", quota)[0] == http.HTTPStatus.CREATED
+            return f"{place}/resourcequotas/none", "exceeded quota", {}
+        case "limit-range":
+            limit = {"type": "Container", "max": {"memory": "1Ki"}}
+            ranges = {"metadata": {"name": "tiny"}, "spec": {"limits": [limit]}}
+            assert fleet.api.call("POST", f"{place}/limitranges", ranges)[0] == http.HTTPStatus.CREATED
+            return f"{place}/limitranges/tiny", "maximum memory usage", {}
+        case _:
+            return f"{place}/serviceaccounts", "not found", {"installer_service_account": "absent"}
+
+
+def permit_pods(fleet: Fleet, refusal: str, path: str) -> None:
+    if refusal == "pod-security":
+        label = {"pod-security.kubernetes.io/enforce": "privileged"}
+        fleet.api.call("PATCH", path, {"metadata": {"labels": label}})
+    elif refusal == "service-account":
+        assert fleet.api.call("POST", path, {"metadata": {"name": "absent"}})[0] == http.HTTPStatus.CREATED
+    else:
+        fleet.api.call("DELETE", path)
+
+
+async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for_long(fleet: Fleet, shim: Shim) -> None:
+    [refused, other] = sorted(shim.add_nodes(2))
+    node = f"/api/v1/nodes/{refused}?dryRun=All"
+    probe = {"metadata": {"labels": {"probe": "x"}}}
+    matched, only = rule("", "nodes", "UPDATE"), f"object.metadata.name == '{refused}'"
+    services = fleet.services(slot_timings=SlotTimings(grace=1.0), refusal_timings=QUICK, job_deadline=3)
+    async with kubelets(fleet), services as running:
+        forbidden = lambda: fleet.api.call("PATCH", node, probe)[0] >= http.HTTPStatus.BAD_REQUEST  # noqa: E731
+        async with refusing(fleet, matched, WORDS, only, forbidden):
+            shim.apply(max_update=1)
+            await reported(fleet, shim, [refused], NODE_UPDATE_REFUSED, WORDS)
+            await eventually(lambda: unready(running, WORDS), "not ready, with the API server's words")
+            assert WORDS in await explained(fleet, f"node/{refused}")
+            await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)
+            assert not shim.has(refused)
+        await eventually(lambda: shim.has(refused), "the node is labelled", seconds=30)
+        await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+        await eventually(lambda: not unready(running, WORDS), "ready")
+
+
+async def test_a_ledger_that_cannot_be_written_is_reported_on_the_shims(fleet: Fleet, shim: Shim) -> None:
+    [node] = shim.add_nodes(1)
+    async with kubelets(fleet), fleet.services(refusal_timings=QUICK) as running:
+        shim.apply()
+        await eventually(lambda: shim.has(node), "the node has it", seconds=60)
+        await fleet.quiet()
+        path = f"/api/v1/namespaces/{fleet.system}/configmaps/{names.LEDGER}"
+        assert fleet.api.call("PATCH", path, {"immutable": True})[0] == http.HTTPStatus.OK
+        [more] = shim.add_nodes(1)
+        reason = ShimReason.LEDGER_REFUSED.value
+        await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
+        assert "immutable" in shim.message("Degraded")
+        await eventually(lambda: unready(running, "immutable"), "not ready, with the API server's words")
+        assert fleet.job_of(more) is None
+        assert fleet.api.call("DELETE", path)[0] == http.HTTPStatus.OK
+        await eventually(lambda: shim.has(more), "the node has it", seconds=30)
+        await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+        assert not unready(running, "immutable")

@@ -1,0 +1,111 @@
+"""What becomes of a node whose installer's pod, or whose labels, the API server refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from provisioner.actions import ClearRefusal, DeleteJob, GiveBackSlot, LookAgain, ReportRefusal, Snapshot
+from provisioner.decide import decide
+from provisioner.job_clock import JobClock
+from provisioner.plan import World, plan
+from provisioner.pod_refusals import PodRefusals, view_pod_refusal
+from trellis.attempts import Retries, ShimLimits
+from trellis.counts import CountOrPercent
+from trellis.kube.changes import Change, ChangeKind
+from trellis.ledger import Entry, Ledger
+from trellis.provision_reasons import Reason
+from trellis.provisioning import KWASM, UNDO, JobState, JobView, NodeView, Target
+from trellis.testing.builders import DIGEST, a_job, a_node, opted_in, proved
+
+TARGET = Target(((KWASM, DIGEST),))
+SLOT = Entry(DIGEST, 1, 1000, (KWASM,))
+NODE = opted_in(a_node("a"))
+WORDS = 'pods "x" is forbidden: exceeded quota: none'
+
+
+def a_snapshot(node: NodeView, *jobs: JobView, **changes: object) -> Snapshot:
+    given = Snapshot("a", node, jobs, None, TARGET, frozenset(), None, verify_timeout=60, inspect_after=20, now=1020)
+    return replace(given, **changes)
+
+
+def kinds(actions: list[object]) -> list[type]:
+    return [type(action) for action in actions]
+
+
+def test_a_refused_pod_is_reported_at_once_and_its_job_replaced_after_a_while() -> None:
+    job = a_job(NODE)
+    refused = a_snapshot(NODE, job, entry=SLOT, pod_refused=WORDS)
+    report = next(action for action in decide(refused) if isinstance(action, ReportRefusal))
+    assert report.reason is Reason.INSTALLER_REFUSED
+    assert WORDS in report.message
+    assert not any(isinstance(action, DeleteJob) for action in decide(refused))
+    later = decide(replace(refused, pod_refused_for=refused.refusal_retry))
+    assert DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=False) in later
+    assert GiveBackSlot(NODE, refused.refusal_retry) in later
+
+
+def test_a_job_that_had_a_pod_is_not_replaced_for_an_older_refusal() -> None:
+    snapshot = a_snapshot(NODE, a_job(NODE, has_pods=True), entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0)
+    assert not {ReportRefusal, DeleteJob} & {*kinds(list(decide(snapshot)))}
+
+
+def test_a_refused_job_that_takes_back_a_try_is_replaced_and_keeps_the_slot() -> None:
+    undo = a_job(NODE, operation=UNDO, undoes="HandlerMissing: x")
+    actions = kinds(list(decide(a_snapshot(NODE, undo, entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0))))
+    assert DeleteJob in actions
+    assert GiveBackSlot not in actions
+
+
+@pytest.mark.parametrize(
+    ("job", "over"),
+    [(a_job(NODE), False), (a_job(NODE, has_pods=True), True), (a_job(NODE, JobState.COMPLETE), True)],
+    ids=["no pod yet", "runs", "ended"],
+)
+def test_a_report_is_taken_back_when_the_installer_runs(job: JobView, over: bool) -> None:
+    snapshot = a_snapshot(NODE, job, entry=SLOT, was_refused=True)
+    assert (ClearRefusal(NODE) in decide(snapshot)) is over
+
+
+def test_a_report_is_taken_back_when_nothing_is_to_be_done() -> None:
+    assert ClearRefusal(proved(NODE)) in decide(a_snapshot(proved(NODE), was_refused=True))
+
+
+def test_a_node_that_cannot_be_labelled_is_reported_until_it_is() -> None:
+    job = a_job(NODE, JobState.COMPLETE)
+    actions = decide(a_snapshot(NODE, job, entry=SLOT, update_refused="no team label", was_refused=True))
+    assert ReportRefusal(NODE, Reason.UPDATE_REFUSED, "no team label") in actions
+    assert ClearRefusal not in kinds(list(actions))
+    assert any(isinstance(action, LookAgain) for action in actions)
+
+
+def test_a_job_whose_node_cannot_be_labelled_is_stuck_after_deadline_and_grace() -> None:
+    now = 0.0
+    clock, job = JobClock(10.0, 5.0, lambda: now), a_job(NODE, JobState.COMPLETE)
+    clock.change(None, a_job(NODE))
+    now = 12.0
+    clock.change(a_job(NODE), job)
+    assert clock.left(job) == 15.0
+    other, limits = opted_in(a_node("other")), {KWASM: ShimLimits(CountOrPercent.parse("1"), 1)}
+    targets, jobs = {NODE.uid: TARGET, other.uid: TARGET}, {NODE.uid: (job,)}
+    given = World((NODE, other), targets, jobs, Ledger({NODE.uid: SLOT}), limits, Retries(10.0, 300.0), 10_000.0)
+    assert not plan(given).claimed
+    assert [node.name for node in plan(replace(given, stuck=frozenset({job.uid}))).claimed] == ["other"]
+
+
+def test_the_newest_event_has_the_words_until_it_expires() -> None:
+    def event(message: str, second: int) -> dict[str, object]:
+        at = f"2026-01-01T00:00:{second:02}Z"
+        return {"involvedObject": {"uid": "job"}, "message": message, "lastTimestamp": at}
+
+    now = 100.0
+    refusals = PodRefusals(lambda: now)
+    views = {key: view_pod_refusal(event(key, second)) for key, second in (("new", 9), ("old", 1))}
+    for key, view in views.items():
+        assert refusals.take(Change(ChangeKind.ADDED, key, None, view)) == "job"
+    now = 107.0
+    assert (refusals.words("job"), refusals.seconds("job")) == ("new", 7.0)
+    for key, view in views.items():
+        refusals.take(Change(ChangeKind.DELETED, key, view, None))
+    assert (refusals.words("job"), refusals.seconds("job")) == ("", 0.0)
