@@ -57,6 +57,7 @@ def create_app(
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
+        claims=settings.claim_namespace,
     )
 
 

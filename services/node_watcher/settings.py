@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from trellis.events.subjects import NODE_WATCHER
+from trellis.names import CLAIM_NAMESPACE
 from trellis.settings import DnsLabel, ServiceSettings
 
 
@@ -18,4 +19,8 @@ class Settings(ServiceSettings):
     auto_provision: bool = Field(default=False, description="provision every Linux node, annotated or not")
     installer_namespace: DnsLabel = Field(
         default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
+    )
+    claim_namespace: DnsLabel = Field(
+        default=CLAIM_NAMESPACE,
+        description="namespace of the Lease trellis-nodes, by which one installation provisions the nodes of a cluster",
     )

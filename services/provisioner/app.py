@@ -67,6 +67,7 @@ PLAN_REST_MOST_SECONDS: Final = 0.5
 """An API server that is slow to take the ledger is no reason to rest."""
 
 LEDGER_REFUSED: Final = Reason.LEDGER_REFUSED.value
+HANDOVER: Final = "InstallationChanged"
 SHIM_REFUSED: Final = "ShimUpdateRefused"
 """Parts of readiness: writes that the API server refuses."""
 DELETING_SECONDS: Final = 30.0
@@ -93,6 +94,7 @@ def create_app(
         namespaces={settings.namespace: {}, settings.installer_namespace: INSTALLER_NAMESPACE_LABELS},
         kube=kube,
         bus=bus,
+        claims=settings.claim_namespace,
     )
 
 
@@ -143,6 +145,7 @@ def compose(
         slot_timings=slot_timings,
         refusal_timings=refusal_timings,
         refused=RefusedNodes(unready(base.health, NodeReason.INSTALLER_REFUSED.value)),
+        handover_until=time.monotonic() + (base.claim.settles_in if base.claim is not None else 0.0),
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: known.jobs.running}
@@ -216,8 +219,30 @@ def compose(
         [queue, plans, followed],
         list_all,
         known.forget_said,
-        background=[breaker.run, planner.shown, known.refused.run, *(one.run for one in refusals)],
+        background=[
+            breaker.run,
+            planner.shown,
+            partial(show_handover, known, plan_soon),
+            known.refused.run,
+            *(one.run for one in refusals),
+        ],
     )
+
+
+async def show_handover(known: Known, plan_soon: Callable[[], None]) -> None:
+    """Report that another installation provisioned the nodes until a moment ago; plan once that is over."""
+    health, seconds = known.kube.health, known.handover_until - time.monotonic()
+    try:
+        if seconds > 0:
+            text = f"another installation provisioned nodes that have a runtime; they are not begun for {seconds:.0f} s"
+            health.note(HANDOVER, text)
+            _log.warning("took over from another installation", settle_seconds=round(seconds))
+            await asyncio.sleep(seconds)
+            health.note(HANDOVER, "")
+            plan_soon()
+        await asyncio.get_running_loop().create_future()
+    finally:
+        health.note(HANDOVER, "")
 
 
 def report_ledger(known: Known, status_soon: Callable[[], None], why: str) -> None:

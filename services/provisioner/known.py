@@ -119,6 +119,8 @@ class Known:
     timings: DeletionTimings = field(default_factory=DeletionTimings)
     slot_timings: SlotTimings = field(default_factory=SlotTimings)
     refusal_timings: RefusalTimings = field(default_factory=RefusalTimings)
+    handover_until: float = 0.0
+    """Monotonic: until then nodes that have a runtime are not begun, as another installation provisioned them."""
     refused: RefusedNodes = field(default_factory=RefusedNodes)
     pod_refusals: PodRefusals = field(default_factory=PodRefusals)
     ledger_refused: str = ""
@@ -271,6 +273,8 @@ class Known:
         now = time.monotonic()
         self.blocked_until = {uid: until for uid, until in self.blocked_until.items() if until > now}
         held = frozenset(self.blocked_until)
+        if now < self.handover_until:
+            held |= {node.uid for node in self.nodes.values() if installed_on(node)}
         if not self.bus.connected.is_set():
             return held
         since = now - FACT_GRACE_SECONDS

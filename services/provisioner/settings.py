@@ -16,6 +16,7 @@ from provisioner.surroundings import PROXY_VARIABLES, Surroundings
 from trellis.attempts import Retries, ShimLimits
 from trellis.counts import CountOrPercent
 from trellis.events.subjects import PROVISIONER
+from trellis.names import CLAIM_NAMESPACE
 from trellis.provisioning import KWASM
 from trellis.settings import DnsLabel, HttpUrl, Seconds, ServiceSettings, Subdomain
 from trellis.shims import ShimView
@@ -77,6 +78,10 @@ class Settings(ServiceSettings):
     service: ClassVar[str] = PROVISIONER
 
     auto_provision: bool = Field(default=False, description="provision every Linux node, annotated or not")
+    claim_namespace: DnsLabel = Field(
+        default=CLAIM_NAMESPACE,
+        description="namespace of the Lease trellis-nodes, by which one installation provisions the nodes of a cluster",
+    )
     installer_namespace: DnsLabel = Field(
         default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
     )

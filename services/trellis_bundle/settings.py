@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from trellis.kube.access import Access
+from trellis.names import CLAIM_NAMESPACE
 from trellis.settings import DnsLabel, HttpUrl, ServiceSettings, load
 
 
@@ -15,6 +16,11 @@ class ClientSettings(ServiceSettings):
 
     installer_namespace: DnsLabel = Field(
         default="trellis-installers", description="namespace of the installer Jobs, the only privileged pods"
+    )
+
+    claim_namespace: DnsLabel = Field(
+        default=CLAIM_NAMESPACE,
+        description="namespace of the Lease trellis-nodes, by which one installation provisions the nodes of a cluster",
     )
 
     jaeger_url: HttpUrl | None = Field(

@@ -29,7 +29,7 @@ from trellis.lattice.service_views import SLICE_SELECTOR, view_service, view_sli
 from trellis.read_model.explain_hosts import MANAGER as HOST_MANAGER
 from trellis.read_model.explain_read import held_up, warned
 from trellis.read_model.explain_service import REFLECTOR
-from trellis.read_model.leaders import read_leadership
+from trellis.read_model.leaders import read_claim, read_leadership
 from trellis.read_model.reading import Reading
 from trellis_bundle.apps_status import NAME, UNKNOWN, read_applications
 from trellis_bundle.breaker import read_rows
@@ -46,9 +46,11 @@ from trellis_bundle.part import Part
 from trellis_bundle.settings import ClientSettings, client_settings
 from trellis_bundle.status_parts import (
     HOSTS,
+    INSTALLATION,
     SECRETS,
     breakers_part,
     bus_part,
+    claim_part,
     hosts_part,
     mirrors_part,
     rollout_part,
@@ -123,14 +125,15 @@ def status(
 ) -> None:
     """Show who leads each service, how the rollout stands, what is not well and why, and which command says more.
 
-    Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok,
-    problem, name, holder, renewed_seconds_ago}]`; `rollout {ok, problem, in_work, halted, counts, causes}`; `breakers
-    {ok, problem, open [rows of breaker status]}`; `hosts {ok, problem, groups, hosts, hosts_ready, not_well, causes,
-    holder}`; `applications {ok, problem, count, phases, not_well [namespace/name], causes, holder}`; `mirrors {ok,
-    problem, services, without_endpoints [namespace/name], unreached, causes, holder}`, the Services of applications;
-    `secrets {ok, problem, grants, without_effect, causes, pods, pods_ready}`; `controllers {ok, problem, count, states,
-    not_ready [namespace/name], causes, holder}`, those in Wasm; `bus {ok, problem, streams [{name, messages, bytes}],
-    dead_letters}`. `causes` has by name what `trellis explain` names. What could not be read is null.
+    Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
+    name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,
+    in_work, halted, counts, causes}`; `breakers {ok, problem, open [rows of breaker status]}`; `hosts {ok, problem,
+    groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases, not_well
+    [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name], unreached,
+    causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect, causes, pods,
+    pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`, those in Wasm;
+    `bus {ok, problem, streams [{name, messages, bytes}], dead_letters}`. `causes` has by name what `trellis explain`
+    names. What could not be read is null.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context, nats_url=nats_url)
@@ -146,7 +149,7 @@ async def _look(settings: ClientSettings) -> Status:
         now = datetime.now(UTC)
         namespace = settings.namespace
         services, asked = (
-            [_service(kube, name, namespace, now) for name in LED],
+            [*(_service(kube, name, namespace, now) for name in LED), _installation(kube, settings, now)],
             {
                 "rollout": _rollout(kube, settings),
                 "breakers": _breakers(kube, namespace),
@@ -160,7 +163,7 @@ async def _look(settings: ClientSettings) -> Status:
         kubernetes, bus, *rows = await asyncio.gather(
             _kubernetes(kube), _bus(settings), *services, *(_guarded(name, part) for name, part in asked.items())
         )
-    led, rest = tuple(rows[: len(LED)]), dict(zip(asked, rows[len(LED) :], strict=True))
+    led, rest = tuple(rows[: len(services)]), dict(zip(asked, rows[len(services) :], strict=True))
     return Status(
         kubernetes=kubernetes,
         services=led,
@@ -215,6 +218,13 @@ async def _service(kube: Kube, name: str, namespace: str, now: datetime) -> Part
         return service_part(name, None, namespace)
     except KubeError as error:
         return unknown_service(name, _told(error))
+
+
+async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> Part:
+    try:
+        return claim_part(await read_claim(kube, settings.claim_namespace, now), settings.namespace)
+    except KubeError as error:
+        return replace(unknown_service(INSTALLATION, _told(error)), facts={"name": INSTALLATION, "holder": None})
 
 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:

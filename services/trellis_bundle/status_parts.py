@@ -17,7 +17,7 @@ from trellis.read_model.explain_hosts import group_cause
 from trellis.read_model.explain_job import failure_line
 from trellis.read_model.explain_service import REFLECTOR
 from trellis.read_model.explaining import Rank, condition
-from trellis.read_model.leaders import Leadership
+from trellis.read_model.leaders import Leadership, NodesClaim
 from trellis.read_model.nodes import NodeRow, NodeState, summary, tally
 from trellis_bundle.breaker_model import BreakerRow, Position
 from trellis_bundle.explain_grant import BACKEND, grant_cause
@@ -28,6 +28,7 @@ from trellis_bundle.part import Led, Part, Unwell, command, led_part, named
 Manifest = Mapping[str, Any]
 
 HOSTS: Final = "hosts"
+INSTALLATION: Final = "installation"
 SECRETS: Final = "secrets"
 _MIB: Final = 1024 * 1024
 
@@ -43,6 +44,22 @@ def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
     text = f"led by {lead.holder}, renewed {age} s ago"
     if age is None or age > lead.duration:
         return Part(name, text, "the leader does not renew its lease: has it crashed? another one takes over", facts)
+    return Part(name, text, facts=facts)
+
+
+def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
+    """Return the row of the installation that provisions the nodes; another one in the cluster is a problem."""
+    name = INSTALLATION
+    if claim is None or not claim.holder:
+        return Part(name, "no installation provisions the nodes", facts={"name": name, "holder": None, "waiting": []})
+    facts = {"name": name, "holder": claim.holder, "waiting": [*claim.waiting]}
+    text = f"{claim.holder} provisions the nodes"
+    others = [one for one in claim.waiting if one != claim.holder]
+    if claim.holder != namespace:
+        problem = f"installation {claim.holder} provisions the nodes, so {namespace} does not: uninstall one of them"
+        return Part(name, text, problem, facts)
+    if others:
+        return Part(name, text, f"installation {', '.join(others)} waits for the nodes: uninstall one of them", facts)
     return Part(name, text, facts=facts)
 
 

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from trellis import heap, names
 from trellis.health import HealthServer
+from trellis.kube.claim import Claim
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
 from trellis.kube.leader import Leader, readiness_of
@@ -47,7 +48,12 @@ S = TypeVar("S", bound=ServiceSettings)
 
 @dataclass(eq=False)
 class LedService(Service):
-    """A service of which one replica works at a time."""
+    """A service of which one replica works at a time.
+
+    ``claims``: namespace of the Lease by which one installation works in a cluster, None if several may.
+    """
+
+    claims: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,18 +71,35 @@ class LedService(Service):
         )
         leader.follows = lambda: self.together.has_read(self.name)
 
-        async def lead(stopping: asyncio.Event) -> None:
-            over = False
+        async def term(stopping: asyncio.Event) -> None:
+            over, claim = False, self.claim
 
             def check() -> None:
                 if over:  # a run that would not end must not write with the lease of a later term
                     raise NotLeading("the term in which this began is over")
                 leader.check()
+                if claim is not None:
+                    claim.check()
+
+            def leading() -> bool:
+                return not over and leader.leading and (claim is None or claim.leading)
 
             try:
-                await self._term(kube.guarded(check), cluster, lambda: not over and leader.leading, stopping)
+                await self._term(kube.guarded(check), cluster, leading, stopping)
             finally:
                 over = True
+
+        async def lead(stopping: asyncio.Event) -> None:
+            if self.claims is None:
+                await term(stopping)
+                return
+            self.claim = Claim(
+                kube.guarded(leader.check),
+                self.claims,
+                self.settings.namespace,
+                waits=lambda: self.together.has_read(self.name),
+            )
+            await self.claim.run(term, stopping)
 
         leading = asyncio.create_task(leader.run(lead, stop), name="campaign")
         stopped = asyncio.create_task(stop.wait(), name="stop")

@@ -23,6 +23,7 @@ from trellis.bus.streams import limits_with
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.backoff import Backoff
+from trellis.kube.claim import Claim
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError
 from trellis.kube.informer import Informer
@@ -65,6 +66,8 @@ class Base:
     kube: Kube
     bus: Bus
     cluster: str
+    claim: Claim | None = None
+    """Of the installation on the Nodes, for the services that work on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class Service(ABC):
     def __post_init__(self) -> None:
         self.health = Health(self.name)
         self.together = Together([self.name])
+        self.claim: Claim | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set; returns within the grace period."""
@@ -204,7 +208,7 @@ class Service(ABC):
             limits=limits_with(self.settings.stream_replicas),
             timing=Timing(publish_budget=PUBLISH_SECONDS),
         )
-        base = Base(self.telemetry, self.health, kube, bus, cluster.name)
+        base = Base(self.telemetry, self.health, kube, bus, cluster.name, self.claim)
         work = self.compose(base)
         bus.on_new_stream += [work.forget_said, work.list_all]
         consuming = asyncio.Event()

@@ -177,6 +177,7 @@ class Fleet:
             "cluster": self.id,
             "namespace": self.system,
             "installer_namespace": self.installers,
+            "claim_namespace": self.system,
             "health_port": 0,
         }
         return {**base, **QUICK, **changes}

@@ -34,6 +34,7 @@ from trellis.kube.resources import (
     SERVICE_ACCOUNTS,
 )
 from trellis.localcluster.api import Api
+from trellis.names import CLAIM_NAMESPACE
 from trellis.service import Service
 
 HOME: Final = "trellis-system"
@@ -81,10 +82,11 @@ class SuiteAccounts:
         """Return the file with which a service comes as its account, the way to the server being as it was."""
         settings = service.settings
         home, installers = settings.namespace, getattr(settings, "installer_namespace", INSTALLERS)
+        claims = getattr(settings, "claim_namespace", CLAIM_NAMESPACE)
         watched = tuple(getattr(settings, "watch_namespaces", ()))
         resources = tuple(getattr(settings, "controller_resources", ()))
         with self._lock, contextlib.closing(Api.of_kubeconfig(self._kubeconfig)) as api:
-            token = self._account(api, service, home, installers, watched, resources)
+            token = self._account(api, service, (home, installers, claims), watched, resources)
         config = yaml.safe_load(settings.kubeconfig.read_text(encoding="utf-8"))
         config["users"][0]["user"] = {"token": token}
         return self._written(config, f"{service.name}-")
@@ -93,19 +95,21 @@ class SuiteAccounts:
         self,
         api: Api,
         service: Service,
-        home: str,
-        installers: str,
+        places: tuple[str, str, str],
         watched: tuple[str, ...],
         resources: tuple[str, ...],
     ) -> str:
-        stem = _stem(service)
+        stem, (home, installers, claims) = _stem(service), places
         account = f"trellis-{stem}{'-confined' if watched else ''}{SUFFIX}"
-        key = "\n".join((account, home, installers, *watched, *resources))
+        key = "\n".join((account, *places, *watched, *resources))
         kept = self._directory / hashlib.sha256(key.encode()).hexdigest()
         if kept.exists():
             return kept.read_text(encoding="utf-8")
         found = manifests(f"{stem}{'-confined' if watched else ''}.yaml")
         wanted = [_placed(one, account, {HOME: home, INSTALLERS: installers}) for one in found]
+        if claims != CLAIM_NAMESPACE:
+            claim = [one for one in found if one["metadata"].get("namespace") == CLAIM_NAMESPACE]
+            wanted += [_placed(one, account, {CLAIM_NAMESPACE: claims}) for one in claim]
         for namespace in watched:
             wanted += [_placed(one, account, {HOME: home}, namespace) for one in manifests(CONFINED[1], namespace)]
         wanted += _given_by_people(service.name, account, resources)

@@ -3,6 +3,7 @@
 In: a lease's name and an identity. Out: ``lead`` runs while this process leads and is cancelled the moment that is in
 doubt. Called by the runtime of each service. Invariants: ``leading`` is false before another candidate can take over,
 whatever was stopped or cut meanwhile; clocks of machines are never compared; the lease is released when asked to stop.
+Several processes may hold a lease together, as one ``identity``: then it expires soon after the last of them stopped.
 Source: the Lease API; that a record's changes are timed by the observer's own clock is client-go's idea.
 """
 
@@ -27,6 +28,10 @@ Lead = Callable[[asyncio.Event], Awaitable[None]]
 """The service's work: runs while leading; the event asks it to finish what it does and return."""
 
 
+_SHARED_TRIES = 6
+"""Of a renewal: those that share a lease renew it at any time."""
+
+
 class StillRunning(Exception):  # noqa: N818 - says what is the case
     """Raised by ``lead`` when something of it goes on though it should have ended: the lease is not given away."""
 
@@ -44,13 +49,17 @@ def readiness_of(lease: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds. A lease nobody renewed for ``duration`` may be taken; its holder gives up after ``renew_deadline``."""
+    """Seconds. A lease nobody renewed for ``duration`` may be taken; its holder gives up after ``renew_deadline``.
+
+    ``handover``: within which a lease expires once a process that shares it has stopped; 0 for one that is not shared.
+    """
 
     duration: int = 10
     renew_deadline: float = 6.0
     renew: float = 2.0
     retry: float = 1.0
     call_timeout: float = 3.0
+    handover: int = 0
 
     def __post_init__(self) -> None:
         if not self.renew + self.retry < self.renew_deadline < self.duration:
@@ -58,10 +67,20 @@ class Timings:
 
 
 class Leader:
-    """A candidate for one lease. Give writers ``kube.guarded(leader.check)``. ``follows``: called if it is not had."""
+    """A candidate for one lease. Give writers ``kube.guarded(leader.check)``. ``follows``: called if it is not had.
+
+    ``shown``: the metric of the service shows who leads.
+    """
 
     def __init__(
-        self, kube: Kube, *, lease: str, namespace: str, identity: str, timings: Timings | None = None
+        self,
+        kube: Kube,
+        *,
+        lease: str,
+        namespace: str,
+        identity: str,
+        timings: Timings | None = None,
+        shown: bool = True,
     ) -> None:
         self._kube = kube
         self._name = lease
@@ -76,6 +95,7 @@ class Leader:
         self._observed: LeaseRecord | None = None
         self._observed_at = 0.0
         self._told: str | None = None
+        self._shown = shown
         self._show(leading=False)
 
     @property
@@ -241,14 +261,19 @@ class Leader:
         lost, because everything that this term read and wrote may be undone. The next term reads it all again.
         """
         async with asyncio.timeout(timeout):
-            try:
-                await self._write(self._lease, timeout)
-            except Conflict:
-                found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
-                record = read_lease(found)
-                if record.holder != self._identity or record.renewed < read_lease(self._lease).renewed:
-                    raise
-                await self._write(found, timeout)
+            lease, shared = self._lease, self._timings.handover > 0
+            for left in reversed(range(_SHARED_TRIES if shared else 2)):
+                try:
+                    await self._write(lease, timeout)
+                except Conflict:
+                    lease = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
+                    record = read_lease(lease)
+                    # Of those that share it each has a clock of its own.
+                    older = record.renewed < read_lease(self._lease).renewed and not shared
+                    if record.holder != self._identity or older or not left:
+                        raise
+                else:
+                    return
 
     async def _write(self, lease: Manifest, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
         now = datetime.now(UTC)
@@ -266,16 +291,32 @@ class Leader:
         timeout = self._timings.call_timeout
         try:
             try:
-                await self._kube.replace(LEASES, released(self._lease, now=datetime.now(UTC)), timeout=timeout)
+                await self._kube.replace(LEASES, self._given_back(self._lease), timeout=timeout)
             except Conflict:
                 # The renewal that was cancelled a moment ago may have reached the server.
                 found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
                 if read_lease(found).holder != self._identity:
                     return
-                await self._kube.replace(LEASES, released(found, now=datetime.now(UTC)), timeout=timeout)
+                await self._kube.replace(LEASES, self._given_back(found), timeout=timeout)
             log.info("lease released", lease=self._name, identity=self._identity)
         except KubeError as error:
             log.warning("lease could not be released, it expires", lease=self._name, error=str(error))
+
+    def _given_back(self, lease: Manifest) -> Manifest:
+        now, seconds = datetime.now(UTC), self._timings.handover
+        if seconds:
+            return taken(lease, identity=self._identity, duration=seconds, now=now)
+        return released(lease, now=now)
+
+    @property
+    def holder(self) -> str:
+        """The identity that held the lease when it was looked at last, "" if none did."""
+        return self._observed.holder if self._observed is not None else ""
+
+    @property
+    def record(self) -> LeaseRecord:
+        """The lease as this process wrote it last."""
+        return read_lease(self._lease)
 
     # --- what others see ---
 
@@ -294,7 +335,8 @@ class Leader:
 
     def _show(self, *, leading: bool) -> None:
         telemetry = self._kube.telemetry
-        telemetry.metrics.leader.labels(telemetry.service).set(1 if leading else 0)
+        if self._shown:
+            telemetry.metrics.leader.labels(telemetry.service).set(1 if leading else 0)
 
 
 async def _end(task: asyncio.Future[None]) -> None:

@@ -23,6 +23,7 @@ class LeaseRecord:
     renewed: str
     transitions: int
     duration: float
+    acquired: str = ""
 
 
 def read_lease(lease: Manifest) -> LeaseRecord:
@@ -33,6 +34,7 @@ def read_lease(lease: Manifest) -> LeaseRecord:
         renewed=spec.get("renewTime") or "",
         transitions=spec.get("leaseTransitions") or 0,
         duration=float(spec.get("leaseDurationSeconds") or 0),
+        acquired=spec.get("acquireTime") or "",
     )
 
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.lease import read_lease
 from trellis.kube.resources import LEASES
+
+WAITING_SECONDS: Final = 120.0
+"""After that an installation that waited is taken to be gone: it records itself every 20 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,36 @@ async def read_leadership(kube: Kube, service: str, namespace: str, now: datetim
     record = read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
     age = (now - datetime.fromisoformat(record.renewed)).total_seconds() if record.renewed else None
     return Leadership(record.holder, age, record.duration)
+
+
+@dataclass(frozen=True, slots=True)
+class NodesClaim:
+    """Which installation provisions the nodes, by its namespace, and which ones wait for it to go."""
+
+    holder: str
+    waiting: tuple[str, ...]
+
+
+async def read_claim(kube: Kube, namespace: str, now: datetime) -> NodesClaim | None:
+    """Return who holds the claim on the Nodes, None if nobody does; raises KubeError if that could not be read."""
+    try:
+        lease = await kube.get(LEASES, names.LEASE_NODES, namespace)
+    except NotFound:
+        return None
+    record = read_lease(lease)
+    waiting = (
+        key.removeprefix(names.WAITING_PREFIX)
+        for key, since in (lease["metadata"].get("annotations") or {}).items()
+        if key.startswith(names.WAITING_PREFIX) and _seconds_since(str(since), now) < WAITING_SECONDS
+    )
+    return NodesClaim(record.holder, tuple(sorted(waiting)))
+
+
+def _seconds_since(timestamp: str, now: datetime) -> float:
+    try:
+        return abs((now - datetime.fromisoformat(timestamp)).total_seconds())
+    except (ValueError, TypeError):
+        return float("inf")
 
 
 async def read_leader(kube: Kube, namespace: str, service: str) -> str:

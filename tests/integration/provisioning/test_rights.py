@@ -21,6 +21,7 @@ from trellis import names
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, LEASES, NAMESPACES
 from trellis.localcluster.api import Api
+from trellis.names import CLAIM_NAMESPACE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -126,7 +127,9 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
     ):
         watcher.apply(rights[WATCHER])
         installer.apply(rights[PROVISIONER])
-        settings = fleet.settings(namespace=SYSTEM, halt_after_failures=1, max_unavailable="100%")
+        settings = fleet.settings(
+            namespace=SYSTEM, claim_namespace=CLAIM_NAMESPACE, halt_after_failures=1, max_unavailable="100%"
+        )
         watching = serving(
             node_watcher.app.create_app, node_watcher.settings.Settings, settings | {"kubeconfig": watcher.kubeconfig}
         )

@@ -1,0 +1,135 @@
+"""The claim of one installation on what a cluster has once: its Nodes.
+
+In: a Lease that all installations see. Out: ``run`` works while this installation holds it. Called by the runtime of
+node_watcher and provisioner, inside a term of leadership. Invariants: of two installations one at most provisions
+nodes; both leaders of an installation hold the claim together, so a restart of one hands nothing over; an installation
+that waits is not ready, names the holder, and is recorded on the Lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from trellis import names
+from trellis.kube.client import Kube
+from trellis.kube.errors import Conflict, KubeError, NotLeading
+from trellis.kube.leader import Lead, Leader, StillRunning, Timings, readiness_of
+from trellis.kube.resources import LEASES
+from trellis.telemetry import get_logger
+
+_log = get_logger(__name__)
+CLAIM_TIMINGS: Final = Timings(duration=30, renew_deadline=20.0, renew=5.0, retry=1.0, call_timeout=3.0, handover=10)
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverTimings:
+    """Seconds. ``settle``: for how long nodes that have a runtime are left as they are after the claim changed hands.
+
+    ``record``: between two records of an installation that waits; ``again``: after a conflict.
+    """
+
+    settle: float = 300.0
+    record: float = 20.0
+    again: float = 0.3
+
+
+@dataclass(eq=False)
+class Claim:
+    """One process' part in the claim of its installation, which is known by its namespace."""
+
+    kube: Kube
+    namespace: str
+    installation: str
+    timings: HandoverTimings = field(default_factory=HandoverTimings)
+    waits: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._leader = Leader(
+            self.kube,
+            lease=names.LEASE_NODES,
+            namespace=self.namespace,
+            identity=self.installation,
+            timings=CLAIM_TIMINGS,
+            shown=False,
+        )
+        self._leader.follows = self._follow
+        self._waiting = asyncio.Event()
+
+    def check(self) -> None:
+        """Raise NotLeading unless this installation holds the claim."""
+        self._leader.check()
+
+    @property
+    def settles_in(self) -> float:
+        """Return the seconds for which nodes that have a runtime stay as they are, 0 if the claim is an old one."""
+        record = self._leader.record
+        if not record.transitions or not record.acquired:
+            return 0.0
+        age = (datetime.now(UTC) - datetime.fromisoformat(record.acquired)).total_seconds()
+        return min(max(0.0, self.timings.settle - age), self.timings.settle)
+
+    @property
+    def leading(self) -> bool:
+        """Whether this installation surely holds the claim now."""
+        return self._leader.leading
+
+    async def run(self, work: Lead, stop: asyncio.Event) -> None:
+        """Work while the claim is held, until ``stop`` is set.
+
+        Raises:
+            StillRunning: something of the work goes on.
+        """
+        left: list[StillRunning] = []
+
+        async def guarded(stopping: asyncio.Event) -> None:
+            try:
+                await work(stopping)
+            except StillRunning as error:
+                left.append(error)
+                raise
+
+        recording = asyncio.create_task(self._record_waiting(), name="waiting installation")
+        try:
+            await self._leader.run(guarded, stop)
+        finally:
+            recording.cancel()
+            self.kube.health.forget(readiness_of(names.LEASE_NODES))
+        if left:
+            raise left[0]
+
+    async def _record_waiting(self) -> None:
+        """Record on the Lease that this installation waits, so that the holder's users see it too."""
+        while True:
+            await self._waiting.wait()
+            try:
+                await self._record()
+            except Conflict:
+                await asyncio.sleep(self.timings.again)  # the holder renewed it a moment ago
+                continue
+            except (KubeError, NotLeading) as error:
+                _log.warning("a waiting installation could not be recorded", error=str(error))
+            await asyncio.sleep(self.timings.record)
+            self._waiting.clear()
+
+    async def _record(self) -> None:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found = await self.kube.get(LEASES, names.LEASE_NODES, self.namespace)
+        annotations = (found["metadata"].get("annotations") or {}) | {names.WAITING_PREFIX + self.installation: now}
+        await self.kube.replace(LEASES, found | {"metadata": found["metadata"] | {"annotations": annotations}})
+
+    def _follow(self) -> None:
+        self.waits()
+        holder = self._leader.holder
+        if holder in {"", self.installation}:
+            return
+        self._waiting.set()
+        why = (
+            f"installation {holder} provisions the nodes of this cluster, and installation {self.installation} does "
+            f"nothing about them: uninstall one of them, or hand over with kubectl delete lease {names.LEASE_NODES} "
+            f"-n {self.namespace} once {holder} is stopped"
+        )
+        self.kube.health.not_ready(readiness_of(names.LEASE_NODES), why)

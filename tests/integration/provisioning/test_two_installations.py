@@ -1,0 +1,112 @@
+"""Two installations in one cluster: one provisions the nodes, the other waits, reports it, and can take over."""
+
+from __future__ import annotations
+
+import http
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.fleet import Fleet, eventually
+from trellis import names
+from trellis.kube.claim import CLAIM_TIMINGS
+from trellis.runtime import LedService
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+HOLDS = 40
+"""Seconds within which a claim that nobody renews is taken."""
+
+
+def other(fleet: Fleet) -> dict[str, Any]:
+    """Return the settings of a second release with another installer."""
+    return {
+        "namespace": f"{fleet.id}-other",
+        "installer_namespace": f"{fleet.id}-other-installers",
+        "installer_image": "example.com/other-installer:2",
+        "identity": "other",
+    }
+
+
+@pytest.fixture
+def twice(fleet: Fleet) -> Iterator[Fleet]:
+    yield fleet
+    for name in ("namespace", "installer_namespace"):
+        fleet.api.call("DELETE", f"/api/v1/namespaces/{other(fleet)[name]}")
+
+
+def waits(services: list[LedService], holder: str) -> bool:
+    """Return whether both services are not ready because another installation holds the nodes."""
+    return all(any(holder in reason for reason in one.health.readiness().reasons) for one in services)
+
+
+def jobs(fleet: Fleet) -> int:
+    """Return how many Jobs both installations have created, by the audit log of their namespaces."""
+    places = {fleet.installers, other(fleet)["installer_namespace"]}
+    writes = (write for write in fleet.writes() if write["verb"] == "create")
+    found = [write.get("objectRef") or {} for write in writes]
+    return sum(one.get("resource") == "jobs" and one.get("namespace") in places for one in found)
+
+
+def status(fleet: Fleet, namespace: str) -> dict[str, Any]:
+    """Return the row of ``trellis status`` about the installation."""
+    environment = {**os.environ, **fleet.environment(), "TRELLIS_NAMESPACE": namespace}
+    done = subprocess.run(
+        [sys.executable, "-m", "trellis_bundle", "status", "-o", "json"],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    rows = json.loads(done.stdout)["services"]
+    return next(row for row in rows if row["name"] == "installation")
+
+
+async def test_one_of_two_installations_provisions_and_both_are_reported(twice: Fleet) -> None:
+    fleet, second = twice, other(twice)
+    nodes = fleet.add("node", "node")
+    async with fleet.services():
+        await fleet.all_provisioned(nodes)
+        async with fleet.services(**second) as waiting:
+            await eventually(lambda: waits(waiting, fleet.system), "the second waits and names the first")
+            fleet.annotate(nodes[0], None)
+            await eventually(lambda: not fleet.provisioned(nodes[0]), "the first goes on")
+            assert jobs(fleet) == len(nodes)
+            for namespace in (fleet.system, second["namespace"]):
+                await eventually(lambda namespace=namespace: status(fleet, namespace)["problem"], "status reports both")
+                found = status(fleet, namespace)
+                assert found["holder"] == fleet.system
+                assert found["waiting"] == [second["namespace"]]
+
+
+async def test_what_another_installation_provisioned_is_not_begun_again_at_once(twice: Fleet) -> None:
+    fleet, second = twice, other(twice)
+    [node] = fleet.add("node")
+    async with fleet.services():
+        await fleet.all_provisioned([node])
+    async with fleet.services(**second) as [watcher, planner]:
+        await eventually(
+            lambda: any("InstallationChanged" in note for note in planner.health.notes()), "reported", seconds=HOLDS
+        )
+        assert watcher.health.readiness().ok
+        [more] = fleet.add("node")
+        await eventually(lambda: fleet.provisioned(more), "a new node is begun at once")
+        assert fleet.provisioned(node)
+        assert jobs(fleet) == 2, "one for each node"
+
+
+async def test_a_claim_that_is_deleted_is_taken_by_the_installation_that_runs(twice: Fleet) -> None:
+    fleet = twice
+    [node] = fleet.add("node")
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{fleet.system}/leases/{names.LEASE_NODES}"
+    async with fleet.services():
+        await fleet.all_provisioned([node])
+        assert fleet.api.call("DELETE", lease)[0] == http.HTTPStatus.OK
+        await eventually(lambda: fleet.api.call("GET", lease)[0] == http.HTTPStatus.OK, "it is taken again")
+        assert fleet.api.call("GET", lease)[1]["spec"]["holderIdentity"] == fleet.system
+        fleet.annotate(node, None)
+        await eventually(lambda: not fleet.provisioned(node), "it goes on", seconds=CLAIM_TIMINGS.duration)
