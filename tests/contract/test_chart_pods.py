@@ -24,7 +24,8 @@ SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scrip
 OWN_SERVER = {"enabled": False, "url": "nats://nats.example.com:4222", "seedsSecret": "seeds"}
 SET_BY_THE_CHART = {
     "kubeconfig", "context", "nats_url", "nats_nkey_file", "nats_credentials_file", "nats_ca_file", "stream_replicas",
-    "cluster", "namespace", "health_port", "otlp_endpoint", "identity", "installer_namespace", "auto_provision",
+    "cluster", "namespace", "health_port", "otlp_endpoint", "identity", "installer_namespace", "claim_namespace",
+    "auto_provision",
     "watch_namespaces", "secrets_users", "controller_resources", "controller_data_dir", "controller_modules_dir",
     "console_port", "console_address", "console_auth", "console_proxy_secret_file", "console_proxy_ca_file",
     "console_tls_cert_file", "console_tls_key_file",
