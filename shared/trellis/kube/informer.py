@@ -16,14 +16,14 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from trellis.kube.backoff import Backoff
 from trellis.kube.changes import Change, ChangeKind
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, Gone, KubeError, NotFound
 from trellis.kube.reader import Selection, WatchEvent
-from trellis.kube.resources import Manifest, Resource, key_of
+from trellis.kube.resources import Manifest, Resource, key_of, older
 from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import get_logger
 
@@ -38,14 +38,6 @@ _SAME_VERSION_AGAIN = {401, 429}
 """Status of a refused watch that says nothing about its resource version."""
 _EARLY_SECONDS = 1.0
 """A watch that ends so long before its time did not end because of it."""
-
-
-class _Witness(NamedTuple):
-    """The object that changed last, as far as is known: a store that has it in this version has all before it."""
-
-    namespace: str
-    name: str
-    version: str
 
 
 @dataclass(eq=False)
@@ -92,7 +84,8 @@ class Informer(Generic[T]):
         self._selection = Selection(self.resource, self.namespace, self.label_selector, self.field_selector)
         self._what = f"watch {self._selection}"
         self._version = ""
-        self._witness: _Witness | None = None
+        self._witness: Manifest | None = None
+        """Metadata of the object that changed last, as far as is known: a store that has it has all before it."""
         self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
         self._failing = False
@@ -252,19 +245,16 @@ class Informer(Generic[T]):
         witness = self._witness
         if witness is None:
             return False
-        names = {"metadata.name": witness.name} | (
-            {"metadata.namespace": witness.namespace} if witness.namespace else {}
-        )
+        fields = [f"metadata.{field}={witness[field]}" for field in ("name", "namespace") if witness.get(field)]
         found = await self.kube.list(
             self.resource,
             self.namespace,
             label_selector=self.label_selector,
-            field_selector=",".join(
-                [*filter(None, [self.field_selector]), *(f"{field}={value}" for field, value in names.items())]
-            ),
+            field_selector=",".join([*filter(None, [self.field_selector]), *fields]),
         )
-        versions = [item["metadata"]["resourceVersion"] for item in found.items]
-        return versions == [witness.version] and not _older(found.resource_version, self._version)
+        # All of the metadata: another object of that name, or another change, may have the version after a restore.
+        same = [item["metadata"] for item in found.items] == [witness]
+        return same and not older(found.resource_version, self._version)
 
     def _take(self, event: WatchEvent) -> None:
         self._heard = self._progressed = time.monotonic()
@@ -349,18 +339,9 @@ class Informer(Generic[T]):
         return f"no progress for {silence:.0f} s although {self.kube.server} answers"
 
 
-def _newer(witness: _Witness | None, manifest: Manifest) -> _Witness:
-    """Return the one of two that changed last."""
-    metadata = manifest["metadata"]
-    version = metadata["resourceVersion"]
-    if witness is not None and _older(version, witness.version):
+def _newer(witness: Manifest | None, manifest: Manifest) -> Manifest:
+    """Return the metadata of the one of two that changed last."""
+    metadata: Manifest = manifest["metadata"]
+    if witness is not None and older(metadata["resourceVersion"], witness["resourceVersion"]):
         return witness
-    return _Witness(metadata.get("namespace") or "", metadata["name"], version)
-
-
-def _older(version: str, than: str) -> bool:
-    """Return whether a resource version is older than another of the same kind; False where they do not compare.
-
-    Source: KEP-5504, comparable resource versions: decimal numbers of one kind; an aggregated API may have others.
-    """
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+    return metadata

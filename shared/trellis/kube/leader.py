@@ -20,7 +20,7 @@ from trellis.kube.backoff import Backoff
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.lease import LeaseRecord, new_lease, read_lease, released, taken
-from trellis.kube.resources import LEASES, Manifest
+from trellis.kube.resources import LEASES, Manifest, older
 from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -226,11 +226,15 @@ class Leader:
         return asked
 
     async def _renew_until_lost(self) -> None:
-        """Renew until another holder is seen or the deadline passes without a success."""
-        wait = self._timings.renew
+        """Renew until another holder is seen or the deadline passes without a success.
+
+        ``renew`` is counted from the start of a renewal: counted from its answer, a lease of an API server that takes
+        2 s for each answer would be in doubt before the next renewal is answered.
+        """
+        due = self._renewed_at + self._timings.renew
         while True:
-            left = self._renewed_at + self._timings.renew_deadline - boot_clock()
-            await asyncio.sleep(max(0.0, min(wait, left)))
+            until = min(due, self._renewed_at + self._timings.renew_deadline)
+            await asyncio.sleep(max(0.0, until - boot_clock()))
             left = self._renewed_at + self._timings.renew_deadline - boot_clock()
             if left <= 0:
                 log.warning("lease could not be renewed in time", lease=self._name, identity=self._identity)
@@ -243,7 +247,7 @@ class Leader:
                 return
             except (KubeError, TimeoutError) as error:
                 self._complain(error)
-                wait = self._timings.retry
+                due = boot_clock() + self._timings.retry
             else:
                 if not self.leading:
                     # The answer came too late: writes were refused meanwhile, and what was in doubt once stays lost.
@@ -252,7 +256,7 @@ class Leader:
                 self._renewed_at = began
                 self._told = None
                 self._kube.health.ready(self._what)
-                wait = self._timings.renew
+                due = began + self._timings.renew
 
     async def _renew(self, timeout: float) -> None:  # noqa: ASYNC109 - the client's time budget
         """Write the lease anew; a conflict on a lease that is still ours (an answer got lost) is no loss.
@@ -261,16 +265,14 @@ class Leader:
         lost, because everything that this term read and wrote may be undone. The next term reads it all again.
         """
         async with asyncio.timeout(timeout):
-            lease, shared = self._lease, self._timings.handover > 0
-            for left in reversed(range(_SHARED_TRIES if shared else 2)):
+            lease, tries = self._lease, _SHARED_TRIES if self._timings.handover else 2
+            for left in reversed(range(tries)):
                 try:
                     await self._write(lease, timeout)
                 except Conflict:
                     lease = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
-                    record = read_lease(lease)
-                    # Of those that share it each has a clock of its own.
-                    older = record.renewed < read_lease(self._lease).renewed and not shared
-                    if record.holder != self._identity or older or not left:
+                    undone = older(lease["metadata"]["resourceVersion"], self._lease["metadata"]["resourceVersion"])
+                    if read_lease(lease).holder != self._identity or undone or not left:
                         raise
                 else:
                     return

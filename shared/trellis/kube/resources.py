@@ -110,6 +110,14 @@ ALL: Final[tuple[Resource, ...]] = (
 )
 
 
+def older(version: str, than: str) -> bool:
+    """Return whether a resource version is older than another of the same kind; False where they do not compare.
+
+    Source: KEP-5504, comparable resource versions: decimal numbers of one kind; an aggregated API may have others.
+    """
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
 def key_of(manifest: Manifest) -> str:
     """Return ``namespace/name``, or ``name`` for an object without a namespace."""
     metadata = manifest["metadata"]

@@ -92,6 +92,21 @@ async def test_a_cut_watch_goes_on_only_if_the_newest_change_is_still_there(kube
         assert fields == (["metadata.name=b,metadata.namespace=default"] if last == "upsert" else [None])
 
 
+@pytest.mark.parametrize("field", ["uid", "creationTimestamp"])
+async def test_a_restored_store_that_gave_the_version_to_another_object_is_listed(kube: FakeKube, field: str) -> None:
+    """Another object of that name, or another change of it, that by chance has the version which was seen last."""
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        kube.put(CONFIGMAPS, configmap("default", "b"))
+        await until(lambda: "default/b" in watched.informer.objects, "b")
+        kept = kube.api.store.tables[CONFIGMAPS].objects["default", "b"]
+        kube.api.store.tables[CONFIGMAPS].objects["default", "b"] = kept | {
+            "metadata": kept["metadata"] | {field: "another"},
+            "data": {"x": "another"},
+        }
+        kube.cut_watches()
+        await until(lambda: watched.informer.objects["default/b"].data == (("x", "another"),), "what is stored")
+
+
 @pytest.mark.parametrize("seconds", [1, 3600])
 async def test_a_server_that_asks_to_wait_for_an_hour_is_asked_again_within_a_minute(
     kube: FakeKube, monkeypatch: pytest.MonkeyPatch, seconds: int

@@ -13,7 +13,7 @@ from trellis.kube.fake import FakeKube
 from trellis.kube.leader import Leader, StillRunning, Timings
 from trellis.kube.lease import new_lease, read_lease, taken
 from trellis.kube.resources import CONFIGMAPS, LEASES, Manifest
-from trellis.kube.transport import HttpRequest
+from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
 
@@ -142,7 +142,7 @@ async def test_a_lease_of_its_own_from_a_backup_ends_the_term(kube: FakeKube) ->
     backup = lease_of(kube)
     renewed = backup["spec"]["renewTime"]
     await until(lambda: lease_of(kube)["spec"]["renewTime"] > renewed, "a renewal")
-    kube.put(LEASES, backup)
+    kube.api.store.tables[LEASES].objects["default", "trellis-test"] = backup
     await until(lambda: len(terms) == 2 and leader.leading, "another term")
     assert terms[0].is_set()
     await end(task)
@@ -168,7 +168,8 @@ async def test_a_compare_and_swap_that_is_lost_is_no_victory(kube: FakeKube) -> 
     await end(task)
 
 
-async def test_a_renewal_whose_answer_was_lost_does_not_cost_the_lease(kube: FakeKube) -> None:
+@pytest.mark.parametrize("renewed", ["lost", "1999-01-01T00:00:00.000000Z"], ids=["", "and the clock was set back"])
+async def test_a_renewal_whose_answer_was_lost_does_not_cost_the_lease(kube: FakeKube, renewed: str) -> None:
     leader, terms = candidate(kube), 0
 
     async def lead(_: asyncio.Event) -> None:
@@ -179,10 +180,39 @@ async def test_a_renewal_whose_answer_was_lost_does_not_cost_the_lease(kube: Fak
     task = asyncio.create_task(leader.run(lead, asyncio.Event()))
     await until(lambda: leader.leading, "leading")
     version = lease_of(kube)["metadata"]["resourceVersion"]
-    kube.put(LEASES, lease_of(kube) | {"spec": lease_of(kube)["spec"] | {"renewTime": "lost"}})
-    await until(lambda: lease_of(kube)["spec"]["renewTime"] != "lost", "renewed")
+    kube.put(LEASES, lease_of(kube) | {"spec": lease_of(kube)["spec"] | {"renewTime": renewed}})
+    await until(lambda: lease_of(kube)["spec"]["renewTime"] != renewed, "renewed")
     assert int(lease_of(kube)["metadata"]["resourceVersion"]) > int(version)
     assert leader.leading
+    assert terms == 1
+    await end(task)
+
+
+async def test_a_server_that_is_slow_to_answer_does_not_cost_the_lease(kube: FakeKube) -> None:
+    """Two thirds of ``call_timeout`` for each answer: 2 s of 3 s with the timings of services."""
+    slow, answers = 0.2, 0
+
+    async def send(request: HttpRequest) -> Reply:
+        nonlocal answers
+        reply = await answer(request)
+        await asyncio.sleep(slow)
+        answers += 1
+        return reply
+
+    answer = kube.api.send
+    kube.api.send = send  # type: ignore[method-assign]
+    timings = Timings(duration=2, renew_deadline=0.6, renew=0.2, retry=0.1, call_timeout=0.3)
+    leader, terms = candidate(kube, timings=timings), 0
+
+    async def lead(_: asyncio.Event) -> None:
+        nonlocal terms
+        terms += 1
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(leader.run(lead, asyncio.Event()))
+    await until(lambda: leader.leading, "leading")
+    answers = 0
+    await until(lambda: answers > 8, "renewals")
     assert terms == 1
     await end(task)
 
