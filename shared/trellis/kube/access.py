@@ -12,8 +12,12 @@ import asyncio
 import functools
 import hashlib
 import ipaddress
+import math
 import os
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,14 +33,19 @@ from trellis.kube.client_package import (
     SERVICE_TOKEN_FILENAME,
     ConfigException,
     Configuration,
+    FileOrData,
+    KubeConfigLoader,
+    KubeConfigMerger,
     RESTClientObject,
     load_incluster_config,
-    load_kube_config,
 )
+from trellis.kube.exec_plugin import ExecCredential, PluginFailed, run_plugin
 from trellis.settings_errors import SettingsError
 
 CONNECTIONS = 128
 """Connections to the API server at a time; each watch holds one."""
+PLUGIN_PAUSE = 5.0
+"""Seconds between two runs of a credential plugin that failed: many calls ask for credentials at a time."""
 _HOME_KUBECONFIG = "~/.kube/config"
 
 
@@ -58,11 +67,66 @@ class Access:
     without_identity: bool = False
 
 
+@dataclass(eq=False)
+class _Plugin:
+    """The credential plugin of a kubeconfig: what its last run came to, on the monotonic clock."""
+
+    credential: ExecCredential = field(default_factory=ExecCredential)
+    failure: str = ""
+    ran_at: float = -math.inf
+    valid_until: float = math.inf
+
+    async def run(self, entry: Mapping[str, Any]) -> None:
+        """Run it, unless it ran a moment ago; a failure is only noted."""
+        if time.monotonic() - self.ran_at < PLUGIN_PAUSE:
+            return
+        self.failure, self.valid_until = "", math.inf
+        try:
+            self.credential = await run_plugin(entry)
+        except PluginFailed as failure:
+            self.failure = str(failure)
+        self.ran_at = time.monotonic()
+        if not self.failure and self.credential.expires is not None:
+            left = (self.credential.expires - datetime.now(UTC)).total_seconds()
+            # Credentials that are over as soon as they are printed may be good: this machine's clock may be ahead.
+            self.valid_until = self.ran_at + left if left > 0 else math.inf
+
+    def refused(self) -> None:
+        """Note that the API server refused its credentials: what is over is not sent again."""
+        if not self.failure and self.credential.expired(datetime.now(UTC)):
+            self.failure = f"the credential plugin printed credentials that expired at {self.credential.expires}"
+
+    def due(self) -> bool:
+        """Return whether it is worth another run."""
+        now = time.monotonic()
+        return now >= self.valid_until or (bool(self.failure) and now - self.ran_at >= PLUGIN_PAUSE)
+
+
+class _Loader(KubeConfigLoader):  # type: ignore[misc]  # the package has no type hints
+    """The client library's loader, but for plugins: it would wait for them without an end, and hide their failures."""
+
+    plugin: _Plugin
+
+    async def load_from_exec_plugin(self) -> bool:
+        """Take what the plugin printed. True: nothing else of the user counts."""
+        await self.plugin.run(self._user["exec"].value)
+        found = self.plugin.credential
+        if self.plugin.failure:
+            return True
+        if found.token:
+            self.token = f"Bearer {found.token}"
+        if found.certificate:
+            self.cert_file = FileOrData({"data": found.certificate}, None, "data", base64_file_content=False).as_file()
+            self.key_file = FileOrData({"data": found.key}, None, "data", base64_file_content=False).as_file()
+        return True
+
+
 class Credentials:
     """Address, trust anchors and the account's proof, read from ``Access``."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._plugin = _Plugin()
         self._configuration: Any = None
         self._files: tuple[str, ...] = ()
 
@@ -93,7 +157,7 @@ class Credentials:
             elif source is None:
                 load_incluster_config(client_configuration=configuration)
             else:
-                await load_kube_config(source, self._access.context, configuration, persist_config=False)
+                await self._load_kubeconfig(source, configuration)
         except Exception as error:  # noqa: BLE001 - the loaders raise whatever YAML, files and plugins raise
             message = f"cannot use {source or 'the service account of this pod'}: {_why(error)}"
             raise AccessError(message) from None
@@ -108,18 +172,36 @@ class Credentials:
         )
         self._configuration = configuration
 
+    async def _load_kubeconfig(self, source: str, configuration: Any) -> None:  # noqa: ANN401 - untyped package
+        loader = _Loader(KubeConfigMerger(source).config, self._access.context, config_base_path=None)
+        loader.plugin = self._plugin
+        await loader.load_and_set(configuration)
+
+    def due(self) -> bool:
+        """Return whether ``load`` is to be called before the next request: a plugin's credentials are over."""
+        return self._plugin.due()
+
+    def refused(self) -> None:
+        """Note that the API server refused what the last ``load`` read."""
+        self._plugin.refused()
+
     async def authorization(self) -> str | None:
         """Return the Authorization header; a pod's token is read again each minute.
 
         Raises:
-            AccessError: the token file is gone or empty.
+            AccessError: the token file is gone or empty, the token cannot be sent, or the credential plugin failed.
         """
+        if self._plugin.failure:
+            raise AccessError(self._plugin.failure)
         try:
             value = await self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         except (OSError, ConfigException) as error:
             message = f"cannot read the token for {self.server}: {_why(error)}"
             raise AccessError(message) from None
-        return str(value).strip() if value else None
+        token = str(value).strip() if value else ""
+        if not (token.isascii() and token.isprintable()):
+            raise AccessError(f"the token for {self.server} has characters that a header cannot have")
+        return token or None
 
     def open_session(self, connections: int = CONNECTIONS) -> Session:
         """Return a new HTTP session with the client library's TLS settings, of so many connections at most.

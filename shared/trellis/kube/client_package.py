@@ -27,7 +27,11 @@ from kubernetes.aio.config.incluster_config import (  # noqa: E402 - as above
     SERVICE_TOKEN_FILENAME,
     load_incluster_config,
 )
-from kubernetes.aio.config.kube_config import load_kube_config  # noqa: E402 - as above
+from kubernetes.aio.config.kube_config import (  # noqa: E402 - as above
+    FileOrData,
+    KubeConfigLoader,
+    KubeConfigMerger,
+)
 
 __all__ = [
     "SERVICE_CERT_FILENAME",
@@ -36,7 +40,9 @@ __all__ = [
     "SERVICE_TOKEN_FILENAME",
     "ConfigException",
     "Configuration",
+    "FileOrData",
+    "KubeConfigLoader",
+    "KubeConfigMerger",
     "RESTClientObject",
     "load_incluster_config",
-    "load_kube_config",
 ]

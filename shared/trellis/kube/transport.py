@@ -184,6 +184,7 @@ class HttpTransport:
             await self._renewed()
         except AccessError as error:
             raise ConnectionFailed(str(error)) from None
+        self._credentials.refused()
 
     async def close(self) -> None:
         """Close all connections; streams end with ConnectionFailed."""
@@ -203,6 +204,8 @@ class HttpTransport:
 
     async def _open(self, request: HttpRequest, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """Ask; once more with certificates read anew, if those read before do not lead to a connection."""
+        if self._credentials.due():
+            await self._renewed()
         session = self._session
         try:
             return await self._ask(session, request, limits)

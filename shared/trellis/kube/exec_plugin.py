@@ -1,0 +1,142 @@
+"""Credential plugins that a kubeconfig names (``exec``): run one, read what it prints.
+
+In: the ``exec`` entry of a user. Out: an ``ExecCredential``, or ``PluginFailed`` that names the program and the cause.
+Called by ``trellis.kube.access``. Invariants: a plugin ends within ``seconds``, together with what it started; it has
+no terminal to ask a person at; what it prints is in no message, because that is where the token is.
+Source: client.authentication.k8s.io/v1, "client-go credential plugins".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from trellis.json_text import read_json
+from trellis.redaction import redact_url
+
+PLUGIN_SECONDS: Final = 10.0
+"""Less than a call has, so that the caller learns of the plugin and not of a silent API server."""
+_DEATH_SECONDS: Final = 1.0
+_MOST_BYTES: Final = 1 << 20
+_MOST_WORDS: Final = 300
+
+
+class PluginFailed(Exception):  # noqa: N818 - says what happened
+    """A plugin could not be run, ended with an error, did not end, or printed no credentials."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecCredential:
+    """What a plugin printed: a token, or a certificate with its key. ``expires``: None if it does not say."""
+
+    token: str = ""
+    certificate: str = ""
+    key: str = ""
+    expires: datetime | None = None
+
+    def expired(self, now: datetime) -> bool:
+        """Return whether its time is over, by the clock of this machine."""
+        return self.expires is not None and self.expires <= now
+
+
+async def run_plugin(entry: Mapping[str, Any], *, seconds: float = PLUGIN_SECONDS) -> ExecCredential:
+    """Run the plugin of an ``exec`` entry and return its credentials.
+
+    Raises:
+        PluginFailed: with the program's name and the cause.
+    """
+    command = str(entry.get("command") or "")
+    name = f"credential plugin {command or '(no command)'}"
+    try:
+        async with asyncio.timeout(seconds):
+            printed = await _output(command, entry)
+    except TimeoutError:
+        raise PluginFailed(f"{name} did not end within {seconds:g} s") from None
+    except PluginFailed as failure:
+        raise PluginFailed(f"{name} {failure}") from None
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        hint = str(entry.get("installHint") or "").strip()[:_MOST_WORDS]
+        why = getattr(error, "strerror", None) or type(error).__name__
+        raise PluginFailed(f"{name} cannot be run: {why}" + (f"; {hint}" if hint else "")) from None
+    try:
+        return _credential(printed, str(entry.get("apiVersion") or ""))
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        why = str(error) if isinstance(error, _UnfitError) else "it is no ExecCredential"
+        raise PluginFailed(f"{name} printed what cannot be used: {why}") from None
+
+
+class _UnfitError(ValueError):
+    """What is wrong with an answer, without what was in it."""
+
+
+async def _output(command: str, entry: Mapping[str, Any]) -> bytes:
+    spec = {"apiVersion": entry.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
+    variables = {str(one["name"]): str(one["value"]) for one in entry.get("env") or ()}
+    process = await asyncio.create_subprocess_exec(
+        command,
+        *(str(one) for one in entry.get("args") or ()),
+        env=os.environ | variables | {"KUBERNETES_EXEC_INFO": json.dumps(spec)},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+
+    def end() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    try:
+        assert process.stdout is not None, "it is a pipe"
+        assert process.stderr is not None, "it is a pipe"
+        printed, words = await asyncio.gather(_bounded(process.stdout, end), _bounded(process.stderr, end))
+        code = await process.wait()
+    finally:
+        end()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.communicate(), _DEATH_SECONDS)
+    if printed is None or words is None:
+        raise PluginFailed(f"printed more than {_MOST_BYTES} bytes")
+    if code:
+        last = (words.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"])[-1]
+        raise PluginFailed(f"ended with status {code}: {redact_url(last[:_MOST_WORDS])}")
+    return printed
+
+
+async def _bounded(stream: asyncio.StreamReader, end: Callable[[], None]) -> bytes | None:
+    """Return what is printed; None if it is too much, and the plugin is ended then."""
+    try:
+        await stream.readexactly(_MOST_BYTES)
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
+    end()
+    while await stream.read(_MOST_BYTES):
+        pass
+    return None
+
+
+def _credential(printed: bytes, api_version: str) -> ExecCredential:
+    found = read_json(printed.decode())
+    if found["apiVersion"] != api_version or found["kind"] != "ExecCredential":
+        raise _UnfitError(f"it is no ExecCredential of {api_version}")
+    status = found["status"]
+    token, certificate, key = (
+        _text(status.get(field)) for field in ("token", "clientCertificateData", "clientKeyData")
+    )
+    if not token and not (certificate and key):
+        raise _UnfitError("it has neither a token nor a certificate with its key")
+    expires = _text(status.get("expirationTimestamp"))
+    return ExecCredential(token, certificate, key, datetime.fromisoformat(expires).astimezone(UTC) if expires else None)
+
+
+def _text(value: object) -> str:
+    if value is not None and not isinstance(value, str):
+        raise TypeError
+    return value or ""
