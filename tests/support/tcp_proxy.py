@@ -29,6 +29,8 @@ class TcpProxy:
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ways: dict[asyncio.StreamWriter, asyncio.StreamWriter] = {}
+        self._forgotten: set[asyncio.StreamWriter] = set()
         self._asking, self._answering = asyncio.Event(), asyncio.Event()
         self.resume()
         self._held: list[tuple[asyncio.StreamWriter, bytes]] | None = None
@@ -65,6 +67,17 @@ class TcpProxy:
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
+        self._ways.clear()
+        self._forgotten.clear()
+
+    def forget(self) -> None:
+        """Drop what the connections of now send from now on, and tell nobody, as NAT does; new ones work."""
+        self._forgotten |= self._writers
+
+    def finish(self, *, clients: bool) -> None:
+        """Tell clients, or else the server, that the other side sends no more; the other way stays open."""
+        for client, server in self._ways.items():
+            (client if clients else server).write_eof()
 
     def silence(self) -> None:
         """Stop forwarding; connections stay open and new ones are accepted, as behind a dead middlebox."""
@@ -107,6 +120,7 @@ class TcpProxy:
             writer.transport.abort()
             return
         self._writers.add(far_writer)
+        self._ways[writer] = far_writer
         self._spawn(self._pump(reader, far_writer, up=True))
         self._spawn(self._pump(far_reader, writer, up=False))
 
@@ -124,14 +138,16 @@ class TcpProxy:
                     held = True
                     continue
                 await flowing.wait()
+                if writer in self._forgotten or writer.transport.is_closing():
+                    continue
                 if self.late:
                     await asyncio.sleep(self.late)
                 writer.write(data)
                 await writer.drain()
-        except OSError:
-            pass  # cut
+        except (OSError, RuntimeError):
+            pass  # cut, or finished
         finally:
             # The far side is not to learn that the sender of what is held is gone: it would drop the request.
-            if not held:
+            if not held and writer not in self._forgotten:
                 writer.transport.abort()
                 self._writers.discard(writer)

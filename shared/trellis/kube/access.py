@@ -14,6 +14,7 @@ import hashlib
 import ipaddress
 import math
 import os
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp import AddrInfoType
 from aiohttp.client_proto import ResponseHandler
 
 from trellis.kube.client_package import (
@@ -42,6 +44,11 @@ from trellis.kube.client_package import (
 from trellis.kube.exec_plugin import ExecCredential, PluginFailed, run_plugin
 from trellis.settings_errors import SettingsError
 
+KEPT_SECONDS = 15.0
+"""For which an idle connection is kept. NAT and load balancers forget them after a minute or more, and tell nobody."""
+KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Probes of a silent connection, in seconds and in number: a watch of a kind that does not change is not idle to what
+is on the way, and a dead one is noticed after 60 s, also between two bookmarks."""
 CONNECTIONS = 128
 """Connections to the API server at a time; each watch holds one."""
 PLUGIN_PAUSE = 5.0
@@ -243,6 +250,22 @@ class Session(RESTClientObject):  # type: ignore[misc]  # the package has no typ
             )
             if value
         }
+
+    def _create_connector(self) -> aiohttp.TCPConnector:
+        """Return the pool of connections: the hook of the client library."""
+        return aiohttp.TCPConnector(
+            limit=self.maxsize, ssl=self.ssl_context, keepalive_timeout=KEPT_SECONDS, socket_factory=_socket
+        )
+
+
+def _socket(address: AddrInfoType) -> socket.socket:
+    """Return a socket for an address whose silence is probed; a system without an option keeps its own value."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 def _load_place(configuration: Any) -> None:  # noqa: ANN401 - untyped package
