@@ -48,7 +48,7 @@ _PASSING: Final = {Refusal.FAILED, Refusal.VERSION_EXISTS, Refusal.VERSION_MISSI
 class Refused:
     """What wadm refused, or NATS before it, and of which manifest.
 
-    ``again``: Unix seconds from which it is worth another try.
+    ``again``: monotonic seconds from which it is worth another try.
     """
 
     digest: str

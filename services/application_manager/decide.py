@@ -63,12 +63,16 @@ def decide(snapshot: Snapshot) -> Decision:
 
 
 def contended(wins: tuple[Win, ...], now: float) -> float:
-    """Return for how many seconds more the sides are in a contest, 0 if they are not; ``now`` in Unix seconds."""
+    """Return for how many seconds more the sides are in a contest, 0 if they are not; ``now`` in Unix seconds.
+
+    A last win that is too far ahead was recorded by a clock that was: it would make a contest of months.
+    """
     for at in range(len(wins) - _CONTEST + 1):
         first, second, third = wins[at : at + _CONTEST]
         alternate = first.side is third.side is not second.side
         if alternate and third.at - first.at <= CONTEST_SECONDS:
-            return max(0.0, wins[-1].at + CONTEST_SECONDS - now)
+            left = wins[-1].at + CONTEST_SECONDS - now
+            return max(0.0, left) if left <= 2 * CONTEST_SECONDS else 0.0
     return 0.0
 
 

@@ -114,7 +114,7 @@ class Keep:
         refused = self._refused(world, decision)
         if refused is not None:
             wait = await self._tell(world, replace(decision, actions=()), refused)
-            return _soonest(wait, max(refused.again - time.time(), _SOON_SECONDS))
+            return _soonest(wait, max(refused.again - time.monotonic(), _SOON_SECONDS))
         self.known.won |= {key: decision.winner} if decision.winner is not None else {}
         self.known.lost |= {key: decision.lost} if decision.lost is not None else {}
         if not decision.actions or isinstance(decision.actions[0], Record):
@@ -140,7 +140,7 @@ class Keep:
         except _REFUSALS as error:
             refused = self._refuse(world, error)
             wait = await self._tell(world, replace(decision, actions=()), refused)
-            return _soonest(wait, refused.again - time.time())
+            return _soonest(wait, refused.again - time.monotonic())
         except (NotFound, Forbidden) as error:
             if world.view is not None or missing_right(error) is not None:
                 raise
@@ -168,7 +168,7 @@ class Keep:
         if not same or not _asks(decision.actions):
             del self.known.refused[world.key]
             return None
-        return refused if time.time() < refused.again else None
+        return refused if time.monotonic() < refused.again else None
 
     def _refuse(self, world: World, error: Exception) -> Refused:
         """Remember what wadm refused, or NATS."""
@@ -179,7 +179,7 @@ class Keep:
         times = 1 if former is None else former.times + 1
         wait = _AGAIN_MOST if refusal in _LASTING else min(_AGAIN_FIRST * 2 ** min(times, 8), _AGAIN_MOST)
         digest, undeploy = (found.digest, found.undeploy) if found is not None else ("", False)
-        refused = Refused(digest, undeploy, refusal, str(error), time.time() + wait, times)
+        refused = Refused(digest, undeploy, refusal, str(error), time.monotonic() + wait, times)
         self.known.refused[world.key] = refused
         _log.warning("an application is refused", application=str(world.key), reason=refusal.value, message=str(error))
         return refused

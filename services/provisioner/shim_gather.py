@@ -23,7 +23,6 @@ from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.refusals import is_refused
 from trellis.kube.resources import CONTROLLER_REVISIONS, RUNTIME_CLASSES, SHIMS
 from trellis.ledger import Ledger
-from trellis.node_and_job import unix_seconds
 from trellis.peers import Controller
 from trellis.provisioning import KWASM, JobState, NodeView, installed_on, last_proved, newest
 from trellis.shim_history import Manifest, Revision, label_selector, restored, revisions_of, version_of
@@ -33,7 +32,7 @@ from trellis.targets import rival_of, stays_on, wish_on
 from trellis.unfinished import concerned_by, left_by
 
 UNREACHABLE_SECONDS: Final = 600.0
-"""How long a Shim that is being deleted waits for nodes that are not ready."""
+"""How long a Shim that is being deleted waits for nodes that are not ready; a new leader starts the time again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,6 @@ class Shims:
         staying = [node for node in nodes if is_for(shim, node, auto_provision=auto) or stays_on(shim, node)]
         holders = tuple(node for node in nodes if name in installed_on(node))
         rivals = {rival_of(shim, node, shims, auto_provision=auto) for node in staying}
-        deleted_at = unix_seconds(manifest["metadata"].get("deletionTimestamp"))
         ledger = await self._ledger()
         revisions = await self._revisions(shim, version_of(manifest))
         return Snapshot(
@@ -83,7 +81,7 @@ class Shims:
             class_refused=self.known.classes_refused.get(name, ""),
             refused=self._refused((*staying, *holders)),
             ledger_refused=self.known.ledger_refused,
-            patience_over=deleted_at is not None and now.timestamp() - deleted_at > UNREACHABLE_SECONDS,
+            patience_over=self.known.deletions.lasts(shim.uid) > UNREACHABLE_SECONDS,
             now=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             other=self._other(shim, nodes),
             version=version_of(manifest),

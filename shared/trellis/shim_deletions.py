@@ -102,6 +102,10 @@ class ShimDeletions:
         """Return the names of the Shims whose deletion no circuit breaker holds."""
         return deleted_alone(shims, self.definition, self.timings.together)
 
+    def lasts(self, uid: str) -> float:
+        """Return for how many seconds a Shim has been seen to be deleted, whatever the clock on the wall did."""
+        return self.clock() - self.seen.get(uid, self.clock())
+
     def settles_in(self, shim: ShimView) -> float:
         """Return the seconds until it is certain enough that a Shim was deleted by itself, or not; 0 if it is."""
         if not shim.deleting:

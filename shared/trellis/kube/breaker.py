@@ -10,7 +10,6 @@ destroyed and nothing is held it costs one read a term.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +20,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.unhurried_clock import UnhurriedClock
 from trellis.names import breaker_name
 from trellis.telemetry import get_logger
 
@@ -67,7 +67,7 @@ class Breaker:
     scope: Scope
     released: Callable[[], None]
     limits: Limits = field(default_factory=Limits)
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = field(default_factory=UnhurriedClock)
     poll_seconds: float = POLL_SECONDS
 
     def __post_init__(self) -> None:

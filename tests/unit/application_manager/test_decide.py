@@ -208,6 +208,9 @@ def test_three_changes_by_turns_are_a_contest_until_one_side_is_quiet() -> None:
     assert contended((Win(K, 0.0), Win(K, 1.0), Win(K, 2.0)), 2.0) == 0
     assert contended(wins[:2], 100.0) == 0
     assert contended((*wins, Win(K, 250.0)), 260.0) == CONTEST_SECONDS - 10
+    month = 30 * 86_400.0
+    assert contended(wins, 200.0 - month) == 0, "the clock that recorded them was a month ahead"
+    assert contended(wins, 200.0 + month) == 0
 
 
 def test_in_a_contest_wadms_side_waits_and_kubernetes_counts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, Manifest
 from trellis.kube.transport import HttpRequest
+from trellis.kube.unhurried_clock import UnhurriedClock
 from trellis.telemetry import Metrics, setup
 
 NS = "trellis-system"
@@ -239,3 +241,32 @@ async def test_a_cancelled_asker_leaves_the_others_their_answer(world: World) ->
     await held.wait()
     first.cancel()
     assert await second is None
+
+
+async def test_a_wall_clock_that_is_set_ahead_permits_nothing_more() -> None:
+    world, ahead = World(), [0.0]
+    breaker = replace(world.breaker(), clock=UnhurriedClock(lambda: time.time() + ahead[0]))
+    scope, recorder = breaker.scope, breaker.recorder
+    assert isinstance(Breaker(world.kube, recorder, scope, world.release).clock, UnhurriedClock), "as in services"
+    answers = [await breaker.hold(target(number)) for number in range(5)]
+    assert answers == [None] * 5
+    ahead[0] = 30 * 86_400.0
+    assert await breaker.hold(target(5)) is not None, "no 60 s have passed"
+    ahead[0] *= 2
+    assert await breaker.hold(target(6)) is not None, "it is open for 600 s"
+    ahead[0] = -3600.0
+    assert await breaker.hold(target(7)) is not None
+
+
+def test_a_clock_that_is_set_back_is_followed_and_one_that_is_set_ahead_is_not() -> None:
+    wall, steady = [1000.0], [0.0]
+    clock = UnhurriedClock(lambda: wall[0], lambda: steady[0])
+    assert clock() == 1000.0
+    wall[0], steady[0] = 1005.0, 5.0
+    assert clock() == 1005.0
+    wall[0], steady[0] = 9000.0, 6.0
+    assert clock() == 1006.0
+    wall[0], steady[0] = 900.0, 7.0
+    assert clock() == 900.0
+    wall[0], steady[0] = 901.0, 8.0
+    assert clock() == 901.0

@@ -97,3 +97,22 @@ async def test_a_version_that_a_node_has_outlives_ten_others() -> None:
     provisioner.change(99)
     await provisioner.run()
     assert set(provisioner.kept().values()) == {*range(5, KEPT + 4), 99}
+
+
+async def test_a_wall_clock_that_is_set_ahead_does_not_end_the_patience_with_nodes() -> None:
+    """Years after the deletion by this machine's clock, seconds in truth: nodes that are not ready are waited for."""
+    provisioner = Provisioner()
+    provisioner.change(1)
+    found = provisioner.kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": ["x"]}, "spec": {}})
+    stored = provisioner.kube.api.store.tables[SHIMS].objects["", "spin"]
+    stored["metadata"]["deletionTimestamp"] = "2001-01-01T00:00:00Z"
+    shims = provisioner.shims
+    shims.known.shims["spin"] = view_shim(stored)
+    snapshot = await shims.snapshot("spin")
+    assert snapshot is not None
+    assert snapshot.shim.deleting
+    assert not snapshot.patience_over
+    shims.known.deletions.seen[found["metadata"]["uid"]] -= 601.0
+    snapshot = await shims.snapshot("spin")
+    assert snapshot is not None
+    assert snapshot.patience_over

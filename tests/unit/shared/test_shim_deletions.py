@@ -78,6 +78,7 @@ async def test_the_crd_is_read_once_a_deletion_and_the_deletion_settles() -> Non
     assert deletions.alone([spin]) == {"spin"}
     assert deletions.settles_in(spin) == 0.0
     assert deletions.settles_in(a_shim("slight")) == 0.0
+    assert (deletions.lasts(spin.uid), deletions.lasts("another")) == (2.0, 0.0)
 
 
 async def test_shims_whose_crd_cannot_be_found_are_no_decision_about_one_shim() -> None:
