@@ -154,7 +154,8 @@ def error_from(call: Call, status: int, body: bytes, headers: Mapping[str, str])
 
 def error_from_event(call: Call, status: Mapping[str, Any]) -> KubeError:
     """Return the exception for an ``ERROR`` event of a watch, whose object is a Status."""
-    code = int(status.get("code") or 500)
+    code = status.get("code")
+    code = code if isinstance(code, int) and not isinstance(code, bool) else 500
     return error_from(call, code, orjson.dumps(status), {})
 
 

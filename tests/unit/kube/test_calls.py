@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +14,7 @@ from opentelemetry.trace import SpanKind
 from support.kube_world import MANAGER, configmap, reference
 from trellis.kube.calls import Contact
 from trellis.kube.errors import (
+    LONGEST_WAIT,
     Call,
     Conflict,
     Forbidden,
@@ -25,6 +27,8 @@ from trellis.kube.errors import (
     TooManyRequests,
     Unauthorized,
     Unavailable,
+    error_from,
+    error_from_event,
 )
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.preconditions import only_if
@@ -296,3 +300,35 @@ def test_a_server_counts_as_asked_whether_or_not_it_answers() -> None:
         assert contact.unasked_for() >= 7
         happened()
         assert contact.unasked_for() == 0
+
+
+ODD = ["999999999999999999999999", "-5", "nan", "inf", "1e9", "0x10", "²", "", "Wed, 21 Oct 2099 07:28:00 GMT"]
+
+
+@pytest.mark.parametrize("asked", ["3600", "86400", "18446744073709551615", *ODD])
+def test_a_wait_that_a_header_asks_for_is_a_minute_at_most(asked: str) -> None:
+    error = error_from(Call("GET", "Node", "nodes"), 503, b"{}", {"Retry-After": asked})
+    assert error.retry_after == (None if asked in ODD else LONGEST_WAIT)
+
+
+@pytest.mark.parametrize("asked", [3600, 2**64 - 1, -5, 1e300, float("1e9"), True, "soon", [3600], {"a": 1}])
+def test_a_wait_that_a_status_asks_for_is_a_minute_at_most(asked: object) -> None:
+    status = {"kind": "Status", "details": {"retryAfterSeconds": asked}}
+    error = error_from(Call("GET", "Node", "nodes"), 429, json.dumps(status).encode(), {})
+    assert error.retry_after == (LONGEST_WAIT if asked in (3600, 2**64 - 1) else None)
+    assert error_from_event(Call("WATCH", "Node", "nodes"), status | {"code": 429}).retry_after == error.retry_after
+
+
+@pytest.mark.parametrize("code", ["x", None, [], 1e300])
+def test_an_error_of_a_watch_without_a_status_code_is_an_error_all_the_same(code: object) -> None:
+    assert isinstance(error_from_event(Call("WATCH", "Node", "nodes"), {"code": code}), Unavailable)
+
+
+async def test_a_write_is_not_kept_waiting_beyond_its_budget_by_a_server_that_asks_for_an_hour(
+    kube: FakeKube, waits: list[float]
+) -> None:
+    kube.answer_next(9, lambda _: Reply(429, b"{}", {"Retry-After": "3600"}))
+    with pytest.raises(TooManyRequests):
+        await kube.create(CONFIGMAPS, configmap("default", "a"))
+    assert waits == []
+    assert len(kube.writes) == 1

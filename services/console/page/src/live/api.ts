@@ -14,6 +14,15 @@ export class Refused extends Error {
   }
 }
 
+/** Seconds that an answer may ask to wait: proxies answer an hour in an outage of seconds. */
+const LONGEST_WAIT = 60;
+
+/** Return the seconds that a Retry-After asks for, 0 where it is no number: a wait without one would be none at all. */
+export function waitOf(header: string | null): number {
+  const seconds = Number(header ?? 0);
+  return seconds > 0 ? Math.min(seconds, LONGEST_WAIT) : 0;
+}
+
 /** Return the error of an answer that is none of what was asked for. */
 export async function refusalOf(answer: Response): Promise<Refused> {
   let what = `the console answered ${answer.status}`;
@@ -25,7 +34,7 @@ export async function refusalOf(answer: Response): Promise<Refused> {
   } catch {
     // Something between here and the console said it.
   }
-  return new Refused(answer.status, what, todo, Number(answer.headers.get("Retry-After") ?? 0));
+  return new Refused(answer.status, what, todo, waitOf(answer.headers.get("Retry-After")));
 }
 
 /** Return an error as the page shows it; without an answer nobody was there. */
