@@ -59,27 +59,36 @@ class ApiProxy:
         self.late = 0.0
         self.withheld = ""
         self.port = 0
+        self.authorities: list[bytes] = []
 
     async def __aenter__(self) -> Self:
-        pki = self._directory / "proxy-pki"
-        pki.mkdir(parents=True)
-        write_pki(pki)
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(pki / "kube-apiserver.crt", pki / "kube-apiserver.key")
-        self._authority = (pki / "ca.crt").read_bytes()
         # One that is kept and that the real server closed with its end may be an error of the proxy's: who counts
         # errors has none kept.
         connector = aiohttp.TCPConnector(ssl=self._upstream, limit=0, force_close=not self._keeps)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+        await self._listen()
+        return self
+
+    async def exchange_authority(self) -> None:
+        """Go on, on the same port, with a certificate of a new authority; all connections end."""
+        await self._runner.cleanup()
+        await self._listen()
+
+    async def _listen(self) -> None:
+        pki = self._directory / f"proxy-pki-{len(self.authorities)}"
+        pki.mkdir(parents=True)
+        write_pki(pki)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(pki / "kube-apiserver.crt", pki / "kube-apiserver.key")
+        self.authorities.append((pki / "ca.crt").read_bytes())
         app = web.Application(client_max_size=16 << 20)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(
             app, access_log=None, logger=_QUIET, handler_cancellation=True, shutdown_timeout=0.1
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls).start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=tls).start()
         self.port = int(self._runner.addresses[0][1])
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         self.cut_watches()
@@ -90,7 +99,7 @@ class ApiProxy:
         """Write a kubeconfig that leads to a port of this machine, behind which is the proxy."""
         cluster = self._config["clusters"][0]["cluster"] | {
             "server": f"https://127.0.0.1:{port}",
-            "certificate-authority-data": base64.b64encode(self._authority).decode("ascii"),
+            "certificate-authority-data": base64.b64encode(self.authorities[-1]).decode("ascii"),
         }
         path.touch(mode=0o600)
         clusters = [self._config["clusters"][0] | {"cluster": cluster}]

@@ -70,6 +70,10 @@ class TcpProxy:
         self._ways.clear()
         self._forgotten.clear()
 
+    def lead_to(self, port: int) -> None:
+        """Lead connections from now on to another port of the same host."""
+        self._target = (self._target[0], port)
+
     def forget(self) -> None:
         """Drop what the connections of now send from now on, and tell nobody, as NAT does; new ones work."""
         self._forgotten |= self._writers
