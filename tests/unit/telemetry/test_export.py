@@ -27,6 +27,7 @@ class Collector(HTTPServer):
 
     def __init__(self) -> None:
         self.status = 200
+        self.retry_after = ""
         self.received: Queue[tuple[str, bytes]] = Queue()
         super().__init__(("127.0.0.1", 0), _Handler)
 
@@ -42,6 +43,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.received.put((self.path, body))  # before the answer: who was answered may look at once
         self.send_response(self.server.status)
         self.send_header("Content-Length", "0")
+        if self.server.retry_after:
+            self.send_header("Retry-After", self.server.retry_after)
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
@@ -144,10 +147,12 @@ async def test_a_collector_that_hangs_ends_the_shutdown_in_time_and_says_so(
     assert "the collector did not answer: the last spans are dropped" in [event["event"] for event in events]
 
 
+@pytest.mark.parametrize(("status", "retry_after"), [(400, ""), (503, "3600"), (503, "Wed, 21 Oct 2099 07:28:00 GMT")])
 async def test_a_refusing_collector_is_warned_of_and_its_return_told(
-    collector: Collector, events: list[structlog.typing.EventDict]
+    collector: Collector, events: list[structlog.typing.EventDict], status: int, retry_after: str
 ) -> None:
-    collector.status = 400
+    """However long it asks to wait: an hour would be an hour of dropped spans."""
+    collector.status, collector.retry_after = status, retry_after
     telemetry = service(collector.endpoint)
     span(telemetry)
     (warning,) = told(events, collector.endpoint, 1)
@@ -155,7 +160,7 @@ async def test_a_refusing_collector_is_warned_of_and_its_return_told(
     span(telemetry)
     _, info = told(events, collector.endpoint, 2)
     await telemetry.shutdown()
-    assert "400" in warning["reason"]
+    assert "400" in warning["reason"] or status != 400
     assert info["event"] == "traces are delivered again"
 
 
