@@ -35,6 +35,12 @@ class NatsUsers:
         self.write()
         self.reload(server, {})
 
+    def restore(self, name: str, seed: str, server: NatsServer) -> None:
+        """Give a user a former key again, in its file and on the server."""
+        self._seeds[name] = seed
+        self.write()
+        self.reload(server, {})
+
     def reload(self, server: NatsServer, others: Mapping[str, str]) -> None:
         """Have the server read its configuration again, in which permissions are others, as a person would."""
         text = accounts(self._clusters)

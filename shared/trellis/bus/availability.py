@@ -18,9 +18,10 @@ from trellis.telemetry import get_logger
 HEALTH: Final = "bus"
 RIGHTS: Final = "bus permissions"
 STORAGE: Final = "bus storage"
-# What was refused, or not stored, is tried again more often than that: silence for as long means that it works, or that
-# nobody needs it.
-_REFUSED_SECONDS: Final = 60.0
+# What was refused, or not stored, is tried again every five seconds, a publish that waits for an answer after 15:
+# silence for longer means that it works, or that nobody needs it.
+_REFUSED_SECONDS: Final = 15.0
+_UNSTORED_SECONDS: Final = 60.0
 
 _log = get_logger(__name__)
 
@@ -79,7 +80,7 @@ class Availability:
             self._refused_at = None
             self._health.forget(RIGHTS)
             _log.info("NATS refuses this user nothing any more", url=self._address)
-        if self._unstored and time.monotonic() - self._unstored_at > _REFUSED_SECONDS:
+        if self._unstored and time.monotonic() - self._unstored_at > _UNSTORED_SECONDS:
             # What was to be stored is not wanted any more, perhaps: then nothing is, that would show that it works.
             _log.info("no stream failed to store anything any more", streams=sorted(self._unstored))
             self._unstored.clear()

@@ -26,9 +26,11 @@ from trellis.bus.permissions import ADVISORIES
 from trellis.bus.publisher import BUDGET_SECONDS
 from trellis.bus.streams import Epoch, StreamLimits, ensure_streams
 from trellis.bus.subscriber import ACK_WAIT_SECONDS, Subscription
+from trellis.bus.user_client import UserClient
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.telemetry import get_logger
 
+_FLUSH_SECONDS: Final = 2
 _TROUBLE: Final = (BusError, nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
@@ -62,6 +64,13 @@ def jetstream_of(broker: NatsBroker) -> JetStreamContext:
     """Return the broker's JetStream context."""
     jetstream: JetStreamContext = broker.config.connection_state.stream
     return jetstream
+
+
+async def _see_to_permissions(broker: NatsBroker) -> None:
+    """Send denied subscriptions again; each one that is denied is complained of again, so readiness names it."""
+    client = client_of(broker)
+    if isinstance(client, UserClient) and client.denied:
+        await client.subscribe_again(_FLUSH_SECONDS)
 
 
 class Keeper:
@@ -159,6 +168,7 @@ class Keeper:
                 await self._pause()
                 return
             try:
+                await _see_to_permissions(broker)
                 renewed = await self._see_to_streams(broker)
                 await self._see_to_name(broker)
                 renewed |= await self._see_to_subscriptions(broker)

@@ -51,7 +51,8 @@ class UserClient(SturdyClient):
         self._credentials = credentials
         self._trust = trust
         self._asking: dict[str, set[asyncio.Timeout]] = {}
-        self._deaf: PermissionDenied | None = None
+        self._denied: dict[str, PermissionDenied] = {}
+        """By subject in lower case, the subscriptions that the server denied or took away."""
         self._left = False
 
     @classmethod
@@ -126,6 +127,27 @@ class UserClient(SturdyClient):
             if not asking:
                 self._asking.pop(subject.lower(), None)
 
+    @property
+    def denied(self) -> str:
+        """Why a subscription is denied, the same one until that changes; "" if none is."""
+        return str(self._denied[min(self._denied)]) if self._denied else ""
+
+    async def subscribe_again(self, seconds: int) -> None:
+        """Send the denied subscriptions again: a server that gives a permission back restores none by itself.
+
+        Raises:
+            nats.errors.Error, TimeoutError: the server did not answer within so many seconds.
+        """
+        former, self._denied = self._denied, {}
+        try:
+            for subscription in list(self._subs.values()):
+                if subscription.subject.lower() in former:
+                    await self._send_subscribe(subscription)
+            await self.flush(seconds)
+        except BaseException:
+            self._denied = former | self._denied
+            raise
+
     def hang_up(self) -> None:
         """Let go of the socket at once, in whatever state its connection is; what was not sent yet is lost."""
         transport = self._transport
@@ -159,8 +181,10 @@ class UserClient(SturdyClient):
         self._transport = transport
 
     def _check_hearing(self) -> None:
-        if self._deaf is not None:
-            raise self._deaf
+        inbox = self._inbox_prefix.decode().lower()
+        for subject, denied in self._denied.items():
+            if subject.startswith(inbox):
+                raise denied
 
     async def _process_err(self, err_msg: str) -> None:
         violation = _VIOLATION.search(err_msg)
@@ -172,12 +196,12 @@ class UserClient(SturdyClient):
         """End the requests that a refusal is about; return whether somebody hears of it that way."""
         if kind == "publish":
             refused = set(self._asking.get(subject, ()))
-        elif subject.startswith(self._inbox_prefix.decode().lower()):
-            # No answer will ever arrive: the permissions are those of another service or cluster.
-            self._deaf = PermissionDenied("subscribe to", subject)
-            refused = set().union(*self._asking.values())
         else:
-            return False
+            self._denied[subject] = PermissionDenied("subscribe to", subject)
+            if not subject.startswith(self._inbox_prefix.decode().lower()):
+                return False
+            # No answer will arrive: the permissions are those of another service or cluster, or were taken away.
+            refused = set().union(*self._asking.values())
         now = asyncio.get_running_loop().time()
         for limit in refused:
             if not limit.expired():  # a refused inbox and a refused question are two refusals of one request
@@ -195,7 +219,7 @@ class UserClient(SturdyClient):
             raise
 
     def _connect_command(self) -> bytes:
-        self._deaf = None
+        self._denied.clear()
         if self._trust is not None and not self._server_info.get("tls_required"):
             self.hang_up()
             raise nats.errors.Error("the server has no TLS, and TRELLIS_NATS_CA_FILE asks for it")

@@ -42,7 +42,6 @@ _GOODBYE_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 10
 _UNANSWERED_PINGS: Final = 2
 _LOOK_SECONDS: Final = 5.0
-_DEAF: Final = "permissions violation for subscription"
 _UNUSABLE: Final = "its address cannot be read: see natsAddress"
 
 _log = get_logger(__name__)
@@ -220,6 +219,9 @@ class Link:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):
                         await closed.wait()
+                if client.denied and not client.is_closed:
+                    await client.subscribe_again(_CONNECT_SECONDS)
+                    self._heard_again(client)
             complaint = advised(describe(self._complaints[-1])) if self._complaints else "connection lost"
             self._lost(self._flood.why or complaint)
         finally:
@@ -236,8 +238,8 @@ class Link:
             self._complaints.append(error)
             if not connected:
                 raise error  # ends this attempt; the library would go on for ever in its own rhythm
-            if _DEAF in str(error).lower():
-                self._is_deaf(describe(error))
+            if client.denied and not self.deaf:
+                self._is_deaf(client.denied)
             if isinstance(error, nats.errors.SlowConsumerError) and self._hearing.has(error.sub):
                 self._flood.came(f"more waits on {error.sub.subject} than is kept")
 
@@ -271,6 +273,17 @@ class Link:
                 "a lattice's NATS does not let this user hear it", url=redact_url(self._address.url), reason=why
             )
         self.deaf = why
+        self._changed()
+
+    def _heard_again(self, client: StrangerClient) -> None:
+        """Note which subscriptions are denied now. What was said meanwhile is unknown, as after an outage."""
+        if client.denied == self.deaf:
+            return
+        if client.denied:
+            self._is_deaf(client.denied)
+            return
+        self.deaf, self.since = "", time.monotonic()
+        _log.info("a lattice's NATS lets this user hear it again", url=redact_url(self._address.url))
         self._changed()
 
     def _found(self) -> None:

@@ -1,0 +1,134 @@
+"""A permission that a reload of NATS takes is named by readiness, and one that it gives back is used within 30 s."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from support.buses import Buses, Listener, eventually, opted_out
+from support.nats_users import NatsUsers
+from trellis.bus.bus import Bus, BusUnavailable
+from trellis.events.subjects import NODE_WATCHER, PROVISIONER
+from trellis.localcluster.nats import NatsServer
+
+pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-permissions-back")]
+
+RECOVERS_SECONDS = 30.0
+CLUSTER = "c1"
+NOTHING = "trellis.nothing"
+CONSUMER = "TRELLIS_EVENTS.provisioner-nodes-c1"
+TAKEN = {
+    "answers": "_INBOX_provisioner.c1.>",
+    "advisories": "$JS.EVENT.ADVISORY.CONSUMER.DELETED.TRELLIS_EVENTS.*",
+    "fetch": f"$JS.API.CONSUMER.MSG.NEXT.{CONSUMER}",
+    "look at a stream": "$JS.API.STREAM.INFO.TRELLIS_EVENTS",
+    "look at a consumer": f"$JS.API.CONSUMER.INFO.{CONSUMER}",
+    "read the claim": "$JS.API.STREAM.MSG.GET.KV_TRELLIS_CLUSTERS",
+    "acknowledge": f"$JS.ACK.{CONSUMER}.>",
+    "publish": "trellis.evt.c1.node.opted_out.",
+}
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> NatsUsers:
+    return NatsUsers(tmp_path_factory.mktemp("users"), [CLUSTER])
+
+
+@pytest.fixture(scope="module")
+def server(users: NatsUsers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path_factory.mktemp("nats") / "server", config=users.config) as running:
+        yield running
+
+
+@pytest.fixture
+async def buses(server: NatsServer, users: NatsUsers) -> AsyncIterator[Buses]:
+    made = Buses(server.url, CLUSTER)
+    yield made
+    users.reload(server, {})
+    await made.close()
+
+
+def reasons(buses: Buses) -> list[str]:
+    return [why for health in buses.healths for why in health.readiness().reasons]
+
+
+async def pair(buses: Buses, users: NatsUsers, heard: Listener) -> tuple[Bus, Bus]:
+    """Return a bus that publishes and one that consumes, both in use."""
+    watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"))
+    await watcher.connect()
+    consumer = await buses.consuming(heard, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"))
+    return watcher, consumer
+
+
+async def publishing(watcher: Bus) -> None:
+    """Publish all the time, as a service does that has events."""
+    while True:
+        node = f"n-{secrets.token_hex(4)}"
+        with contextlib.suppress(BusUnavailable):
+            await watcher.publish(opted_out(node), dedup=node)
+        await asyncio.sleep(0.2)
+
+
+async def published(watcher: Bus) -> str:
+    node = f"n-{secrets.token_hex(4)}"
+    while True:
+        with contextlib.suppress(BusUnavailable):
+            await watcher.publish(opted_out(node), dedup=node)
+            return node
+        await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize("taken", TAKEN.values(), ids=TAKEN)
+async def test_a_permission_that_is_given_back_is_used_within_thirty_seconds(
+    buses: Buses, users: NatsUsers, server: NatsServer, taken: str
+) -> None:
+    heard = Listener()
+    watcher, _ = await pair(buses, users, heard)
+    work = asyncio.create_task(publishing(watcher))
+    try:
+        await eventually(lambda: heard.names and not reasons(buses))
+        users.reload(server, {taken: NOTHING})
+        await eventually(lambda: any(taken.rstrip(".>*").lower() in why.lower() for why in reasons(buses)), 60)
+    finally:
+        users.reload(server, {})
+    async with asyncio.timeout(RECOVERS_SECONDS):
+        node = await published(watcher)
+        await eventually(lambda: node in heard.names and not reasons(buses), RECOVERS_SECONDS)
+    work.cancel()
+
+
+async def test_a_denied_subscription_is_named_for_as_long_as_it_is_denied(
+    buses: Buses, users: NatsUsers, server: NatsServer
+) -> None:
+    await pair(buses, users, Listener())
+    users.reload(server, {TAKEN["advisories"]: NOTHING})
+    await eventually(lambda: len(reasons(buses)) == 2)
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + RECOVERS_SECONDS
+    while loop.time() < ends:
+        assert len(reasons(buses)) == 2
+        await asyncio.sleep(0.2)
+    users.reload(server, {})
+    await eventually(lambda: not reasons(buses), RECOVERS_SECONDS)
+
+
+async def test_a_user_that_is_removed_and_added_again_is_let_in_within_thirty_seconds(
+    buses: Buses, users: NatsUsers, server: NatsServer
+) -> None:
+    heard = Listener()
+    watcher, consumer = await pair(buses, users, heard)
+    name = f"{PROVISIONER}.{CLUSTER}"
+    former = users.seed_file(name).read_text()
+    users.rotate(name, server)
+    users.seed_file(name).write_text(former)
+    await eventually(lambda: any("NATS refused the user" in why for why in reasons(buses)), 60)
+    assert not consumer.connected.is_set()
+    users.restore(name, former.strip(), server)
+    async with asyncio.timeout(RECOVERS_SECONDS):
+        await consumer.connected.wait()
+        node = await published(watcher)
+        await eventually(lambda: node in heard.names and not reasons(buses), RECOVERS_SECONDS)

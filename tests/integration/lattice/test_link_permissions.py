@@ -1,0 +1,149 @@
+"""A lattice connection whose permissions a reload of its NATS takes, and gives back while the connection stays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from support.buses import eventually, eventually_async
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.link import INBOX, Link, LinkAwayError
+from trellis.lattice.questions import Question
+from trellis.localcluster.nats import NatsServer
+
+RECOVERS_SECONDS = 30.0
+HEARD, ASKED, ECHO = "heard", "asked.>", "echo"
+TAKEN = {"events": HEARD, "questions": ASKED, "answers": f"{INBOX}.>"}
+
+
+@dataclass
+class Permitted:
+    """A server with one user that has permissions, and one that has all."""
+
+    server: NatsServer
+    config: Path
+
+    def permit(self, *subjects: str) -> None:
+        self.config.write_text(permissions(*subjects))
+        assert self.server.pid is not None
+        os.kill(self.server.pid, signal.SIGHUP)
+
+    def url(self, user: str) -> str:
+        return self.server.url.replace("nats://", f"nats://{user}:password@")
+
+
+def permissions(*subjects: str) -> str:
+    allowed = ", ".join(f'"{subject}"' for subject in subjects)
+    user = f'{{user: link, password: password, permissions: {{publish: ">", subscribe: [{allowed}]}}}}'
+    return f"authorization {{ users: [{user}, {{user: all, password: password}}] }}"
+
+
+@pytest.fixture
+def permitted(tmp_path: Path) -> Iterator[Permitted]:
+    config = tmp_path / "nats.conf"
+    config.write_text(permissions(*TAKEN.values()))
+    with NatsServer(tmp_path / "server", config=config) as server:
+        yield Permitted(server, config)
+
+
+@pytest.fixture
+async def other(permitted: Permitted) -> AsyncIterator[Client]:
+    """A client that answers with what it is, and may do everything."""
+    client = await nats.connect(permitted.url("all"))
+
+    async def echo(message: Msg) -> None:
+        await message.respond(b"echo")
+
+    await client.subscribe(ECHO, cb=echo)
+    await client.flush()
+    yield client
+    await client.close()
+
+
+@dataclass
+class Used:
+    """A link that hears, takes questions and asks."""
+
+    link: Link
+    heard: list[bytes] = field(default_factory=list)
+    answers: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def take(self, question: Question) -> None:
+        self.answers.add(asyncio.create_task(question.answer(b"answer")))
+
+    async def echoes(self) -> bool:
+        with contextlib.suppress(LinkAwayError):
+            return await self.link.ask(ECHO, seconds=1.0) == b"echo"
+        return False
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Used]:
+        await self.link.listen(HEARD, lambda _, payload: self.heard.append(payload))
+        await self.link.serve(ASKED, "group", self.take)
+        task = asyncio.create_task(self.link.run())
+        try:
+            await self.link.there()
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+@pytest.mark.parametrize("taken", TAKEN.values(), ids=TAKEN)
+async def test_a_subscription_that_is_denied_and_then_permitted_is_heard_within_thirty_seconds(
+    permitted: Permitted, other: Client, taken: str
+) -> None:
+    changes: list[str] = []
+    link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf))
+    async with Used(link).running() as used:
+        assert await used.echoes()
+        since = link.hearing_since
+        permitted.permit(*(subject for subject in TAKEN.values() if subject != taken))
+        await eventually(lambda: taken.rstrip(".>").lower() in link.why.lower())
+        assert link.hearing_since is None
+        counted = len(changes)
+        permitted.permit(*TAKEN.values())
+        await eventually(lambda: link.hearing_since is not None, RECOVERS_SECONDS)
+        assert link.why == ""
+        assert link.hearing_since != since, "what was said meanwhile is unknown"
+        assert len(changes) == counted + 1
+
+        async def works() -> bool:
+            said = secrets.token_bytes(4)
+            await other.publish(HEARD, said)
+            answer = await other.request("asked.x", timeout=5)
+            await eventually(lambda: said in used.heard)
+            return answer.data == b"answer" and await used.echoes()
+
+        await eventually_async(works)
+
+
+async def test_a_subscription_that_stays_denied_is_reported_once(permitted: Permitted) -> None:
+    permitted.permit(ASKED, f"{INBOX}.>")
+    changes: list[str] = []
+    link = Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: changes.append(link.deaf))
+    async with Used(link).running():
+        await eventually(lambda: link.deaf)
+        assert link._client is not None
+        counted = len(changes)
+        sent: list[int] = []
+        again = link._client.subscribe_again
+
+        async def count(seconds: int) -> None:
+            await again(seconds)
+            sent.append(1)
+
+        link._client.subscribe_again = count  # type: ignore[method-assign] # seen, not replaced
+        await eventually(lambda: len(sent) > 1)
+        assert len(changes) == counted
