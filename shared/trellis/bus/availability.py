@@ -104,7 +104,7 @@ class Availability:
         self._unstored.add(stream)
         self._unstored_at = time.monotonic()
         # Source: nats-server 2.15 answers nobody once a write failed, also when there is room again.
-        advice = "is the volume of NATS full? After making room restart that server"
+        advice = "raise the limit that is named, or make room; if the volume was full, restart that server"
         self._health.not_ready(STORAGE, f"{', '.join(sorted(self._unstored))} stores nothing: {why}; {advice}")
 
     def stored(self, stream: str) -> None:

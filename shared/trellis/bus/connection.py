@@ -17,6 +17,7 @@ from typing import Final
 import nats.errors
 from faststream.nats import NatsBroker
 from nats.aio.client import Client, Server
+from nats.js.errors import APIError
 
 from trellis.bus.availability import Availability
 from trellis.bus.backoff import Backoff
@@ -213,6 +214,8 @@ def describe(error: BaseException) -> str:
             return "slow consumer: messages came faster than they were read, those dropped come again"
         case TimeoutError():
             return "no answer in time"
+        case APIError() if error.description:
+            return f"{error.description} (JetStream error {error.err_code})"
         case OSError():
             return error.strerror or str(error)
         case _:

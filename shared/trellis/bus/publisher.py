@@ -26,8 +26,10 @@ from trellis.bus.user_client import PermissionDenied
 BUDGET_SECONDS: Final = 10.0
 _ATTEMPT_SECONDS: Final = 2.5
 _AGAIN: Final = Backoff(first=0.1, cap=1.0)
-# JetStream's error code for a message over the stream's max_msg_size.
+# Error codes of JetStream's API: server/errors.json of nats-server. A message over the stream's max_msg_size; an
+# account that is over its limits, which says nothing about the message although it comes as a bad request.
 _TOO_LARGE: Final = 10054
+_ACCOUNT_LIMITS: Final = 10002
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Publisher:
             self.availability.refused(str(error))
             raise NotAllowed(str(error)) from error
         except BadRequestError as error:
+            if error.err_code == _ACCOUNT_LIMITS:
+                raise
             raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
         except APIError as error:
             if error.err_code == _TOO_LARGE:
