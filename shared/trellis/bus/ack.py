@@ -30,7 +30,7 @@ class Ack:
         self._done = False
         self.settled: Callable[[Hashable], None] | None = None
         """Told the token once the message is done."""
-        self.token: Final = (epoch.created, sequence)
+        self.token: Final = (epoch.created, epoch.restored, sequence)
         """Identity of the message, the same in each of its deliveries."""
 
     @property

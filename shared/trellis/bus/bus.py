@@ -148,7 +148,9 @@ class Bus:
             body, headers = compose(
                 fact, origin=self._origin, dedup=dedup, time=datetime.now(UTC), trace=current_trace()
             )
-            await self._publisher.send(spec.stream, subject, body, headers)
+            sequence = await self._publisher.send(spec.stream, subject, body, headers)
+            if spec.stream == STREAM_EVENTS:
+                self._keeper.stored(sequence)
         self._telemetry.metrics.facts_published_total.labels(self._origin.service, spec.type).inc()
 
     async def copy(self, lattice: str, event: str, body: bytes, *, dedup: str, traceparent: str = "") -> None:

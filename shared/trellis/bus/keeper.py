@@ -101,6 +101,11 @@ class Keeper:
         self._look = asyncio.Event()
         self._settling = asyncio.Lock()
 
+    def stored(self, sequence: int) -> None:
+        """Note that the stream of facts has a message of this sequence."""
+        if self._epoch is not None:
+            self._epoch.saw(sequence)
+
     def wake(self) -> None:
         """Look now: something seems wrong."""
         self._look.set()
@@ -197,16 +202,22 @@ class Keeper:
             for subject in ADVISORIES:
                 await client_of(broker).subscribe(subject, cb=self._advised)
             self._watched = broker
-        epoch = await ensure_streams(jetstream_of(broker), self._limits)
         former = self._epoch
-        if former is not None and former.created == epoch.created and not former.over:
+        seen = former.last if former is not None else 0  # before the question: an answer may be overtaken by messages
+        epoch = await ensure_streams(jetstream_of(broker), self._limits)
+        same = former is not None and former.created == epoch.created
+        went_back = same and epoch.last < seen
+        if former is not None and same and not went_back and not former.over:
+            former.saw(epoch.last)
             return False
         self._epoch = epoch
         if former is None:
             return False
         former.over = True
-        if former.created != epoch.created:
-            _log.warning("the stream of facts was made anew: everything will be listed again", stream=STREAM_EVENTS)
+        epoch.restored = former.restored + went_back
+        if went_back or not same:
+            how = "restored from a backup" if went_back else "made anew"
+            _log.warning(f"the stream of facts was {how}: everything will be listed again", stream=STREAM_EVENTS)
         await self._pause()
         return True
 

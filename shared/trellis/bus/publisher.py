@@ -14,6 +14,7 @@ from typing import Final
 
 import nats.errors
 from faststream.nats import NatsBroker
+from nats.js.api import PubAck
 from nats.js.errors import APIError, BadRequestError, NoStreamResponseError
 
 from trellis.bus.availability import Availability
@@ -41,8 +42,8 @@ class Publisher:
     suspect: Callable[[], None]
     budget: float = BUDGET_SECONDS
 
-    async def send(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> None:
-        """Store one message; safe to call any number of times at once.
+    async def send(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> int:
+        """Store one message and return its sequence; safe to call any number of times at once.
 
         Raises:
             BusUnavailable: it was not stored within the budget (seconds), or the bus is away for longer than that
@@ -57,7 +58,7 @@ class Publisher:
                 for attempt in itertools.count(1):
                     await self.availability.usable.wait()
                     try:
-                        await self._attempt(stream, subject, body, headers)
+                        sequence = await self._attempt(stream, subject, body, headers)
                     except (nats.errors.Error, OSError) as error:
                         last = describe(error)
                         if isinstance(error, NoStreamResponseError):
@@ -66,7 +67,7 @@ class Publisher:
                         await asyncio.sleep(_AGAIN.delay(attempt))
                     else:
                         self.availability.stored(stream)
-                        return
+                        return sequence
         except TimeoutError:
             pass
         reason = last if self.availability.usable.is_set() else self.availability.why
@@ -74,7 +75,7 @@ class Publisher:
             self.availability.unstored(stream, last)
         raise BusUnavailable(f"{subject} could not be published within {self.budget:g} s: {reason}")
 
-    async def _attempt(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> None:
+    async def _attempt(self, stream: str, subject: str, body: bytes, headers: dict[str, str]) -> int:
         broker = self.broker()
         if broker is None:
             raise nats.errors.ConnectionReconnectingError
@@ -83,7 +84,7 @@ class Publisher:
             # The server would close the connection.
             raise FactRefused(f"{subject} has {len(body)} bytes and NATS takes {room} (max_payload of the server)")
         try:
-            await broker.config.connection_state.stream.publish(
+            stored: PubAck = await broker.config.connection_state.stream.publish(
                 subject, body, timeout=_ATTEMPT_SECONDS, headers=dict(headers)
             )
         except PermissionDenied as error:
@@ -97,3 +98,4 @@ class Publisher:
             if error.err_code == _TOO_LARGE:
                 raise FactRefused(f"{subject} has {len(body)} bytes, more than stream {stream} takes") from error
             raise
+        return stored.seq

@@ -68,12 +68,20 @@ class Epoch:
     """Creation time of the stream in microseconds since 1970."""
     distinct: bool = True
     """Whether the stream's sequences are of this life alone; those of a stream made by hand begin at 1 each time."""
+    last: int = 0
+    """Highest sequence that was seen in it: a stream that ends before was restored from a backup."""
+    restored: int = 0
+    """How often it went back while this process looked."""
     over: bool = field(default=False)
 
     @property
     def token(self) -> str:
         """Creation time as it stands in ids of dead letters."""
         return f"{self.created:x}"
+
+    def saw(self, sequence: int) -> None:
+        """Note that the stream has a message of this sequence."""
+        self.last = max(self.last, sequence)
 
 
 def limits_with(replicas: int) -> dict[str, StreamLimits]:
@@ -192,4 +200,4 @@ def epoch_of(info: StreamInfo) -> Epoch:
     if info.created is None:
         raise StreamError(f"stream {info.config.name} has no creation time: the NATS server is too old, 2.10 is needed")
     created = (info.created - _UNIX_EPOCH) // timedelta(microseconds=1)
-    return Epoch(created, distinct=(info.config.first_seq or 0) >= _COUNTED_FROM_TIME)
+    return Epoch(created, (info.config.first_seq or 0) >= _COUNTED_FROM_TIME, info.state.last_seq)

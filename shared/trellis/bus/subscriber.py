@@ -212,6 +212,7 @@ class Subscription(Generic[M]):
         if epoch is None or ack is None:
             return
         sequence, headers = meta.sequence.stream, raw.headers or {}
+        epoch.saw(sequence)
         delivered = Delivered(raw.subject, STREAM_EVENTS, epoch.token, sequence, meta.num_delivered, raw.data, headers)
         if self._holding.hopeless(ack.token, delivered.deliveries):
             await self._give_up(delivered, ack, Reason.NO_RESULT, f"delivered {MAX_DELIVERIES} times without a result")
