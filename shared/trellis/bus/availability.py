@@ -18,6 +18,7 @@ from trellis.telemetry import get_logger
 HEALTH: Final = "bus"
 RIGHTS: Final = "bus permissions"
 STORAGE: Final = "bus storage"
+SHARED: Final = "bus consumers"
 # What was refused, or not stored, is tried again every five seconds, a publish that waits for an answer after 15:
 # silence for longer means that it works, or that nobody needs it.
 _REFUSED_SECONDS: Final = 15.0
@@ -37,6 +38,7 @@ class Availability:
         self._refused_at: float | None = None
         self._unstored: set[str] = set()
         self._unstored_at = 0.0
+        self._shared = ""
         self._over = False
         self.why = "not connected yet"
         self.usable = asyncio.Event()
@@ -115,6 +117,22 @@ class Availability:
             if not self._unstored:
                 self._health.forget(STORAGE)
 
+    def shared(self, subscription: str) -> None:
+        """Another cluster reads with the consumer of this subscription; "" if none does."""
+        if self._over or subscription == self._shared:
+            return
+        self._shared = subscription
+        if not subscription:
+            self._health.forget(SHARED)
+            _log.info("no other cluster reads with this cluster's consumers any more", url=self._address)
+            return
+        why = (
+            f"another cluster with this cluster's name and the same uid of kube-system reads subscription "
+            f"{subscription}: each gets a part of the events; set TRELLIS_CLUSTER to another name in one of them"
+        )
+        _log.warning("two clusters share consumers", url=self._address, reason=why)
+        self._health.not_ready(SHARED, why)
+
     def forget(self) -> None:
         """The bus is closed on purpose: it is no part of the service any more, whatever its connection still meets.
 
@@ -124,5 +142,5 @@ class Availability:
             return
         self._over = True
         self.usable.clear()
-        for part in (HEALTH, RIGHTS, STORAGE):
+        for part in (HEALTH, RIGHTS, STORAGE, SHARED):
             self._health.forget(part)

@@ -89,7 +89,9 @@ class Bus:
             self._availability, lambda: self._connection.broker, self._wake, timing.publish_budget
         )
         listeners = Listeners(telemetry, health, lambda: self._availability.answering_seconds, timing.deaf)
-        self._reader = Reader(self._origin, telemetry, self._bury, self._room, listeners, timing.ack_wait)
+        self._reader = Reader(
+            self._origin, telemetry, self._bury, self._room, listeners, timing.ack_wait, timing.stranger
+        )
         self._keeper = Keeper(
             self._connection,
             self._availability,

@@ -25,6 +25,8 @@ from trellis.events.subjects import STREAM_EVENTS
 _INACTIVE_SECONDS: Final = 7 * 86_400.0
 # On the consumer: how many readers in a row ended without signing off. Counted up in advance, so that a crash counts.
 _CRASHES: Final = "trellis-readers-crashed"
+# On the consumer: who signed on last. Two that alternate are two clusters.
+_READER: Final = "trellis-reader"
 _SIGN_OFF_SECONDS: Final = 1.0
 
 
@@ -37,6 +39,7 @@ class Consumer:
     purpose: str
     filters: Sequence[str]
     ack_wait: float
+    reader: str = ""
 
     def durable(self, epoch: Epoch) -> str:
         """Return its name; where sequences begin again it is another one in another life of the stream."""
@@ -69,13 +72,21 @@ class Consumer:
 
     async def sign_on(self, jetstream: JetStreamContext, epoch: Epoch, crashes: int) -> None:
         """Make or update it; from here on this reader counts as crashed until it signs off."""
-        await jetstream.add_consumer(STREAM_EVENTS, self.config(epoch), metadata={_CRASHES: str(crashes + 1)})
+        await jetstream.add_consumer(STREAM_EVENTS, self.config(epoch), metadata=self._metadata(crashes + 1))
 
     async def sign_off(self, jetstream: JetStreamContext, epoch: Epoch) -> None:
         """Say that this reader ended in order; raises nats.errors.Error if that was not heard within a second."""
         await jetstream.add_consumer(
-            STREAM_EVENTS, self.config(epoch), timeout=_SIGN_OFF_SECONDS, metadata={_CRASHES: "0"}
+            STREAM_EVENTS, self.config(epoch), timeout=_SIGN_OFF_SECONDS, metadata=self._metadata(0)
         )
+
+    def _metadata(self, crashes: int) -> dict[str, str]:
+        return {_CRASHES: str(crashes), _READER: self.reader}
+
+
+def reader_of(info: ConsumerInfo) -> str:
+    """Return which reader signed on last, "" if the consumer names none."""
+    return (info.config.metadata or {}).get(_READER, "")
 
 
 def crashes(info: ConsumerInfo | None) -> int:

@@ -25,7 +25,7 @@ from trellis.bus.hearing import DEAF_SECONDS
 from trellis.bus.permissions import ADVISORIES
 from trellis.bus.publisher import BUDGET_SECONDS
 from trellis.bus.streams import Epoch, StreamLimits, ensure_streams
-from trellis.bus.subscriber import ACK_WAIT_SECONDS, Subscription
+from trellis.bus.subscriber import ACK_WAIT_SECONDS, STRANGER_SECONDS, Subscription
 from trellis.bus.user_client import UserClient
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.telemetry import get_logger
@@ -44,7 +44,7 @@ class Timing:
     the time after which a message whose reader is silent comes again, ``publish_budget`` the time after which
     ``publish`` gives up, ``claim`` how long the cluster's name is kept for it while none of its services is there,
     ``deaf`` the time without progress after which a consumer asks for a restart; after a third of it the consumer is
-    made anew.
+    made anew. ``stranger`` is how long another reader of a consumer of ours is taken for the former or the next leader.
     """
 
     check: float = 5.0
@@ -53,6 +53,7 @@ class Timing:
     publish_budget: float = BUDGET_SECONDS
     claim: float = CLAIM_SECONDS
     deaf: float = DEAF_SECONDS
+    stranger: float = STRANGER_SECONDS
 
     @property
     def keep_alive(self) -> float:
@@ -241,6 +242,7 @@ class Keeper:
                 await subscription.stop()
             if not subscription.running:
                 renewed |= await subscription.start(broker, self._epoch)
+        self._availability.shared(next((each.name for each in self.subscriptions if each.shared), ""))
         if not self._consuming:
             await self._pause()  # stopped in the meantime
         return renewed

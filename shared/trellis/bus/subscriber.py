@@ -8,6 +8,8 @@ letter is stored; no exception reaches FastStream, which would drop the message 
 from __future__ import annotations
 
 import contextlib
+import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
@@ -23,13 +25,14 @@ from opentelemetry.trace import SpanKind
 
 from trellis.bus.ack import Ack
 from trellis.bus.connection import client_of
-from trellis.bus.consumer import Consumer, crashes
+from trellis.bus.consumer import Consumer, crashes, reader_of
 from trellis.bus.dead import Delivered, Letter, letter
 from trellis.bus.errors import BusError
 from trellis.bus.fetching import Fetching
 from trellis.bus.hearing import Hearing, Listeners
 from trellis.bus.holding import MAX_DELIVERIES, Holding
 from trellis.bus.message import NewerVersion, Origin, Reason, UnreadableMessage, read, trace_of
+from trellis.bus.other_reader import OtherReader
 from trellis.bus.specification import payload_of
 from trellis.bus.streams import Epoch
 from trellis.events.envelope import FactData, RawCloudEvent
@@ -37,6 +40,7 @@ from trellis.events.subjects import STREAM_EVENTS, fact_filter, spec_of
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, get_logger
 
 ACK_WAIT_SECONDS: Final = 60.0
+STRANGER_SECONDS: Final = 30.0
 # A batch is handed over as soon as the server has no more, so a lone message does not wait for others.
 _BATCH: Final = 100
 
@@ -69,6 +73,7 @@ class Reader:
     room: Callable[[], int]
     listeners: Listeners
     ack_wait: float = ACK_WAIT_SECONDS
+    stranger: float = STRANGER_SECONDS
 
 
 class Subscription(Generic[M]):
@@ -90,10 +95,17 @@ class Subscription(Generic[M]):
             name,
             [fact_filter(reader.origin.cluster, model) for model in models],
             reader.ack_wait,
+            secrets.token_hex(8),
         )
+        self._other = OtherReader(self._consumer.reader, reader.stranger)
         self._holding = Holding()
         self._signed_on = False
         self.hearing: Final = Hearing(name, reader.listeners)
+
+    @property
+    def shared(self) -> bool:
+        """Whether another cluster reads with the same consumer."""
+        return self._other.there
 
     @property
     def running(self) -> bool:
@@ -155,9 +167,12 @@ class Subscription(Generic[M]):
 
     async def works(self, jetstream: JetStreamContext) -> bool:
         """Return whether the consumer is there and is heard; raises nats.errors.Error if that cannot be known."""
-        info = await self._consumer.info(jetstream, self._epoch) if self._epoch is not None else None
-        if info is None:
+        epoch = self._epoch
+        info = await self._consumer.info(jetstream, epoch) if epoch is not None else None
+        if info is None or epoch is None:
             return False
+        if self._other.look(reader_of(info), time.monotonic()):
+            await self._consumer.sign_on(jetstream, epoch, self._holding.crashes)
         if not info.num_pending:
             self.hearing.heard()
         if deaf := self.hearing.needs_repair:

@@ -16,7 +16,7 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from support.buses import Buses, Listener, eventually, eventually_async, opted_out
-from trellis.bus.availability import HEALTH
+from trellis.bus.availability import HEALTH, SHARED
 from trellis.bus.bus import Bus, BusUnavailable, Timing
 from trellis.bus.claim import Claim
 from trellis.bus.naming import CLAIM_STREAM, claim_subject
@@ -239,3 +239,37 @@ async def test_who_cannot_use_the_bus_looks_again_soon_however_seldom_it_looks_o
     await jetstream.purge_stream(CLAIM_STREAM, subject=claim_subject(buses.cluster))
     async with asyncio.timeout(20):
         await connecting
+
+
+@pytest.mark.usefixtures("jetstream")
+async def test_two_clusters_from_one_etcd_report_each_other_until_one_is_renamed(buses: Buses) -> None:
+    """Name and uid of kube-system are equal, so the claim lets both in."""
+    timing = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0, stranger=1.0)
+    first = await buses.consuming(Listener(), cluster_uid="uid-first", timing=timing)
+    second = await buses.consuming(Listener(), cluster_uid="uid-first", timing=timing)
+    await eventually(
+        lambda: all(SHARED in why(buses, each) and "TRELLIS_CLUSTER" in why(buses, each) for each in (0, 1))
+    )
+    assert first.connected.is_set()
+    await second.close()
+    await eventually(lambda: buses.healths[0].readiness().ok)
+
+
+@pytest.mark.usefixtures("jetstream")
+async def test_a_change_of_leader_reports_no_other_cluster(buses: Buses) -> None:
+    timing = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0, stranger=1.0)
+    former = await buses.consuming(Listener(), cluster_uid="uid-first", timing=timing)
+    await former.close()
+    with structlog.testing.capture_logs() as logs:
+        leader = await buses.consuming(Listener(), cluster_uid="uid-first", timing=timing)
+        looks: list[int] = []
+        look = leader._keeper.settle
+
+        async def counted() -> None:
+            await look()
+            looks.append(1)
+
+        leader._keeper.settle = counted  # type: ignore[method-assign] # seen, not replaced
+        await eventually(lambda: len(looks) > 8)
+    assert [line for line in logs if line["log_level"] == "warning"] == []
+    assert buses.healths[1].readiness().ok
