@@ -22,6 +22,10 @@ class FactRefused(BusError):  # noqa: N818
     """The fact can never be published as it is: too large, or not accepted by its stream."""
 
 
+class ServerTooNarrow(BusError):  # noqa: N818
+    """NATS takes no message of an event's size: a person has to raise max_payload of the server or the account."""
+
+
 class StreamError(BusError):
     """A stream is not as it must be, and a person has to change a setting or the stream."""
 

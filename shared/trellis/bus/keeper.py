@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,7 +21,7 @@ from nats.js import JetStreamContext
 from trellis.bus.availability import Availability
 from trellis.bus.claim import CLAIM_SECONDS, Claim
 from trellis.bus.connection import Connection, client_of, describe
-from trellis.bus.errors import BusError, ClusterTaken
+from trellis.bus.errors import BusError, ClusterTaken, ServerTooNarrow
 from trellis.bus.hearing import DEAF_SECONDS
 from trellis.bus.permissions import ADVISORIES
 from trellis.bus.publisher import BUDGET_SECONDS
@@ -31,6 +32,8 @@ from trellis.events.subjects import STREAM_EVENTS
 from trellis.telemetry import get_logger
 
 _FLUSH_SECONDS: Final = 2
+_ROOM: Final = 64 * 1024
+"""Bytes that a message of an event or a dead letter may need; NATS takes 1 MiB unless it is set."""
 _TROUBLE: Final = (BusError, nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
@@ -44,7 +47,8 @@ class Timing:
     the time after which a message whose reader is silent comes again, ``publish_budget`` the time after which
     ``publish`` gives up, ``claim`` how long the cluster's name is kept for it while none of its services is there,
     ``deaf`` the time without progress after which a consumer asks for a restart; after a third of it the consumer is
-    made anew. ``stranger`` is how long another reader of a consumer of ours is taken for the former or the next leader.
+    made anew. ``stranger`` is how long another reader of a consumer of ours is taken for the former or the next leader,
+    ``reconnect`` is between two connections to a server that takes too small messages only.
     """
 
     check: float = 5.0
@@ -54,6 +58,7 @@ class Timing:
     claim: float = CLAIM_SECONDS
     deaf: float = DEAF_SECONDS
     stranger: float = STRANGER_SECONDS
+    reconnect: float = 10.0
 
     @property
     def keep_alive(self) -> float:
@@ -65,6 +70,12 @@ def jetstream_of(broker: NatsBroker) -> JetStreamContext:
     """Return the broker's JetStream context."""
     jetstream: JetStreamContext = broker.config.connection_state.stream
     return jetstream
+
+
+def _require_room(broker: NatsBroker) -> None:
+    room = client_of(broker).max_payload
+    if room < _ROOM:
+        raise ServerTooNarrow(f"NATS takes messages of {room} bytes: raise its max_payload to {_ROOM} at least")
 
 
 async def _see_to_permissions(broker: NatsBroker) -> None:
@@ -99,6 +110,7 @@ class Keeper:
         self._ending = False
         self._epoch: Epoch | None = None
         self._watched: NatsBroker | None = None
+        self._reconnect_at = 0.0
         self._look = asyncio.Event()
         self._settling = asyncio.Lock()
 
@@ -174,6 +186,7 @@ class Keeper:
                 await self._pause()
                 return
             try:
+                _require_room(broker)
                 await _see_to_permissions(broker)
                 renewed = await self._see_to_streams(broker)
                 await self._see_to_name(broker)
@@ -182,6 +195,8 @@ class Keeper:
                 await self._pause()
                 if self._connection.broker is broker:
                     self._availability.lost(str(error) if isinstance(error, BusError) else describe(error))
+                if isinstance(error, ServerTooNarrow):
+                    await self._reconnect()
                 return
             if self._connection.broker is not broker:
                 return
@@ -189,6 +204,12 @@ class Keeper:
         if renewed or (self._missed and self._consuming):
             self._missed = False
             self._tell_missed()
+
+    async def _reconnect(self) -> None:
+        """Connect again, every so often: a server tells its max_payload to new connections only."""
+        if (now := time.monotonic()) >= self._reconnect_at:
+            self._reconnect_at = now + self._timing.reconnect
+            await self._connection.close()
 
     async def _settle_safely(self) -> None:
         try:

@@ -112,3 +112,14 @@ async def test_a_limit_that_keeps_streams_or_consumers_from_being_made_is_named(
     async with asyncio.timeout(RECOVERS_SECONDS):
         await connecting
     await eventually(lambda: not reasons(buses), RECOVERS_SECONDS)
+
+
+async def test_a_max_payload_that_is_smaller_than_events_is_named_and_no_event_is_dropped_for_it(
+    buses: Buses, users: NatsUsers, server: NatsServer
+) -> None:
+    async with working(buses, users) as refused:
+        users.reload(server, {"accounts {": "max_payload: 256\naccounts {"})
+        await eventually(lambda: "max_payload" in reasons(buses), 60)
+        assert "FactRefused" not in refused
+        users.reload(server, {})
+        await eventually(lambda: not reasons(buses), RECOVERS_SECONDS)
