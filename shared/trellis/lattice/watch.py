@@ -36,6 +36,8 @@ from trellis.telemetry import get_logger
 REFRESH_SECONDS: Final = 60.0
 """Between two questions to wadm when nothing is heard from it."""
 
+_AGAIN_SECONDS: Final = 15.0
+"""Between two questions to wadm while it does not answer, or may not be asked."""
 _TICK_SECONDS: Final = 5.0
 _PING_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 2.0
@@ -144,7 +146,7 @@ class LatticeWatch:
         while True:
             cancellation.check()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(REFRESH_SECONDS):
+                async with asyncio.timeout(_AGAIN_SECONDS if self._wadm.why else REFRESH_SECONDS):
                     await self._ask.wait()
             await asyncio.sleep(_SETTLE_SECONDS)  # several events, one question
             self._ask.clear()

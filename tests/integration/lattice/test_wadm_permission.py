@@ -1,0 +1,49 @@
+"""wadm's answers after a permission to ask it was taken by a reload of NATS, and given back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import nats
+from nats.aio.msg import Msg
+
+from support.buses import eventually
+from trellis.lattice.address import LatticeAddress, LinkAddress
+from trellis.lattice.lattices import Lattices
+from trellis.lattice.subjects import model_list_subject
+from trellis.localcluster.nats import NatsServer
+
+RECOVERS_SECONDS = 30.0
+
+
+def permissions(publish: str) -> str:
+    user = f"{{user: link, password: password, permissions: {{publish: {publish}}}}}"
+    return f"authorization {{ users: [{user}, {{user: all, password: password}}] }}"
+
+
+async def test_wadm_is_asked_again_within_thirty_seconds_after_the_permission_is_back(tmp_path: Path) -> None:
+    config, allowed, denied = tmp_path / "nats.conf", permissions('">"'), permissions('{deny: "wadm.>"}')
+    config.write_text(denied)
+
+    async def answer(message: Msg) -> None:
+        await message.respond(b'{"result": "success", "models": []}')
+
+    with NatsServer(tmp_path / "server", config=config) as server:
+        wadm = await nats.connect(server.url.replace("//", "//all:password@"))
+        await wadm.subscribe(model_list_subject("default", ""), cb=answer)
+        async with Lattices[str]("trellis-test", lambda _: None) as lattices:
+            link = LinkAddress(server.url.replace("//", "//link:password@"))
+            await lattices.need("key", LatticeAddress(link, "default"))
+
+            def why() -> str:
+                view = lattices.view("key")
+                return view.models_why if view is not None else ""
+
+            await eventually(lambda: "does not let this user publish" in why())
+            config.write_text(allowed)
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGHUP)
+            await eventually(lambda: not why(), RECOVERS_SECONDS)
+        await wadm.close()
