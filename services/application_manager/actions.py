@@ -28,6 +28,7 @@ class Reason(StrEnum):
     CONTENDED = "Contended"
     TOMBSTONE = "Tombstone"
     DUPLICATE = "Duplicate"
+    MASS_DELETION = "MassDeletion"
 
 
 @dataclass(frozen=True, slots=True)

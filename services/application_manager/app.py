@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from typing import Final
 
+from application_manager import decide as deciding
 from application_manager.apply import Effects
 from application_manager.facts import Said
 from application_manager.following import Following, News
@@ -33,6 +34,7 @@ from trellis.events.applications import (
     ApplicationSynced,
 )
 from trellis.events.subjects import APPLICATION_MANAGER
+from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.rights import Refusals
@@ -73,7 +75,9 @@ def compose(settings: Settings, base: Base) -> Work:
         applications_known=lambda: watches.applications.known,
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
-    effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace))
+    populations = {deciding.APPLICATIONS: lambda: len(watches.applications.objects)}
+    breaker = Breaker(kube, recorder, Scope(APPLICATION_MANAGER, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
+    effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace), breaker)
     said = Said()
     refusals = Refusals(base.health, remedy)
     keep = Keep(known, effects, base.bus, Stories(telemetry), said, refusals, settings.let_go)
@@ -115,7 +119,7 @@ def compose(settings: Settings, base: Base) -> Work:
         list_all,
         said.forget,
         prepare=partial(recall, said, base.bus),
-        background=[known.following.run, measures.run],
+        background=[known.following.run, measures.run, breaker.run],
     )
 
 

@@ -1,8 +1,8 @@
 """Application_manager's side effects: Applications in Kubernetes, models in wadm.
 
-In: actions of ``decide``. Out: writes to Kubernetes, requests to wadm. Called by ``app``. Invariants: what is changed
-or deleted is the very object that was read; wadm is given the manifest that was decided on; what wadm acknowledged is
-awaited in the store before anything else is decided.
+In: actions of ``decide``. Out: writes to Kubernetes, requests to wadm. Called by ``keeping``. Invariants: what is
+changed or deleted is the very object that was read; wadm is given the manifest that was decided on; what wadm
+acknowledged is awaited in the store before anything else is decided. ``keeping`` asks ``hold`` before a deletion.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from application_manager.actions import (
     WriteSpec,
 )
 from application_manager.asking import asking
+from application_manager.decide import APPLICATIONS as COUNTED
 from application_manager.gather import AWAIT_SECONDS, Awaited, Known, World
 from application_manager.homes import name_of
 from application_manager.resources import make_application, make_spec_patch
 from application_manager.tombstones import Tombstone, Tombstones
 from application_manager.views import ApplicationView, read_manifest
 from trellis import names
+from trellis.breaker import Destruction
+from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.informer import Informer
@@ -66,6 +69,18 @@ class Effects:
     known: Known
     applications: Informer[ApplicationView]
     tombstones: Tombstones
+    breaker: Breaker
+
+    async def hold(self, view: ApplicationView) -> float | None:
+        """Return None if an Application may be deleted on the other side, else when to ask the circuit breaker again.
+
+        Raises:
+            KubeError: no certain answer.
+        """
+        what = "deletion of an application"
+        kind = APPLICATIONS
+        target = Destruction(COUNTED, view.name, view.uid, what, kind.api_version, kind.kind, view.namespace)
+        return await self.breaker.hold(target)
 
     async def apply(self, world: World, actions: Sequence[Action]) -> None:
         """Carry out actions about one application, in order; recording is part of its status.

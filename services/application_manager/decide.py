@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from application_manager.actions import (
+    Action,
     AddFinalizer,
     CreateObject,
     Decision,
@@ -30,7 +31,10 @@ from application_manager.actions import (
 )
 from application_manager.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
 from application_manager.versions import overridden_version, spare_version, version_of
+from trellis import names
 
+APPLICATIONS: Final = "applications"
+"""Kind of the circuit breaker: Applications, and what wadm has of them."""
 CONTEST_SECONDS: Final = 600.0
 """Within which three changes of alternating sides are a contest, and after which a side counts as quiet."""
 NOT_PROVED: Final = (
@@ -60,6 +64,23 @@ def decide(snapshot: Snapshot) -> Decision:
     if isinstance(snapshot.wadm, Model):
         return _compare(snapshot, found, snapshot.wadm)
     return _absent(snapshot, found)
+
+
+def destroys(action: Action) -> bool:
+    """Return whether an action needs leave of the circuit breaker: one side is deleted because the other one was."""
+    return isinstance(action, DeleteModel | DeleteObject)
+
+
+def paused(action: Action) -> Decision:
+    """Return what to report while the circuit breaker pauses an action."""
+    keep = f"remove the finalizer {names.FINALIZER_APPLICATIONS} and create the Application again"
+    if isinstance(action, DeleteObject):
+        keep = "change the Application: it is put into wadm again"
+    message = (
+        f"{action.said.message}, together with many others, so the circuit breaker pauses its deletion on the other "
+        f"side. To confirm it: trellis breaker close application-manager. To keep the application: {keep}"
+    )
+    return _wait(Reason.MASS_DELETION, message)
 
 
 def contended(wins: tuple[Win, ...], now: float) -> float:

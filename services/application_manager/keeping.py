@@ -122,6 +122,11 @@ class Keep:
             if again is None and decision.waits is None:
                 self.stories.end(key)  # both sides are equal, and everybody knows
             return again
+        destruction = next(filter(deciding.destroys, decision.actions), None)
+        if destruction is not None and world.view is not None:
+            wait = await self.effects.hold(world.view)
+            if wait is not None:
+                return _soonest(await self._tell(world, deciding.paused(destruction)), wait)
         done = [type(action).__name__ for action in decision.actions]
         with self.stories.span(key, f"keep {key}", trace, {"trellis.application": str(key), "trellis.actions": done}):
             return await self._act(world, decision)

@@ -32,6 +32,7 @@ from trellis.bus.queue import KeyedQueue
 from trellis.events.envelope import FactData
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
 from trellis.events.subjects import HOST_MANAGER
+from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
 from trellis.kube.informer import Change
@@ -76,7 +77,10 @@ def compose(settings: Settings, base: Base) -> Work:
     copying = Copying(bus, telemetry, base.cluster)
     listening = Listening(lambda key: group_soon(key), copying.run)  # noqa: PLW0108 - bound below
     known = Known(kube, groups, pods, budgets=watches.budgets.objects, listening=listening)
-    effects = Effects(kube, EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER), known)
+    recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
+    populations = {deciding.GROUPS: lambda: len(groups)}
+    breaker = Breaker(kube, recorder, Scope(HOST_MANAGER, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
+    effects = Effects(kube, recorder, known, breaker)
     refusals = Refusals(base.health, Advice(settings).remedy)
     stories: Stories[str] = Stories(telemetry)
     reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, refusals)
@@ -116,7 +120,7 @@ def compose(settings: Settings, base: Base) -> Work:
         list_all,
         known.said.forget,
         prepare=partial(recall, known, bus),
-        background=[listening.run],
+        background=[listening.run, breaker.run],
         apart=bool(settings.watch_namespaces),
     )
 
@@ -206,6 +210,11 @@ class Reconcile:
 
         What the API server refuses for good is said on the group before it is tried again.
         """
+        target = deciding.destruction_of(actions)
+        if target is not None and (wait := await self.effects.breaker.hold(target)) is not None:
+            paused = deciding.paused(snapshot)
+            await self.effects.apply(key, paused)
+            return paused, wait
         try:
             if deciding.may_be_refused(snapshot):
                 actions, refused = await self.effects.tried(actions)

@@ -22,6 +22,12 @@ OTHER: Final = "OtherControllerActive"
 DEPRECATED: Final = "DeprecatedFields"
 BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
 """Conditions that are bad news when they are True."""
+MASS_DELETION: Final = "MassDeletion"
+_PAUSED: Final = (
+    "it was deleted together with many other groups, so the circuit breaker pauses the deletion and its hosts stay. "
+    "To confirm it: trellis breaker close host-manager. To keep the hosts: remove the finalizer "
+    f"{names.FINALIZER_HOSTS} after deleting with --cascade=orphan, and create the group again"
+)
 _MESSAGE_MAX: Final = 2000
 
 
@@ -75,6 +81,13 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
         status["workload"] = counts.kind
     revision = facts.revision if facts.revision is not None else former.get("templateRevision")
     return status | ({"templateRevision": revision} if revision is not None else {})
+
+
+def make_paused_status(snapshot: Snapshot) -> Manifest:
+    """Return the status while the circuit breaker pauses the deletion: all but one condition stays as it is."""
+    rest = [one for one in snapshot.status.get("conditions") or () if one["type"] != "Degraded"]
+    said = _dated(("Degraded", "True", MASS_DELETION, _PAUSED), snapshot)
+    return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, said]}
 
 
 def may_wait(snapshot: Snapshot) -> bool:

@@ -16,6 +16,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+import application_manager.decide
+import host_manager.decide
 import node_watcher.decide
 import provisioner.decide
 import service_reflector.decide
@@ -37,6 +39,8 @@ from trellis_bundle.settings import ClientSettings, client_settings
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "node-watcher": (node_watcher.decide.NODES,),
     "provisioner": (provisioner.decide.JOBS,),
+    "host-manager": (host_manager.decide.GROUPS,),
+    "application-manager": (application_manager.decide.APPLICATIONS,),
     "service-reflector": (service_reflector.decide.SERVICES,),
 }
 _STYLES: Final = {Position.CLOSED: "green", Position.OPEN: "bold red", Position.UNREADABLE: "bold red"}

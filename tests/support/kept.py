@@ -17,11 +17,13 @@ from support.fleet import eventually
 from support.host_behaviour import own_lattice
 from support.host_world import PATIENCE, HostWorld
 from support.in_process import serving
+from support.permits import permit_deletions
 from support.real_lattice import RealLattice, Wadm, wasm_component
 from support.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.crds import kinds
 from trellis.crds.kinds import make_definition
+from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.resources import APPLICATIONS, DEFINITIONS, EVENTS
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
@@ -140,6 +142,10 @@ class KeptWorld:
         """Run application_manager in this process for the time of a block."""
         settings = self.hosts.fleet.settings(**changes)
         return serving(application_manager.app.create_app, application_manager.settings.Settings, settings)
+
+    def permit_deletions(self) -> None:
+        """Let the circuit breaker pass every deletion of this test."""
+        permit_deletions(self.hosts.api, self.hosts.fleet.system, APPLICATION_MANAGER, APPLICATIONS.plural)
 
     def clean_up(self) -> None:
         """Let go of every Application: nothing else would."""

@@ -6,7 +6,6 @@ import contextlib
 import http
 import json
 import secrets
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -23,11 +22,10 @@ from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.in_process import serving
 from support.lattice_speaker import LatticeSpeaker
+from support.permits import permit_deletions
 from trellis import names
-from trellis.breaker import Limits, State, close
-from trellis.breaker_record import make_breakers
 from trellis.events.subjects import SERVICE_REFLECTOR
-from trellis.kube.resources import CONFIGMAPS, ENDPOINT_SLICES, EVENTS, NAMESPACES, PODS, SERVICES
+from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, PODS, SERVICES
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import LedService
 
@@ -184,14 +182,8 @@ class ReflectedWorld:
         return serving(create, service_reflector.settings.Settings, self.hosts.fleet.settings(**changes))
 
     def permit_deletions(self) -> None:
-        """Let the circuit breaker pass every deletion of this test, as ``trellis breaker close --for 10m`` does."""
-        now, limits = time.time(), Limits()
-        state = close(State(), by="test", now=now, everything_for=limits.open, limits=limits)
-        system = self.hosts.fleet.system
-        self.hosts.api.call("POST", NAMESPACES.path(), {"metadata": {"name": system}})
-        record = make_breakers(SERVICE_REFLECTOR, system, {SERVICES.plural: state}, None)
-        status, answer = self.hosts.api.call("POST", CONFIGMAPS.path(system), record)
-        assert status == http.HTTPStatus.CREATED, answer
+        """Let the circuit breaker pass every deletion of this test."""
+        permit_deletions(self.hosts.api, self.hosts.fleet.system, SERVICE_REFLECTOR, SERVICES.plural)
 
     def clean_up(self) -> None:
         """Let go of every Service: nothing else would."""

@@ -129,6 +129,7 @@ async def test_both_sides_end_equal_and_as_people_asked(
     ]
     with kept_world(hosts, real_lattice.nats.port, own_lattice()) as kept:
         kept.group()
+        kept.permit_deletions()
         async with Wadm.of(real_lattice.url, kept.lattice) as wadm:
             world = TwoRealSides(kept, wadm, rng, COUNT)
             for number, (sides, faults) in enumerate(times):

@@ -16,6 +16,7 @@ from support.lattice_speaker import LatticeSpeaker
 from trellis import names
 from trellis.kube.resources import (
     BUDGETS,
+    CONFIGMAPS,
     DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
@@ -28,6 +29,7 @@ from trellis.kube.resources import (
 )
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
+from trellis.names import breaker_name
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -128,6 +130,7 @@ async def test_each_right_is_used_and_none_is_missing(
         settings = {"kubeconfig": account.kubeconfig, "namespace": SYSTEM}
     account.apply(applied)
     hosts.api.call("DELETE", LEASES.path(SYSTEM, "trellis-host-manager"))
+    hosts.api.call("DELETE", CONFIGMAPS.path(SYSTEM, breaker_name("host_manager")))
     mark = hosts.fleet.mark()
     await hosts.as_recorded("minimal")
     with NatsServer(tmp_path / "nats") as server:
