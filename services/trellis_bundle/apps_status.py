@@ -10,17 +10,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from trellis.crds.kinds import APPLICATIONS as KIND
-from trellis.definitions import Place
 from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound, Unavailable
 from trellis.kube.resources import APPLICATIONS, Manifest
 from trellis.read_model.apps import TROUBLE, AppRow, row_of
-from trellis.read_model.apps_read import look_at
 from trellis.read_model.explain_application import MANAGER, application_cause
 from trellis.read_model.explaining import Rank
 from trellis.read_model.reading import Reading
 from trellis_bundle.part import Led, Part, Unwell, led_part
+from trellis_bundle.served import list_served
 
 NAME: Final = "applications"
 UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}
@@ -34,18 +31,14 @@ async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifes
     Raises:
         KubeError: something could not be read.
     """
-    try:
-        found = await kube.list(APPLICATIONS)
-    except (NotFound, Unavailable):
-        _, standing, _ = await look_at(kube, KIND)
-        if standing.place is Place.MISSING:
-            return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "not_well": [], "holder": None})
-        if standing.place is Place.CURRENT and not standing.message:
-            raise  # the API server is away, not the kind
-        return Part(NAME, "not served", standing.message, dict(UNKNOWN))
+    found = await list_served(kube, APPLICATIONS, NAME, UNKNOWN)
+    if found is None:
+        return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "not_well": [], "holder": None})
+    if isinstance(found, Part):
+        return found
     reading = Reading(kube, namespace)
     leader = await reading.leader(MANAGER, "")
-    return applications_part([row_of(item) for item in found.items], causes_of(found.items, groups), leader.holder)
+    return applications_part([row_of(item) for item in found], causes_of(found, groups), leader.holder)
 
 
 def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> dict[str, str]:

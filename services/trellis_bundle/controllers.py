@@ -22,11 +22,12 @@ from trellis.read_model.explain_controller import controller_cause
 from trellis.read_model.explaining import Rank
 from trellis.read_model.reading import Reading
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
-from trellis_bundle.controllers_model import controllers_part
+from trellis_bundle.controllers_model import PART, UNKNOWN, controllers_part
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.part import Part
+from trellis_bundle.served import list_served
 from trellis_bundle.settings import ClientSettings, client_settings
 
 STATES: Final = {"Resident": "green", "Suspended": "green", "Cold": "cyan", "Paused": "dim", "Failed": "bold red"}
@@ -67,16 +68,17 @@ async def read_controllers(kube: Kube, namespace: str) -> Part:
     Raises:
         KubeError: something could not be read.
     """
-    try:
-        found = await kube.list(WASM_CONTROLLERS)
-    except NotFound:
+    found = await list_served(kube, WASM_CONTROLLERS, PART, UNKNOWN)
+    if isinstance(found, Part):
+        return found
+    if found is None:
         return controllers_part([], "")
     leader = await Reading(kube, namespace).leader(HOST, "")
     causes = {}
-    for item in found.items:
+    for item in found:
         if (cause := controller_cause(item)) is not None and cause.rank is Rank.CAUSE:
             causes[controller_row(item).key] = cause.text
-    return controllers_part([controller_row(item) for item in found.items], leader.holder, causes)
+    return controllers_part([controller_row(item) for item in found], leader.holder, causes)
 
 
 async def _read(settings: ClientSettings, namespace: str | None, name: str | None) -> list[ControllerRow]:

@@ -22,7 +22,7 @@ from trellis.bus.errors import BusError
 from trellis.bus.survey import survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError, NotFound, Unauthorized, Unavailable
+from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
 from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
 from trellis.kube.rights import missing_right
 from trellis.lattice.service_views import SLICE_SELECTOR, view_service, view_slice
@@ -43,6 +43,7 @@ from trellis_bundle.mirrors import Mirrors, counted, unreached
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.part import Part
+from trellis_bundle.served import list_served
 from trellis_bundle.settings import ClientSettings, client_settings
 from trellis_bundle.status_parts import (
     HOSTS,
@@ -241,12 +242,11 @@ async def _breakers(kube: Kube, namespace: str) -> Part:
 
 async def _hosts(kube: Kube, namespace: str) -> Part:
     reading = Reading(kube, namespace)
-    try:
-        groups = (await kube.list(HOST_CONFIGS)).items
-    except NotFound:
-        groups = []
+    groups = await list_served(kube, HOST_CONFIGS, HOSTS, _UNREAD[HOSTS])
+    if isinstance(groups, Part):
+        return groups
     leader = await reading.leader(HOST_MANAGER, "")
-    return hosts_part(groups, leader.holder)
+    return hosts_part(groups or [], leader.holder)
 
 
 async def _applications(kube: Kube, namespace: str) -> Part:
@@ -273,13 +273,19 @@ async def _mirrors(kube: Kube, namespace: str) -> Part:
 
 async def _secrets(kube: Kube, namespace: str) -> Part:
     reading = Reading(kube, namespace)
-    grants, groups, pods = await asyncio.gather(
-        reading.list(SECRET_GRANTS),
+    try:
+        grants = await list_served(kube, SECRET_GRANTS, SECRETS, _UNREAD[SECRETS])
+    except Forbidden as error:
+        reading.lacks(error, SECRET_GRANTS)
+        grants = []
+    if isinstance(grants, Part):
+        return grants
+    groups, pods = await asyncio.gather(
         reading.list(HOST_CONFIGS),
         reading.list(PODS, namespace, labels=f"{names.LABEL_NAME}=trellis,app.kubernetes.io/component={BACKEND}"),
     )
     lacks = any(HOST_CONFIGS.plural in line.text for line in reading.notes)
-    return _with_notes(secrets_part(grants, None if lacks else groups, pods), reading)
+    return _with_notes(secrets_part(grants or [], None if lacks else groups, pods), reading)
 
 
 async def _bus(settings: ClientSettings) -> Part:
