@@ -12,6 +12,7 @@ from support.host_world import PATIENCE
 from support.kept import KeptWorld, spec
 from support.kept_behaviour import wadm_has
 from support.real_lattice import Wadm
+from trellis import names
 from trellis.crds import kinds
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import APPLICATIONS, EVENTS
@@ -74,3 +75,15 @@ async def test_objects_of_many_applications_deleted_in_wadm_wait_for_the_circuit
         for name in MANY:
             await wadm.delete(name)
         await others_are_gone(kept)
+
+
+async def test_a_finalizer_removed_by_hand_from_a_living_application_is_put_back(kept: KeptWorld, wadm: Wadm) -> None:
+    kept.group()
+    async with kept.manager():
+        kept.apply("web", spec())
+        await kept.synced("web")
+        kept.patch("web", {"metadata": {"finalizers": None}})
+        await kept.until(
+            "web", "held again", lambda one: names.FINALIZER_APPLICATIONS in one["metadata"].get("finalizers", [])
+        )
+        await wadm_has(wadm, "web")

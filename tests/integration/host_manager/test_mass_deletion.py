@@ -69,3 +69,17 @@ async def test_host_groups_deleted_with_their_crd_wait_for_the_circuit_breaker_a
         for name in held:
             await hosts.settled(name)
         assert deployments(hosts) == {name: before[name] for name in held}
+
+
+async def test_a_finalizer_removed_by_hand_from_a_living_group_is_put_back(hosts: HostWorld) -> None:
+    async with hosts.service():
+        hosts.create("group")
+        await hosts.settled("group")
+        before = deployments(hosts)
+        hosts.call("PATCH", HOST_CONFIGS, "group", {"metadata": {"finalizers": None}})
+
+        def back() -> bool:
+            return names.FINALIZER_HOSTS in hosts.call("GET", HOST_CONFIGS, "group")["metadata"].get("finalizers", [])
+
+        await eventually(back, "the finalizer is back", seconds=PATIENCE)
+        assert deployments(hosts) == before
