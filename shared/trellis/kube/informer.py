@@ -36,6 +36,8 @@ _PAGE = 200
 """Objects per page: listing 1,000 Nodes of 6.7 kB costs 9 MiB at its peak, with pages of 500 it is 19 MiB."""
 _SAME_VERSION_AGAIN = {401, 429}
 """Status of a refused watch that says nothing about its resource version."""
+_WITHOUT = "what depends on it is not known, and counts as not there"
+"""Of a kind that may be refused: other operators that run, say."""
 _EARLY_SECONDS = 1.0
 """A watch that ends so long before its time did not end because of it."""
 
@@ -57,7 +59,8 @@ class Informer(Generic[T]):
     listed after a time in which it could not: an empty list changes no object, so ``on_change`` is not called for it.
 
     ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble, and
-    it is tried again every ``refused`` seconds. Either is said once in the log, and ``lacking`` while it lasts.
+    it is tried again every ``refused`` seconds. Either is said once in the log, and ``lacking`` while it lasts; a note
+    of readiness names the latter.
 
     ``quiet``: what befalls it is in the log for who looks for that alone: one of many that people make by looking.
     """
@@ -127,6 +130,7 @@ class Informer(Generic[T]):
         finally:
             forget()
             self.kube.health.forget(self._what)
+            self.kube.health.note(self._what, "")
 
     async def _keep_contact(self) -> None:
         """See that somebody asks the API server: liveness must know whether it answers, and a watch alone is silent.
@@ -175,6 +179,8 @@ class Informer(Generic[T]):
             self._warn("cannot read, going on without", resource=self.resource.plural, error=self.kube.words(error))
         self.lacking = error
         self._recovered()
+        if isinstance(error, Forbidden) and not self.quiet:
+            self.kube.health.note(self._what, f"{self.kube.words(error)}; {_WITHOUT}")
         if self.needed is not None and (reason := self.needed()) is not None:
             self.kube.health.not_ready(self._what, f"{self.kube.words(error)}; {reason}")
         await asyncio.sleep(wait)
@@ -200,6 +206,7 @@ class Informer(Generic[T]):
             self._remove(key)
         self._version, self._witness = version, witness
         lacked, self.lacking = self.lacking is not None, None
+        self.kube.health.note(self._what, "")
         self._recovered()
         if lacked and self.on_known is not None:
             self.on_known()

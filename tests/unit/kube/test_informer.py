@@ -308,7 +308,9 @@ async def test_what_the_account_may_not_read_is_done_without_and_tried_again(kub
     async with Watched(kube, "default", refusable=True, timings=timings) as watched:
         assert watched.informer.objects == {}
         assert kube.health.readiness().ok
+        await until(lambda: any("Forbidden" in note for note in kube.health.notes()), "readiness has a note")
         await until(lambda: "default/a" in watched.informer.objects, "the right was given")
+        await until(lambda: kube.health.notes() == (), "the note is gone")
 
 
 async def test_objects_stay_when_the_right_to_read_them_is_taken_away(kube: FakeKube) -> None:
