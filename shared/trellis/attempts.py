@@ -20,6 +20,10 @@ DISRUPTION_FACTOR = 12
 times that: by default every 5 minutes, then every hour."""
 
 
+CHANGES_MOST = 40
+"""Shims that one Job changes: a variable has 128 KiB at most on Linux, and a Shim with a long location takes 3 KiB."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retries:
     """Seconds between attempts: doubling from ``first`` to ``most``."""
@@ -88,13 +92,16 @@ def asked_of(node: NodeView, target: Target, limits: Mapping[str, ShimLimits], h
     """Return what a node may be given now: its target, but nothing of a shim that is paused or halted.
 
     The other shims go on, and so do those beside one that failed. Where the whole of it was tried in vain it is tried
-    again, also while a shim is halted: that is how a halt ends.
+    again, also while a shim is halted: that is how a halt ends. Of many changes the first are made, by name.
     """
     paused = {name for name, _ in target.shims if name in limits and limits[name].paused}
     asked = held_back(target, node, paused) if paused else target
     if spared := spared_of(node, asked):
         asked = held_back(asked, node, spared)
-    return asked if not halted or failure_of(node, asked) else held_back(asked, node, halted)
+    if halted and not failure_of(node, asked):
+        asked = held_back(asked, node, halted)
+    surplus = changes_of(node, asked)[CHANGES_MOST:]
+    return held_back(asked, node, surplus) if surplus else asked
 
 
 def next_attempt(node: NodeView, target: Target) -> int:
