@@ -30,6 +30,8 @@ Manifest = Mapping[str, Any]
 HOSTS: Final = "hosts"
 INSTALLATION: Final = "installation"
 SECRETS: Final = "secrets"
+_SKEW_SECONDS: Final = 60.0
+"""How far the clocks of this machine and of a leader may differ without being a problem."""
 _MIB: Final = 1024 * 1024
 
 
@@ -41,7 +43,13 @@ def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
         return replace(unknown_service(name, problem), text="no leader")
     age = round(lead.age, 1) if lead.age is not None else None
     facts = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
-    text = f"led by {lead.holder}, renewed {age} s ago"
+    if age is not None and age < -max(lead.duration, _SKEW_SECONDS):
+        problem = (
+            f"its Lease was renewed {-age:.0f} s in the future by this machine's clock: compare the clocks; if nobody "
+            "renews it, another one leads once the Lease did not change for its duration"
+        )
+        return Part(name, f"led by {lead.holder}", problem, facts)
+    text = f"led by {lead.holder}, renewed {max(age or 0, 0)} s ago" if age is not None else f"led by {lead.holder}"
     if age is None or age > lead.duration:
         return Part(name, text, "the leader does not renew its lease: has it crashed? another one takes over", facts)
     return Part(name, text, facts=facts)

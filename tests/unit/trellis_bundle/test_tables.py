@@ -99,6 +99,16 @@ def test_a_service_without_a_live_leader_is_a_problem(lead: Leadership | None, p
     assert part.document()["ok"] is not bool(problem)
 
 
+def test_a_lease_of_the_future_is_a_problem_and_no_negative_age() -> None:
+    part = service_part("provisioner", Leadership("stranger", -413468944.0, 10), "trellis-system")
+    assert "stranger" in part.text
+    assert "-4134" not in part.text + part.problem
+    assert part.problem
+    skewed = service_part("provisioner", Leadership("pod-1", -3.0, 10), "trellis-system")
+    assert "-3" not in skewed.text
+    assert not skewed.problem
+
+
 def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
     part = rollout_part(replace(ROLLOUT, ledger=Ledger(LEDGER.entries, halted=(DIGEST,))))
     assert DIGEST in part.problem
