@@ -52,6 +52,7 @@ class Timings:
     """Seconds. A lease nobody renewed for ``duration`` may be taken; its holder gives up after ``renew_deadline``.
 
     ``handover``: within which a lease expires once a process that shares it has stopped; 0 for one that is not shared.
+    ``longest``: a lease that asks for a longer duration, a stranger's, expires after this.
     """
 
     duration: int = 10
@@ -60,6 +61,7 @@ class Timings:
     retry: float = 1.0
     call_timeout: float = 3.0
     handover: int = 0
+    longest: float = 60.0
 
     def __post_init__(self) -> None:
         if not self.renew + self.retry < self.renew_deadline < self.duration:
@@ -172,7 +174,8 @@ class Leader:
         return record.holder in {"", self._identity} or self._expires_in(record) <= 0
 
     def _expires_in(self, record: LeaseRecord) -> float:
-        return self._observed_at + (record.duration or self._timings.duration) - boot_clock()
+        duration = min(record.duration or self._timings.duration, self._timings.longest)
+        return self._observed_at + duration - boot_clock()
 
     def _next_try(self) -> float:
         """Return the seconds until the next look: spread, and not later than the lease's expiry."""

@@ -124,6 +124,20 @@ async def test_a_lease_is_expired_only_when_it_did_not_change_for_its_duration(k
     await end(task)
 
 
+async def test_a_lease_of_a_stranger_that_asks_for_days_expires_after_a_minute(kube: FakeKube, clock: Clock) -> None:
+    kube.put(LEASES, held_by("stranger", "2049-01-01T00:00:00.000000Z", duration=2_000_000))
+    leader = candidate(kube)
+    task = asyncio.create_task(leader.run(wait_for_ever, asyncio.Event()))
+    await until(lambda: len(kube.api.requests) > 1, "it looks")
+    clock.ahead += 50
+    before = len(kube.api.requests)
+    await until(lambda: len(kube.api.requests) > before + 1, "it looks again")
+    assert holder(kube) == "stranger"
+    clock.ahead += 11
+    await until(lambda: leader.leading, "leading")
+    await end(task)
+
+
 async def test_a_lease_of_its_own_from_a_backup_ends_the_term(kube: FakeKube) -> None:
     """Whatever the term read and wrote since the backup may be undone: the next one reads it all again."""
     terms: list[asyncio.Event] = []
