@@ -66,6 +66,7 @@ class Host:
             "TRELLIS_KUBECONFIG": str(self.cluster.kubeconfig),
             "TRELLIS_NATS_URL": self.nats_url,
             "TRELLIS_NAMESPACE": self.name,
+            "TRELLIS_CLAIM_NAMESPACE": self.name,
             "TRELLIS_HEALTH_PORT": str(self.port),
             "TRELLIS_CONTROLLER_DATA_DIR": str(self.directory / "data"),
             "TRELLIS_SOURCES_SECONDS": "1s",
@@ -100,6 +101,7 @@ class Host:
             "TRELLIS_KUBECONFIG": str(self.cluster.kubeconfig),
             "TRELLIS_NATS_URL": self.nats_url,
             "TRELLIS_NAMESPACE": self.name,
+            "TRELLIS_CLAIM_NAMESPACE": self.name,
         }
         command = [sys.executable, "-m", "trellis_bundle", *arguments, "-o", "json"]
         done = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, timeout=60)

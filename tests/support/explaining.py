@@ -24,6 +24,7 @@ class Person:
             TRELLIS_KUBECONFIG=str(kubeconfig),
             TRELLIS_NATS_URL=nats_url,
             TRELLIS_NAMESPACE=system,
+            TRELLIS_CLAIM_NAMESPACE=system,
             TRELLIS_INSTALLER_NAMESPACE=installers,
         )
 

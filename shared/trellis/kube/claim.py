@@ -45,6 +45,7 @@ class Claim:
     namespace: str
     installation: str
     timings: HandoverTimings = field(default_factory=HandoverTimings)
+    election: Timings = CLAIM_TIMINGS
     waits: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -53,7 +54,7 @@ class Claim:
             lease=names.LEASE_NODES,
             namespace=self.namespace,
             identity=self.installation,
-            timings=CLAIM_TIMINGS,
+            timings=self.election,
             shown=False,
         )
         self._leader.follows = self._follow
@@ -65,7 +66,12 @@ class Claim:
 
     @property
     def settles_in(self) -> float:
-        """Return the seconds for which nodes that have a runtime stay as they are, 0 if the claim is an old one."""
+        """Return the seconds for which nodes that have a runtime stay as they are, 0 if the claim is an old one.
+
+        Measured by the own clock where the other holder was seen, and after a restart by the time in the Lease.
+        """
+        if (seen := self.timings.settle - self._leader.seconds_since_other) > 0:
+            return seen
         record = self._leader.record
         if not record.transitions or not record.acquired:
             return 0.0
@@ -129,7 +135,7 @@ class Claim:
         self._waiting.set()
         why = (
             f"installation {holder} provisions the nodes of this cluster, and installation {self.installation} does "
-            f"nothing about them: uninstall one of them, or hand over with kubectl delete lease {names.LEASE_NODES} "
-            f"-n {self.namespace} once {holder} is stopped"
+            f"nothing about them: uninstall one of them; {self.installation} takes over once both services of {holder} "
+            "are stopped, node_watcher and provisioner"
         )
         self.kube.health.not_ready(readiness_of(names.LEASE_NODES), why)

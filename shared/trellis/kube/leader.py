@@ -10,6 +10,7 @@ Source: the Lease API; that a record's changes are timed by the observer's own c
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -96,6 +97,8 @@ class Leader:
         self._renewed_at = 0.0
         self._observed: LeaseRecord | None = None
         self._observed_at = 0.0
+        self._looked_at = 0.0
+        self._other_at = -math.inf
         self._told: str | None = None
         self._shown = shown
         self._show(leading=False)
@@ -142,9 +145,21 @@ class Leader:
             self._complain(error)
             return False
         if not took:
-            self._kube.health.ready(self._what)
+            self._follow()
         self._told = None
         return took
+
+    def _follow(self) -> None:
+        """Be ready, as another leads; not if the holder does not renew the lease, and holds it all the same."""
+        seconds = boot_clock() - self._observed_at if self._observed is not None else 0.0
+        if self._observed is None or seconds <= self._timings.duration:
+            self._kube.health.ready(self._what)
+            return
+        why = (
+            f"Lease {self._namespace}/{self._name} is held by {self._observed.holder}, which has not renewed it for "
+            f"{seconds:.0f} s; it is taken in {max(0.0, self._expires_in(self._observed)):.0f} s"
+        )
+        self._kube.health.not_ready(self._what, why)
 
     async def _take(self) -> bool:
         timeout = self._timings.call_timeout
@@ -152,6 +167,11 @@ class Leader:
             found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
         except NotFound:
             found = new_lease(self._name, self._namespace)
+            if self._timings.handover and self._observed is not None:
+                # A shared lease that was deleted is its holder's until that had its time to write it again.
+                self._observe(self._observed)
+                if not self._may_take():
+                    return False
         else:
             self._observe(read_lease(found))
             if not self._may_take():
@@ -165,8 +185,14 @@ class Leader:
         return True
 
     def _observe(self, record: LeaseRecord) -> None:
-        if record != self._observed:
-            self._observed, self._observed_at = record, boot_clock()
+        now = boot_clock()
+        # Of a shared lease time counts only while it could be looked at: in an outage nobody can renew it.
+        blind = self._timings.handover > 0 and now - self._looked_at > self._timings.renew
+        if record != self._observed or blind:
+            self._observed, self._observed_at = record, now
+        self._looked_at = now
+        if record.holder not in {"", self._identity}:
+            self._other_at = now
 
     def _may_take(self) -> bool:
         record = self._observed
@@ -317,6 +343,11 @@ class Leader:
     def holder(self) -> str:
         """The identity that held the lease when it was looked at last, "" if none did."""
         return self._observed.holder if self._observed is not None else ""
+
+    @property
+    def seconds_since_other(self) -> float:
+        """For how long no other holder was seen, infinite if none was."""
+        return boot_clock() - self._other_at
 
     @property
     def record(self) -> LeaseRecord:

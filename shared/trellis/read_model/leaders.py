@@ -38,7 +38,10 @@ async def read_leadership(kube: Kube, service: str, namespace: str, now: datetim
 
 @dataclass(frozen=True, slots=True)
 class NodesClaim:
-    """Which installation provisions the nodes, by its namespace, and which ones wait for it to go."""
+    """Which installation provisions the nodes, by its namespace, and which ones wait for it to go.
+
+    ``holder`` is "" if the last one has not renewed its claim for two minutes by this machine's clock.
+    """
 
     holder: str
     waiting: tuple[str, ...]
@@ -56,7 +59,8 @@ async def read_claim(kube: Kube, namespace: str, now: datetime) -> NodesClaim | 
         for key, since in (lease["metadata"].get("annotations") or {}).items()
         if key.startswith(names.WAITING_PREFIX) and _seconds_since(str(since), now) < WAITING_SECONDS
     )
-    return NodesClaim(record.holder, tuple(sorted(waiting)))
+    renewed = _seconds_since(record.renewed, now) < WAITING_SECONDS
+    return NodesClaim(record.holder if renewed else "", tuple(sorted(waiting)))
 
 
 def _seconds_since(timestamp: str, now: datetime) -> float:

@@ -26,6 +26,7 @@ async def trellis(world: ReflectedWorld, *words: str) -> tuple[int, dict[str, An
     info = world.hosts.fleet.info
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBECONFIG"))}
     environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": world.hosts.fleet.system}
+    environment["TRELLIS_CLAIM_NAMESPACE"] = world.hosts.fleet.system
     environment |= {"TRELLIS_NATS_URL": str(info.nats_url)}
     done = await asyncio.to_thread(
         subprocess.run,

@@ -61,6 +61,7 @@ class World:
         self.lattice = f"l{secrets.token_hex(4)}"
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("TRELLIS_")}
         self.environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": namespace}
+        self.environment["TRELLIS_CLAIM_NAMESPACE"] = namespace
 
     def hosts(self, port: int) -> None:
         """Create a group of hosts whose NATS is on a port of this machine."""

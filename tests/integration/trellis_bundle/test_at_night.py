@@ -32,7 +32,10 @@ class Night:
         self._kubeconfig = Path(info.kubeconfig).read_text(encoding="utf-8")
         self._folder = folder
         self.environment = bare_environment(
-            TRELLIS_KUBECONFIG=str(info.kubeconfig), TRELLIS_NATS_URL=str(info.nats_url), TRELLIS_NAMESPACE=namespace
+            TRELLIS_KUBECONFIG=str(info.kubeconfig),
+            TRELLIS_NATS_URL=str(info.nats_url),
+            TRELLIS_NAMESPACE=namespace,
+            TRELLIS_CLAIM_NAMESPACE=namespace,
         )
 
     def spoil(self, key: str, value: str) -> None:

@@ -94,6 +94,7 @@ def world(cluster: ClusterInfo, cluster_api: Api, namespace: str) -> Iterator[Wo
     environment |= {
         "TRELLIS_KUBECONFIG": str(cluster.kubeconfig),
         "TRELLIS_NAMESPACE": namespace,
+        "TRELLIS_CLAIM_NAMESPACE": namespace,
         "TRELLIS_INSTALLER_NAMESPACE": namespace,
         "TRELLIS_NATS_URL": NOWHERE,
     }

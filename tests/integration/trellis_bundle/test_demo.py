@@ -175,6 +175,7 @@ def own(cluster: ClusterInfo, cluster_api: Api, namespace: str) -> Iterator[Own]
     environment = {
         "KUBECONFIG": str(cluster.kubeconfig),
         "TRELLIS_NAMESPACE": namespace,
+        "TRELLIS_CLAIM_NAMESPACE": namespace,
         "TRELLIS_INSTALLER_NAMESPACE": namespace,
         "TRELLIS_INSTALLER_IMAGE": "example.invalid/installer:1",
     }

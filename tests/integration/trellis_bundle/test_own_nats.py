@@ -78,6 +78,7 @@ class Standalone:
 def standalone(cluster: ClusterInfo, namespace: str, tmp_path: Path) -> Iterator[Standalone]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBECONFIG"))}
     environment |= {"TRELLIS_KUBECONFIG": str(cluster.kubeconfig), "TRELLIS_NAMESPACE": namespace}
+    environment["TRELLIS_CLAIM_NAMESPACE"] = namespace
     (port,) = free_ports(1)
     made = Standalone(tmp_path / "bus", environment, port)
     yield made

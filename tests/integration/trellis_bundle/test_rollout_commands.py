@@ -37,6 +37,7 @@ class Rollout:
         environment |= {
             "TRELLIS_KUBECONFIG": str(kubeconfig or self.fleet.info.kubeconfig),
             "TRELLIS_NAMESPACE": self.fleet.system,
+            "TRELLIS_CLAIM_NAMESPACE": self.fleet.system,
             "TRELLIS_INSTALLER_NAMESPACE": self.fleet.installers,
         }
         return subprocess.Popen(

@@ -25,6 +25,7 @@ def watch(fleet: Fleet, shim: str) -> tuple[int, str]:
     environment = own | {
         "TRELLIS_KUBECONFIG": str(fleet.info.kubeconfig),
         "TRELLIS_NAMESPACE": fleet.system,
+        "TRELLIS_CLAIM_NAMESPACE": fleet.system,
         "TRELLIS_INSTALLER_NAMESPACE": fleet.installers,
         "TERM": "xterm-256color",
         "COLUMNS": "100",
