@@ -147,5 +147,5 @@ async def test_a_missing_namespace_is_waited_for(kube: Kube, namespace: str) -> 
     assert f"namespace {missing} does not exist" in kube.health.readiness().reasons[0]
     await kube.ensure_namespace(missing, {})
     await until(lambda: first.leader.leading, "first leads")
-    assert kube.health.readiness().ok
+    await until(lambda: kube.health.readiness().ok, "ready once its work has begun")
     await first.crash()
