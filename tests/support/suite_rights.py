@@ -35,14 +35,13 @@ Pair = tuple[str, str]
 """A verb, and a resource with its group and subresource."""
 
 _GIVEN_ON = "each group's own Role gives it to hosts, and nobody may give what he does not have"
-_OF_A_KUBELET = "simulated canaries always run; tests on real nodes use it"
 _BY_CHANCE = (
     "read where a simulated installer ends between two writes of its pod, so not in every run; real nodes use it"
 )
 _OF_OPENSHIFT = "the API server asks for it where OwnerReferencesPermissionEnforcement is on, which is off by default"
 NOT_USED: Final[dict[str, dict[Pair, str]]] = {
     "host-manager.yaml": {(verb, "services"): _GIVEN_ON for verb in ("list", "update", "delete")},
-    "provisioner.yaml": {("get", "pods/log"): _BY_CHANCE, ("list", "events"): _OF_A_KUBELET},
+    "provisioner.yaml": {("get", "pods/log"): _BY_CHANCE},
     "service-reflector.yaml": {("update", "services/finalizers"): _OF_OPENSHIFT},
 }
 """What this suite does not use, or not in every run, and why."""
