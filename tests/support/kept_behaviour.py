@@ -248,6 +248,7 @@ class KeptBehaviour:
             await wadm.put(application(name, wasm_component("echo", "file:///none-1.wasm"), version="w1"))
             await wadm.deploy(name, "w1")
 
+        kept.permit_deletions()
         kept.group()
         async with kept.manager():
             await asyncio.gather(with_kubectl(lambda name: kept.apply(name, spec()), applied), *map(deploy, put))
