@@ -183,3 +183,18 @@ async def test_nothing_is_written_but_a_condition_while_the_other_operator_runs(
         assert status == http.HTTPStatus.OK
         await hosts.settled("group")
         assert hosts.condition("group", "OtherControllerActive")[0] == "False"
+
+        hosts.call("POST", DEPLOYMENTS, body=deployment)  # reinstalled beside Trellis
+        await eventually(
+            lambda: hosts.condition("group", "OtherControllerActive")[0] == "True", "it says so again", seconds=PATIENCE
+        )
+        hosts.call("DELETE", DEPLOYMENTS, "group")
+        hosts.create("other")
+        await eventually(
+            lambda: hosts.condition("other", "OtherControllerActive")[0] == "True", "of all groups", seconds=PATIENCE
+        )
+        assert hosts.find(DEPLOYMENTS, "group") is None, "it is the other operator's"
+        assert hosts.find(DEPLOYMENTS, "other") is None
+        hosts.api.call("DELETE", DEPLOYMENTS.path(hosts.namespace, "operator"))
+        for name in ("group", "other"):
+            await eventually(lambda name=name: hosts.find(DEPLOYMENTS, name), "it is made", seconds=PATIENCE)

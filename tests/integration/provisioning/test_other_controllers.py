@@ -164,6 +164,14 @@ async def test_annotated_nodes_are_left_to_kwasm_and_a_shim_of_other_nodes_is_no
         operator.delete()
         await eventually(lambda: fleet.provisioned(annotated), "the annotated node is provisioned", seconds=60)
         assert fleet.annotations(annotated)[names.ANNOTATION_VERIFIED] == "job"
+
+        operator.start()  # reinstalled beside Trellis
+        [later] = fleet.add("node")
+        await eventually(lambda: fleet.events(later).get(CONDITION), "an Event on the node that came later")
+        assert not fleet.provisioned(later)
+        assert fleet.provisioned(annotated)
+        operator.delete()
+        await eventually(lambda: fleet.provisioned(later), "it is provisioned", seconds=60)
         shim.delete()
         await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
     assert KWASM not in fleet.ledger()
