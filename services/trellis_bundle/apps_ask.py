@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Final
 
 from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound
 from trellis.kube.resources import HOST_CONFIGS
 from trellis.lattice.address import LatticeAddress
 from trellis.lattice.group_addresses import read_secrets
@@ -22,6 +21,7 @@ from trellis.lattice.groups import lattice_address
 from trellis.lattice.link import Link, LinkAwayError
 from trellis.lattice.subjects import SubjectError
 from trellis.lattice.wadm import Wadm
+from trellis.read_model.served import list_served
 
 CONNECTION: Final = "trellis-command-line"
 CONNECT_SECONDS: Final = 6.0
@@ -36,13 +36,10 @@ async def read_groups(kube: Kube, namespace: str | None = None) -> list[GroupVie
     """Return the groups of hosts of a namespace, or of all, whose spec can be read, the oldest first.
 
     Raises:
+        NotServedError: the kind is defined and not served.
         KubeError: they could not be listed.
     """
-    try:
-        listed = await kube.list(HOST_CONFIGS, namespace)
-    except NotFound:
-        return []  # the kind is not defined
-    found = map(view_group, listed.items)
+    found = map(view_group, await list_served(kube, HOST_CONFIGS, namespace) or ())
     return sorted((one for one in found if one.spec is not None), key=lambda one: (one.created, one.key))
 
 

@@ -17,7 +17,7 @@ from trellis.read_model.explain_application import MANAGER, application_cause
 from trellis.read_model.explaining import Rank
 from trellis.read_model.reading import Reading
 from trellis_bundle.part import Led, Part, Unwell, led_part
-from trellis_bundle.served import list_served
+from trellis_bundle.served import list_or_row
 
 NAME: Final = "applications"
 UNKNOWN: Final = {"count": None, "phases": None, "not_well": None, "holder": None}
@@ -31,7 +31,7 @@ async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifes
     Raises:
         KubeError: something could not be read.
     """
-    found = await list_served(kube, APPLICATIONS, NAME, UNKNOWN)
+    found = await list_or_row(kube, APPLICATIONS, NAME, UNKNOWN)
     if found is None:
         return Part(NAME, _UNDEFINED, facts={"count": 0, "phases": {}, "not_well": [], "holder": None})
     if isinstance(found, Part):

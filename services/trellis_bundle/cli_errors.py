@@ -35,6 +35,8 @@ def advice(error: Exception) -> str:
             return "the credentials are not accepted: log in again, or choose others with --kubeconfig or --context"
         case Forbidden():
             return "this account lacks the permission: use another context, or have it granted"
+        case NotFound(verb="LIST", call=call):
+            return f"the API server does not serve this kind now: try again once `kubectl get {call.plural}` works"
         case NotFound():
             return "is Trellis installed in this cluster, and TRELLIS_NAMESPACE right?"
         case BusUnavailable():

@@ -21,13 +21,14 @@ from trellis.read_model.controllers import HOST, ControllerRow, controller_row
 from trellis.read_model.explain_controller import controller_cause
 from trellis.read_model.explaining import Rank
 from trellis.read_model.reading import Reading
+from trellis.read_model.served import list_served
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.controllers_model import PART, UNKNOWN, controllers_part
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.part import Part
-from trellis_bundle.served import list_served
+from trellis_bundle.served import list_or_row
 from trellis_bundle.settings import ClientSettings, client_settings
 
 STATES: Final = {"Resident": "green", "Suspended": "green", "Cold": "cyan", "Paused": "dim", "Failed": "bold red"}
@@ -68,7 +69,7 @@ async def read_controllers(kube: Kube, namespace: str) -> Part:
     Raises:
         KubeError: something could not be read.
     """
-    found = await list_served(kube, WASM_CONTROLLERS, PART, UNKNOWN)
+    found = await list_or_row(kube, WASM_CONTROLLERS, PART, UNKNOWN)
     if isinstance(found, Part):
         return found
     if found is None:
@@ -86,16 +87,17 @@ async def _read(settings: ClientSettings, namespace: str | None, name: str | Non
         try:
             if name is not None:
                 return [controller_row(await kube.get(WASM_CONTROLLERS, name, namespace))]
-            found = await kube.list(WASM_CONTROLLERS, namespace)
         except NotFound as error:
-            # The API server names what it does not find; of a kind that it does not know it says nothing.
-            if name is not None and f'"{name}"' in error.message:
+            # The API server names what it does not find; of a kind that it does not serve it says nothing.
+            if f'"{name}"' in error.message:
                 raise CommandError(
                     f"there is no controller {name} in namespace {namespace}: `trellis controllers -n {namespace}` "
                     "lists those that are"
                 ) from None
-            raise CommandError("the kind WasmController is not defined here: `trellis crds apply`") from None
-    return sorted(map(controller_row, found.items), key=lambda row: row.key)
+        found = await list_served(kube, WASM_CONTROLLERS, namespace)
+    if found is None:
+        raise CommandError("the kind WasmController is not defined here: `trellis crds apply`")
+    return sorted(map(controller_row, found), key=lambda row: row.key)
 
 
 def _show(rows: Sequence[ControllerRow], namespace: str | None, output: Format) -> None:

@@ -21,7 +21,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, NotFound, Unavailable
 from trellis.kube.reader import Selection
 from trellis.kube.resources import DEFINITIONS, Manifest, Resource
-from trellis.read_model.apps_read import look_at
+from trellis.read_model.served import look_at
 from trellis_bundle.cli_errors import EXIT_FAILED, CommandError, exit_on_error
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption

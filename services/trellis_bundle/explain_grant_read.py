@@ -19,7 +19,7 @@ async def grant_page(reading: Reading, name: str, namespace: str | None) -> Expl
     """Return the page of a SecretGrant."""
     grant = await find(reading, SECRET_GRANTS, GRANT, name, namespace)
     groups = await reading.list(HOST_CONFIGS)
-    known = None if reading.notes else groups
+    known = groups if reading.knows(HOST_CONFIGS) else None
     accounts = [await _account(reading, grant, one) for one in named_accounts(grant)]
     return explain_grant(GrantWorld(grant, known, accounts, Beside(notes=reading.notes)))
 

@@ -3,7 +3,7 @@
 In: how to read a plan. Out: a table or JSON, then, once agreed to, the writes of its steps. Called by the commands of
 ``trellis migrate``.
 Invariants: nothing is done that was not shown before; each write names the object and its state as they were read;
-what changed meanwhile is planned anew.
+what changed meanwhile is planned anew; without a list of each kind that a plan is made of, nothing is planned.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, NotFound
 from trellis.kube.resources import DEPLOYMENTS, JOBS, NODES, SHIMS, Manifest, Resource
 from trellis.peers import Peer
+from trellis.read_model.served import NotServedError, list_served
 from trellis_bundle.cli_errors import CommandError, say
 from trellis_bundle.gather import connected
 from trellis_bundle.migration import DeleteJob, Doing, PatchDeployment, PatchNode, PatchShim, Step
@@ -67,7 +68,7 @@ class Found:
 
 
 Find = Callable[[Kube], Awaitable[Found]]
-"""Reads the cluster and plans; raises KubeError if something cannot be read, or the server went away."""
+"""Reads the cluster and plans; raises KubeError or NotServedError if something cannot be read."""
 
 
 async def migrate(peer: Peer, settings: ClientSettings, how: How, find: Find) -> None:
@@ -118,12 +119,15 @@ async def _carry_out(kube: Kube, find: Find, agreed: set[tuple[str, Doing]]) -> 
     """Do what was agreed to, planning anew what changed meanwhile; returns how many steps were done.
 
     Raises:
-        CommandError: objects changed faster than they could be written.
+        CommandError: objects changed faster than they could be written, or a kind is not served any more.
         KubeError: a write was refused or not answered; what follows it was not done.
     """
     done = idle = 0
     while True:
-        todo = [step for step in (await find(kube)).writes if step.key in agreed]
+        try:
+            todo = [step for step in (await find(kube)).writes if step.key in agreed]
+        except NotServedError as error:
+            raise CommandError(f"{done} done; then {error}: run this again") from None
         changed: set[str] = set()
         before = done
         for step in todo:
@@ -174,9 +178,11 @@ def _show(peer: Peer, found: Found) -> None:
 
 
 async def list_all(kube: Kube, res: Resource, label_selector: str | None = None) -> list[Manifest]:
-    """Return all objects of a kind, or those with such labels; none if the cluster does not know the kind."""
-    try:
-        found = await kube.list(res, label_selector=label_selector)
-    except NotFound:
-        return []
-    return [{**item, "kind": res.kind} for item in found.items]
+    """Return all objects of a kind, or those with such labels; none if the kind is not defined.
+
+    Raises:
+        NotServedError: it may have objects and cannot be listed, so nothing can be planned.
+        KubeError: something cannot be read, or the server went away.
+    """
+    found = await list_served(kube, res, labels=label_selector)
+    return [{**item, "kind": res.kind} for item in found or ()]

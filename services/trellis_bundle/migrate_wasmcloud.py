@@ -14,8 +14,9 @@ from typing import Final
 
 from host_manager.inputs import Source, sources_of
 from trellis.crds.kinds import APPLICATIONS as APPLICATION_KIND
+from trellis.definitions import Place
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError, NotFound, Unavailable
+from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.resources import (
     API_SERVICES,
     APPLICATIONS,
@@ -40,6 +41,7 @@ from trellis.kube.resources import (
 from trellis.names import LABEL_MANAGED_BY
 from trellis.peers import NAMES, Peer
 from trellis.read_model.leaders import read_leadership
+from trellis.read_model.served import NotServedError
 from trellis_bundle.cli_errors import exit_on_error
 from trellis_bundle.migrate_run import DryRunOption, Found, How, TakeOverOption, YesOption, list_all, migrate
 from trellis_bundle.migration import still_writing, take_over_controllers
@@ -149,10 +151,17 @@ async def _read(kube: Kube) -> Former:
 
 
 async def _applications(kube: Kube) -> list[Manifest]:
-    """Return the Applications; none while nobody serves them, as when the operator has ended and its API stays."""
+    """Return the Applications; none while an APIService hides the CRD, as when the operator ended and its API stays.
+
+    Raises:
+        NotServedError: the CRD is there and not served.
+        KubeError: they cannot be read, or the server went away.
+    """
     try:
         return await list_all(kube, APPLICATIONS)
-    except Unavailable:
+    except NotServedError as error:
+        if error.place is not Place.HIDDEN:
+            raise
         return []
 
 

@@ -1,24 +1,21 @@
 """Reads the Services of applications: how many there are, which lead nowhere, who looks after them.
 
-In: a connection, views. Out: views and counts. Called by ``trellis status`` and ``trellis explain``; writes nothing.
+Pure. In: views. Out: counts. Called by ``trellis status``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
-from trellis.kube.client import Kube
-from trellis.kube.errors import NotFound
-from trellis.kube.resources import Manifest, Resource
+from trellis.kube.resources import Manifest
 from trellis.lattice.service_views import ServiceView, SliceView
 from trellis.read_model.explain_service import Warned
 
 _TOLD: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
 """What service_reflector says of an application, in Events on a group of hosts."""
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +70,3 @@ def counted(services: Iterable[ServiceView], slices: Iterable[SliceView], leader
         if any((one.get("conditions") or {}).get("ready") for one in piece.endpoints)
     }
     return Mirrors(len(mirrors), [key for key in mirrors if key not in led], leader)
-
-
-async def read_views(
-    kube: Kube,
-    res: Resource,
-    view: Callable[[Manifest], V],
-    selector: str | None = None,
-    namespace: str | None = None,
-) -> list[V]:
-    """Return views of every object of a namespace, or of all; none where the kind is not defined.
-
-    Raises:
-        KubeError: they could not be read.
-    """
-    try:
-        found = await kube.list(res, namespace, label_selector=selector)
-    except NotFound:
-        return []
-    return [view(one) for one in found.items]

@@ -18,6 +18,7 @@ from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_node
 from trellis.provisioning import NodeView
 from trellis.read_model.rollout import World
+from trellis.read_model.served import list_served
 from trellis.shim_history import Revision, label_selector, revisions_of, same_as, version_of
 from trellis.shim_status import read_status
 from trellis.shims import view_shim
@@ -57,6 +58,7 @@ class Reader:
 
         Raises:
             CommandError: there is no Shim of this name.
+            NotServedError: the kind Shim is defined and not served.
             KubeError: the Shims or the nodes cannot be read, or the server went away.
         """
         shims = await self._shims()
@@ -81,12 +83,12 @@ class Reader:
         return Found(manifest, world)
 
     async def _shims(self) -> list[Manifest]:
-        try:
-            return list((await self._kube.list(SHIMS)).items)
-        except NotFound:
+        found = await list_served(self._kube, SHIMS)
+        if found is None:
             raise CommandError(
                 f"no Shim {self._name!r}: this cluster does not know the kind Shim; is Trellis installed in it?"
-            ) from None
+            )
+        return found
 
     def _chosen(self, shims: list[Manifest]) -> Manifest:
         for manifest in shims:

@@ -30,6 +30,7 @@ from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.resources import SECRET_GRANTS, SECRETS, Manifest
 from trellis.read_model.apps import application_of
 from trellis.read_model.reading import REVIEWS
+from trellis.read_model.served import list_served
 from trellis.settings import load
 from trellis_bundle.apps_ask import NoLatticeError, group_of, read_groups
 from trellis_bundle.apps_history import find_app
@@ -158,12 +159,13 @@ async def _check(settings: ClientSettings, asked: Asked, token: Step) -> Checked
 
 
 async def _grants(kube: Kube) -> list[Grant]:
-    """Return all SecretGrants; none where the kind is not defined."""
-    try:
-        found = await kube.list(SECRET_GRANTS)
-    except NotFound:
-        return []
-    return [view_grant(one) for one in found.items]
+    """Return all SecretGrants; none where the kind is not defined.
+
+    Raises:
+        NotServedError: the kind is defined and not served.
+        KubeError: they could not be listed.
+    """
+    return [view_grant(one) for one in await list_served(kube, SECRET_GRANTS) or ()]
 
 
 @dataclass(frozen=True, slots=True)

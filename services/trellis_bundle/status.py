@@ -43,7 +43,7 @@ from trellis_bundle.mirrors import Mirrors, counted, unreached
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
 from trellis_bundle.part import Part
-from trellis_bundle.served import list_served
+from trellis_bundle.served import list_or_row
 from trellis_bundle.settings import ClientSettings, client_settings
 from trellis_bundle.status_parts import (
     HOSTS,
@@ -242,7 +242,7 @@ async def _breakers(kube: Kube, namespace: str) -> Part:
 
 async def _hosts(kube: Kube, namespace: str) -> Part:
     reading = Reading(kube, namespace)
-    groups = await list_served(kube, HOST_CONFIGS, HOSTS, _UNREAD[HOSTS])
+    groups = await list_or_row(kube, HOST_CONFIGS, HOSTS, _UNREAD[HOSTS])
     if isinstance(groups, Part):
         return groups
     leader = await reading.leader(HOST_MANAGER, "")
@@ -252,7 +252,7 @@ async def _hosts(kube: Kube, namespace: str) -> Part:
 async def _applications(kube: Kube, namespace: str) -> Part:
     reading = Reading(kube, namespace)
     groups = await reading.list(HOST_CONFIGS)
-    part = await read_applications(kube, namespace, None if reading.notes else groups)
+    part = await read_applications(kube, namespace, groups if reading.knows(HOST_CONFIGS) else None)
     return _with_notes(part, reading)
 
 
@@ -274,7 +274,7 @@ async def _mirrors(kube: Kube, namespace: str) -> Part:
 async def _secrets(kube: Kube, namespace: str) -> Part:
     reading = Reading(kube, namespace)
     try:
-        grants = await list_served(kube, SECRET_GRANTS, SECRETS, _UNREAD[SECRETS])
+        grants = await list_or_row(kube, SECRET_GRANTS, SECRETS, _UNREAD[SECRETS])
     except Forbidden as error:
         reading.lacks(error, SECRET_GRANTS)
         grants = []
@@ -284,8 +284,8 @@ async def _secrets(kube: Kube, namespace: str) -> Part:
         reading.list(HOST_CONFIGS),
         reading.list(PODS, namespace, labels=f"{names.LABEL_NAME}=trellis,app.kubernetes.io/component={BACKEND}"),
     )
-    lacks = any(HOST_CONFIGS.plural in line.text for line in reading.notes)
-    return _with_notes(secrets_part(grants or [], None if lacks else groups, pods), reading)
+    known = groups if reading.knows(HOST_CONFIGS) else None
+    return _with_notes(secrets_part(grants or [], known, pods), reading)
 
 
 async def _bus(settings: ClientSettings) -> Part:

@@ -6,6 +6,7 @@ Invariant: what this account may not read is never taken for what is not there.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Callable, Collection
 from typing import Final
@@ -17,6 +18,7 @@ from trellis.read_model.errors import AnswerError
 from trellis.read_model.explain_subject import Absence, Subject
 from trellis.read_model.explaining import Explanation
 from trellis.read_model.reading import Reading
+from trellis.read_model.served import list_served
 
 _ALIKE: Final = 0.7
 _OURS: Final = frozenset(kind.plural for kinds in BY_DIRECTORY.values() for kind in kinds)
@@ -43,12 +45,12 @@ async def find(reading: Reading, res: Resource, subject: Subject, name: str, nam
         AnswerError: several namespaces have one, or the cluster does not know the kind.
         KubeError: it could not be read.
     """
-    try:
-        if not res.namespaced:
-            return await reading.kube.get(res, name)
+    there: list[Manifest] = []
+    if res.namespaced:
         there = await listed(reading, res, namespace, fields=f"metadata.name={name}")
-    except NotFound:
-        there = []
+    else:
+        with contextlib.suppress(NotFound):  # of the object, or of its kind: that shows in the list
+            return await reading.kube.get(res, name)
     one_place(res.kind, name, {str(one["metadata"]["namespace"]) for one in there})
     if not there:
         raise NotThereError(subject.absent(name, namespace, await absence(reading, res, name, namespace)))
@@ -61,15 +63,17 @@ async def listed(
     """Return the objects of the kind that is asked about.
 
     Raises:
-        AnswerError: this account may not read them in all namespaces, and none was named; or nobody knows the kind.
+        AnswerError: this account may not read them in all namespaces, and none was named; or the kind is not defined,
+            or not served.
         KubeError: they could not be read.
     """
     try:
-        return (await reading.kube.list(res, namespace, field_selector=fields)).items
-    except NotFound:
-        raise _unknown(reading, res) from None
+        found = await list_served(reading.kube, res, namespace, fields=fields)
     except Forbidden as error:
         raise unreadable(error, namespace) from None
+    if found is None:
+        raise _unknown(reading, res)
+    return found
 
 
 def unreadable(error: KubeError, namespace: str | None) -> Exception:

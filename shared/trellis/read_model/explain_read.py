@@ -185,9 +185,10 @@ async def application_page(reading: Reading, name: str, namespace: str | None) -
         warned(reading, namespace),
         _beside(reading, mine[0], MANAGER, _APART),
     )
-    lacks = any(HOST_CONFIGS.plural in line.text for line in reading.notes)
     views = [view_service(one) for one in services]
-    return explain_application(AppWorld(mine[0], None if lacks else groups, views, warnings, beside))
+    return explain_application(
+        AppWorld(mine[0], groups if reading.knows(HOST_CONFIGS) else None, views, warnings, beside)
+    )
 
 
 async def warned(reading: Reading, namespace: str | None) -> list[Warned]:

@@ -1,7 +1,7 @@
-"""Reads from the cluster for a page or a row, and remembers which rights were lacking for it.
+"""Reads from the cluster for a page or a row, and remembers which kinds could not be read for it.
 
 In: a connection. Out: objects, leaders, notes. Called by ``explain_read`` and ``status``. Writes nothing. Invariant: a
-right that this account lacks is a note that names it; every other error is the caller's.
+right that this account lacks, and a kind that is not served, is a note that names it; other errors are the caller's.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from trellis.kube.resources import Manifest, Resource
 from trellis.kube.rights import missing_right
 from trellis.read_model.explaining import Leader, Line
 from trellis.read_model.leaders import read_leader
+from trellis.read_model.served import NotServedError, list_served
 
 REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one command reads. ``namespace``: of the installation; ``notes``: the rights that were lacking."""
+    """What one command reads. ``namespace``: of the installation; ``notes``: what could not be read, and why."""
 
     kube: Kube
     namespace: str
     notes: list[Line] = field(default_factory=list)
+    unread: set[Resource] = field(default_factory=set)
 
     async def wide(
         self, res: Resource, namespace: str | None, *, labels: str | None = None, fields: str | None = None
@@ -49,19 +51,18 @@ class Reading:
         labels: str | None = None,
         fields: str | None = None,
     ) -> list[Manifest]:
-        """Return the objects of a kind; none where it is not defined, or with a note where they may not be read.
+        """Return the objects of a kind; none where it is not defined, or with a note where they cannot be read.
 
         Raises:
             KubeError: they could not be read for another reason.
         """
         try:
-            found = await self.kube.list(res, namespace, label_selector=labels, field_selector=fields)
-        except NotFound:
-            return []
+            return await list_served(self.kube, res, namespace, labels=labels, fields=fields) or []
+        except (NotServedError, NotFound) as error:
+            self._note(Line("kinds", f"{error}, so what {res.kind}s say is not known here"), res)
         except Forbidden as error:
             self.lacks(error, res)
-            return []
-        return found.items
+        return []
 
     async def get(self, res: Resource, name: str, namespace: str | None = None) -> Manifest | None:
         """Return an object, None if there is none, or with a note if it may not be read; raises KubeError."""
@@ -93,6 +94,13 @@ class Reading:
         """Note a right that is lacking, once."""
         right = missing_right(error)
         what = f"may not {right}" if right else f"was refused: {error}"
-        line = Line("rights", f"this account {what}, so what {res.kind}s say is not known here")
+        self._note(Line("rights", f"this account {what}, so what {res.kind}s say is not known here"), res)
+
+    def knows(self, res: Resource) -> bool:
+        """Return whether what was read of a kind is all that there is."""
+        return res not in self.unread
+
+    def _note(self, line: Line, res: Resource) -> None:
+        self.unread.add(res)
         if line not in self.notes:
             self.notes.append(line)

@@ -10,6 +10,7 @@ from trellis.settings import SettingsError
 from trellis_bundle.cli_errors import CommandError, exit_on_error, explain
 
 LIST = Call("LIST", "Node", "nodes")
+GET = Call("GET", "Lease", "leases", "trellis-system", "trellis-provisioner")
 
 
 def kube_error(kind: type[KubeError]) -> KubeError:
@@ -22,7 +23,8 @@ def kube_error(kind: type[KubeError]) -> KubeError:
         (kube_error(Unavailable), "cannot LIST Node", "--kubeconfig"),
         (kube_error(Unauthorized), "cannot LIST Node", "log in again"),
         (kube_error(Forbidden), "cannot LIST Node", "permission"),
-        (kube_error(NotFound), "cannot LIST Node", "TRELLIS_NAMESPACE"),
+        (kube_error(NotFound), "cannot LIST Node", "kubectl get nodes"),
+        (NotFound(GET, status=404, reason="NotFound", message="x"), "cannot GET Lease", "TRELLIS_NAMESPACE"),
         (BusUnavailable("no NATS at nats://127.0.0.1:4222"), "no NATS at", "--nats-url"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

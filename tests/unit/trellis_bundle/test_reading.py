@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support.not_served import define, refuse
 from trellis import names
 from trellis.kube.errors import Unavailable
 from trellis.kube.fake import FakeKube, status_reply
@@ -65,10 +66,22 @@ async def test_a_kind_that_is_not_defined_has_no_objects_and_an_outage_is_the_ca
     reading = Reading(kube, "trellis-system")
     kube.answer_next(1, lambda _: status_reply(404, "NotFound", "page not found"))
     assert await reading.list(HOST_CONFIGS) == []
+    assert reading.knows(HOST_CONFIGS)
     kube.fail_next(99)
     with pytest.raises(Unavailable):
         await reading.list(PODS)
     assert reading.notes == []
+
+
+async def test_a_kind_that_is_not_served_is_a_note_and_not_known(kube: FakeKube) -> None:
+    define(kube, served=False)
+    refuse(kube, HOST_CONFIGS)
+    reading = Reading(kube, "trellis-system")
+    assert await reading.list(HOST_CONFIGS) == []
+    assert not reading.knows(HOST_CONFIGS)
+    assert reading.knows(PODS)
+    [note] = reading.notes
+    assert "wasmcloudhostconfigs.k8s.wasmcloud.dev" in note.text
 
 
 def test_groups_that_may_not_be_read_are_no_cause() -> None:
