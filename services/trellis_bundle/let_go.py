@@ -2,7 +2,8 @@
 
 In: flags, the cluster. Out: a table or JSON. Called by the command line, and by the chart before it is uninstalled.
 Invariants: no finalizer is taken while somebody lives who would put it back; done again after an end at any point it
-comes to the same; neither the bus nor wadm is needed; no object is deleted.
+comes to the same; neither the bus nor wadm is needed; no object is deleted; a kind that cannot be listed may have
+objects that bear one, so that this does not end well.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from trellis.kube.errors import Conflict, NotFound, PatchTestFailed, TooManyRequ
 from trellis.kube.lease import LeaseRecord, read_lease
 from trellis.kube.reader import Selection
 from trellis.kube.resources import DEPLOYMENTS, LEASES, PODS, Manifest
+from trellis.read_model.served import NotServedError, require_undefined
 from trellis.settings import SettingsError
 from trellis_bundle.cli_errors import CommandError, exit_on_error
 from trellis_bundle.gather import connected
@@ -128,7 +130,7 @@ async def _until(deadline: float, attempt: Callable[[], Awaitable[str]]) -> None
     while True:
         try:
             why = await attempt()
-        except (Unavailable, TooManyRequests) as error:
+        except (Unavailable, TooManyRequests, NotFound, NotServedError) as error:
             why = str(error)
         if not why:
             return
@@ -177,8 +179,8 @@ async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
             for one in ours:
                 if guard.holds(one):
                     row.took(one)
-    except NotFound:
-        return  # the kind is not known here
+    except NotFound as error:
+        await require_undefined(kube, guard.res, error)
 
 
 async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
@@ -188,7 +190,8 @@ async def _free(kube: Kube, guard: Guard, place: str | None, row: Row) -> str:
         async for page in kube.pages(Selection(guard.res, place)):
             there += sum(map(guard.is_ours, page.items))
             held += [one for one in page.items if guard.holds(one)]
-    except NotFound:
+    except NotFound as error:
+        await require_undefined(kube, guard.res, error)
         return ""
     if not held:
         row.there += there

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from support.not_served import define, refuse
 from trellis import names
+from trellis.kube.errors import NotFound
 from trellis.kube.fake import FakeKube
 from trellis.kube.lease import LeaseRecord
 from trellis.kube.resources import ALL, APPLICATIONS, HOST_CONFIGS, SERVICES, SHIMS
+from trellis.read_model.served import NotServedError
 from trellis_bundle import let_go
 from trellis_bundle.cli_errors import CommandError
 from trellis_bundle.let_go_model import GUARDS, Leases, Row, chosen, replicas_of, still_run
@@ -124,3 +127,15 @@ async def test_what_is_put_back_is_named_when_the_time_is_over(monkeypatch: pyte
 async def test_a_kind_that_is_not_known_has_nothing_to_let_go() -> None:
     kube = FakeKube(resources=tuple(one for one in ALL if one is not SHIMS))
     assert (await free(kube, guard_of("Shim"))).there == 0
+
+
+@pytest.mark.parametrize("served", [False, True])
+async def test_a_kind_that_cannot_be_listed_is_not_let_go(*, served: bool) -> None:
+    kube = FakeKube()
+    kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
+    define(kube, served=served)
+    refuse(kube, SHIMS)
+    with pytest.raises(CommandError, match=r"not done in time: .*Shim"):
+        await free(kube, guard_of("Shim"), 0.0)
+    with pytest.raises((NotServedError, NotFound)):
+        await let_go._look(kube, guard_of("Shim"), None, Row(guard_of("Shim")))
