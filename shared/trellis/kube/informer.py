@@ -60,7 +60,7 @@ class Informer(Generic[T]):
 
     ``refusable``: the account may lack the right to read the kind. Then too there are no objects and no trouble, and
     it is tried again every ``refused`` seconds. Either is said once in the log, and ``lacking`` while it lasts; a note
-    of readiness names the latter.
+    of readiness names the latter. ``failing`` is why it is tried again, None while it works.
 
     ``quiet``: what befalls it is in the log for who looks for that alone: one of many that people make by looking.
     """
@@ -91,7 +91,7 @@ class Informer(Generic[T]):
         """Metadata of the object that changed last, as far as is known: a store that has it has all before it."""
         self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
-        self._failing = False
+        self.failing: KubeError | None = None
         self.lacking: KubeError | None = None
         self._warn = log.debug if self.quiet else log.warning
 
@@ -317,9 +317,9 @@ class Informer(Generic[T]):
             self.answered.set()
         words = self.kube.words(error)
         self.kube.health.not_ready(self._what, words)
-        if not self._failing:
+        if self.failing is None:
             self._warn("watch is interrupted, trying on", resource=self.resource.plural, error=words)
-        self._failing = True
+        self.failing = error
         # A server that is busy says how long; all who were told so must not come back together.
         await asyncio.sleep((error.retry_after or 0.0) + self._backoff.next())
 
@@ -332,9 +332,9 @@ class Informer(Generic[T]):
 
     def _announce_recovery(self) -> None:
         self.kube.health.ready(self._what)
-        if self._failing:
+        if self.failing is not None:
             log.info("watch works again", resource=self.resource.plural)
-        self._failing = False
+        self.failing = None
 
     def _deafness(self) -> str | None:
         """Liveness: no progress although the API server answers others; in an outage this stays alive."""

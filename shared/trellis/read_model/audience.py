@@ -79,6 +79,7 @@ class Audience:
         async with asyncio.TaskGroup() as group:
             for informer in self._watches.informers:
                 group.create_task(informer.run(), name="viewer's watch")
+            group.create_task(self._watches.prove_absences(_LOOK_SECONDS), name="viewer's kinds")
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_SECONDS):

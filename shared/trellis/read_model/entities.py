@@ -63,7 +63,7 @@ _APPS: Final[Mapping[str, State]] = {
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """How one kind is read for a viewer. ``lacking``: by namespace, "" for all, what is refused and what to do.
+    """How one kind is read for a viewer. ``lacking``: by namespace, "" for all, what cannot be read and what to do.
 
     ``synced``: all that may be read was; ``absent``: the cluster does not know the kind.
     """
@@ -203,7 +203,7 @@ def controller_entity(card: ControllerCard) -> Entity:
 
 
 def part_entity(status: PartStatus) -> Entity:
-    """Return how a kind is read: what is not allowed is said in its place, and is not empty."""
+    """Return how a kind is read: what cannot be read is said in its place, and is not empty."""
     lacking = [
         {"namespace": namespace or None, "say": _text(say), "do": _text(do)}
         for namespace, (say, do) in sorted(status.lacking.items())

@@ -2,11 +2,13 @@
 
 In: a connection that is the viewer's, his namespaces, where a change goes. Out: informers, and what may be said of each
 part. Called by ``audience``. Invariants: nothing is read by any right but the viewer's; a kind that he may not list is
-said to be lacking, and is never taken for an empty one; what he may list no more goes from his page.
+said to be lacking, and so is one that answers an error or is not served: neither is taken for an empty one, and only a
+CRD that is not there for one that is not defined; what he may list no more goes from his page.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -14,7 +16,7 @@ from typing import Any, Final, Protocol
 from trellis import names
 from trellis.kube.changes import Change
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, NotFound
+from trellis.kube.errors import Forbidden, KubeError, NotFound
 from trellis.kube.informer import Informer
 from trellis.kube.resources import (
     APPLICATIONS,
@@ -45,10 +47,14 @@ from trellis.read_model.cards import (
     view_shim_card,
 )
 from trellis.read_model.entities import PartStatus
+from trellis.read_model.served import NotServedError, require_undefined
 
 _TIMINGS: Final = WatchTimings(watch=(40, 60), absent=30.0, refused=15.0)
 """The API server asks for rights when a watch begins: who is given one sees what it is about soon, and who lost one
 sees it for a minute longer at most."""
+
+
+_AGAIN: Final = "it is tried again; what is shown of it may be old"
 
 
 class Take(Protocol):
@@ -113,6 +119,10 @@ class Watches:
         }
         self._namespaced: Final = {part.name for part in parts if part.resource.namespaced and not part.own}
         self._named = bool(namespaces)
+        self._kube = kube
+        self._resources: Final = {part.name: part.resource for part in parts}
+        self._unserved: Final[dict[str, tuple[NotFound, str]]] = {}
+        """Of a part that answers 404 the answer, and why its kind is unknown; "" where it is not defined."""
 
     @property
     def informers(self) -> list[Informer[Any]]:
@@ -129,18 +139,51 @@ class Watches:
                     for key in gone:
                         self._take(name, key, None)
 
+    async def prove_absences(self, seconds: float) -> None:
+        """Find out of each kind that answers 404 whether it is defined, as often as it answers so; until cancelled."""
+        while True:
+            for name in self._parts:
+                answers = self._not_found(name)
+                if not answers:
+                    self._unserved.pop(name, None)
+                elif name not in self._unserved or not any(one is self._unserved[name][0] for one in answers):
+                    self._unserved[name] = (answers[0], await self._unknown(name, answers[0]))
+            await asyncio.sleep(seconds)
+
+    async def _unknown(self, name: str, error: NotFound) -> str:
+        try:
+            await require_undefined(self._kube, self._resources[name], error)
+        except (NotServedError, KubeError) as unknown:
+            return str(unknown)
+        return ""
+
+    def _not_found(self, name: str) -> list[NotFound]:
+        found = [informer.lacking for informer in self._parts[name].values()]
+        return [error for error in found if isinstance(error, NotFound)]
+
     def statuses(self) -> list[PartStatus]:
         """Return how each part is read now."""
         return [self._status(name, places) for name, places in self._parts.items()]
 
     def _status(self, name: str, places: Mapping[str | None, Informer[Any]]) -> PartStatus:
-        lacking = {
-            where or "": self._words(name, informer.lacking)
-            for where, informer in places.items()
-            if isinstance(informer.lacking, Forbidden)
-        }
-        absent = any(isinstance(informer.lacking, NotFound) for informer in places.values())
-        return PartStatus(name, all(one.synced.is_set() for one in places.values()), lacking, absent)
+        told = {where or "": self._obstacle(name, informer) for where, informer in places.items()}
+        lacking = {where: words for where, words in told.items() if words is not None}
+        away = bool(self._not_found(name))
+        proved = name in self._unserved
+        synced = all(one.synced.is_set() for one in places.values()) and (proved or not away)
+        return PartStatus(name, synced, lacking, away and proved and not lacking)
+
+    def _obstacle(self, name: str, informer: Informer[Any]) -> tuple[str, str] | None:
+        """Return what keeps a watch from showing what there is, and what to do; an outage shows elsewhere."""
+        error = informer.lacking or informer.failing
+        if isinstance(error, Forbidden):
+            return self._words(name, error)
+        if error is None or not error.status:
+            return None
+        if informer.lacking is None:
+            return str(error), _AGAIN
+        why = self._unserved[name][1] if name in self._unserved else ""
+        return (why, _AGAIN) if why else None
 
     def _words(self, name: str, error: Forbidden) -> tuple[str, str]:
         wide = name in self._namespaced and not self._named

@@ -13,8 +13,9 @@ import pytest
 
 from support import seen_objects as objects
 from support.buses import eventually
+from support.not_served import define
 from support.viewers import Message, Page, People, World, console, may, messages
-from trellis.kube.fake import FakeKube
+from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import (
     APPLICATIONS,
     ENDPOINT_SLICES,
@@ -26,6 +27,7 @@ from trellis.kube.resources import (
     SHIMS,
     WASM_CONTROLLERS,
 )
+from trellis.kube.transport import HttpRequest, Reply
 
 SECONDS = 10.0
 ADMIN, DEV, STRANGER = "t-admin", "t-dev", "t-stranger"
@@ -162,6 +164,61 @@ async def test_what_is_not_allowed_is_said_in_its_place(world: World) -> None:
     assert nodes["state"] == "troubled"
     assert nodes["lacking"][0]["say"] == "not allowed to list nodes in the whole cluster"
     assert page.entities["part/applications"]["lacking"] == []
+
+
+def let_answer(world: World, plural: str, status: int) -> None:
+    """Let every list of a kind be answered so."""
+    others = world.kube.api.fault
+
+    def fault(request: HttpRequest) -> Reply | None:
+        if request.path.endswith(f"/{plural}"):
+            return status_reply(status, "Refused", "refused")
+        return None if others is None else others(request)
+
+    world.kube.api.fault = fault
+
+
+@pytest.mark.parametrize(("plural", "status"), [("shims", 404), ("shims", 500), ("services", 404), ("services", 500)])
+@pytest.mark.parametrize("served", [False, True])
+async def test_a_kind_that_cannot_be_listed_is_unknown_with_the_reason(
+    world: World, plural: str, status: int, *, served: bool
+) -> None:
+    define(world.kube, served=served)
+    let_answer(world, plural, status)
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        part = f"part/{plural}"
+        page = await open_tab.until(lambda page: part in page.entities and page.entities[part]["lacking"])
+    assert page.entities[part]["state"] == "troubled"
+    assert page.entities[part]["defined"] is True
+    assert str(status) in page.entities[part]["lacking"][0]["say"]
+
+
+async def test_a_kind_whose_crd_is_not_there_is_not_defined(world: World) -> None:
+    let_answer(world, "shims", 404)
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        page = await open_tab.read()
+    assert page.entities["part/shims"]["defined"] is False
+    assert page.entities["part/shims"]["lacking"] == []
+
+
+async def test_a_viewer_without_the_right_to_crds_is_not_told_that_a_kind_is_not_defined(world: World) -> None:
+    let_answer(world, "applications", 404)
+    async with world.logged_in(DEV) as browser, tab(browser, "?namespaces=team") as open_tab:
+        page = await open_tab.read()
+    assert page.entities["part/applications"]["defined"] is True
+    assert "not known" in page.entities["part/applications"]["lacking"][0]["say"]
+
+
+async def test_a_kind_that_fails_while_it_is_watched_is_said_and_shown_again(world: World) -> None:
+    async with world.logged_in(ADMIN) as browser, tab(browser) as open_tab:
+        await open_tab.until(lambda page: things(page) == EVERYTHING)
+        before = world.kube.api.fault
+        let_answer(world, "shims", 404)
+        world.kube.cut_watches()
+        page = await open_tab.until(lambda page: page.entities["part/shims"]["lacking"])
+        assert "shim/spin" in page.entities
+        world.kube.api.fault = before
+        await open_tab.until(lambda page: not page.entities["part/shims"]["lacking"])
 
 
 async def test_who_may_look_at_one_namespace_sees_nothing_of_others(world: World) -> None:
