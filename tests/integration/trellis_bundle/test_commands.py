@@ -161,7 +161,9 @@ def test_status_shows_what_works_beside_what_does_not(busy_world: World) -> None
     assert (done.returncode, done.stderr) == (1, "")
     assert found["kubernetes"]["ok"]
     assert found["kubernetes"]["version"].startswith("v1.")
-    watcher, provisioner = found["services"]
+    services = {one["name"]: one for one in found["services"]}
+    assert set(services) == {"installation", "node-watcher", "provisioner"}
+    watcher, provisioner = services["node-watcher"], services["provisioner"]
     assert (watcher["ok"], watcher["holder"]) == (True, "node-watcher-7")
     assert provisioner["ok"] is False
     assert "trellis run provisioner" in provisioner["problem"]
