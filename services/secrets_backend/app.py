@@ -15,7 +15,7 @@ from secrets_backend.accounts import Accounts
 from secrets_backend.answering import Answering, Parts
 from secrets_backend.audit import Audit
 from secrets_backend.changes import Changes
-from secrets_backend.decide import Grant
+from secrets_backend.deletions import GrantDeletions
 from secrets_backend.gather import Known
 from secrets_backend.key import Key
 from secrets_backend.limits import Limits
@@ -65,7 +65,9 @@ def create_app(
 def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     """Join the parts."""
     watches = Watches(base.kube)
-    known = Known(watches.groups.objects, watches.grants.objects, grants_known=lambda: watches.grants.known)
+    known = Known(watches.groups.objects, watches.grants.objects)
+    deletions = GrantDeletions(base.kube, known, watches.grants, base.health, timings)
+    known.grants_known = lambda: watches.grants.known and deletions.stands
     watches.groups.needed, watches.grants.needed = known.needs_groups, known.needs_grants
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)
@@ -80,9 +82,6 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
         if change.new is None:
             known.seen.discard(change.key)
 
-    def on_grant(_: Change[Grant]) -> None:
-        known.changed()
-
     def list_all() -> None:
         for key in {*known.groups, *known.addresses}:
             groups.add(key)
@@ -94,8 +93,9 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
         await links.close(seconds * _FOR_ANSWERS)
         await parts.audit.close(max(0.0, until - time.monotonic()))
 
-    watches.on_group, watches.on_grant = on_group, on_grant
-    background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run, partial(_holding, reading)]
+    watches.on_group, watches.on_grant = on_group, deletions.take
+    background: list[Any] = [parts.key.run, links.run, parts.audit.run, parts.changes.run, deletions.run]
+    background.append(partial(_holding, reading))
     if settings.secrets_cache_seconds:
         background.append(partial(_sweep, parts.lookup))
     return Work([*watches], [groups], list_all, lambda: None, background=background, closing=[close])

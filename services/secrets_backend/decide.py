@@ -60,13 +60,15 @@ class LinkGrant:
 
     ``home``: the namespaces of its groups of hosts; ``groups``: namespace and lattice of each group; ``grants``: all
     SecretGrants, or at least those that could be for it. ``known``: False while SecretGrants cannot be listed; then
-    nothing is granted, as a SecretGrant also limits what is granted by default.
+    nothing is granted, as a SecretGrant also limits what is granted by default. ``unsure``: the namespaces of which
+    that alone is so, since a SecretGrant for the link is gone that may have been deleted with the CRD.
     """
 
     home: frozenset[str]
     groups: frozenset[tuple[str, str]]
     grants: tuple[Grant, ...] = ()
     known: bool = True
+    unsure: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,16 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
         Refusal: ``PolicyError``, the link's grant does not have it; ``UpstreamError``, the grant is not known.
     """
     if not link.known:
-        raise Refusal(ErrorName.UPSTREAM, "SecretGrants cannot be listed now: nothing is granted, ask again")
+        raise Refusal(
+            ErrorName.UPSTREAM,
+            "SecretGrants cannot be listed, or their CRD cannot be read or is being deleted: ask again",
+        )
+    if policy.namespace in link.unsure:
+        raise Refusal(
+            ErrorName.UPSTREAM,
+            f"a SecretGrant of namespace {policy.namespace} was deleted, perhaps with its CRD: ask again, "
+            "or create it again",
+        )
     user = policy.impersonate
     account = (user or names.SECRETS_ACCOUNT).removeprefix(_user("", policy.namespace))
     there = sorted((one for one in link.grants if one.namespace == policy.namespace), key=lambda one: one.name)

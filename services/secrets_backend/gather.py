@@ -30,7 +30,9 @@ class Known:
     tried: set[LinkAddress] = field(default_factory=set)
     """Links of which it is known which others lead into their account, or that it cannot be known now."""
     grants_known: Callable[[], bool] = lambda: True
-    """Whether the API server serves SecretGrants, so that what is not among ``grants`` does not exist."""
+    """Whether SecretGrants can be listed and their CRD stands, so that what is in neither place does not exist."""
+    deleted: dict[str, Grant] = field(default_factory=dict)
+    """SecretGrants that are gone, perhaps with their CRD: their namespaces are closed until that is known."""
     _found: dict[LinkAddress, LinkGrant] = field(default_factory=dict)
 
     def changed(self) -> None:
@@ -63,7 +65,8 @@ class Known:
 
     def settled(self) -> bool:
         """Say whether every group's link was looked for, and every link tried: from then on grants are whole."""
-        return self.groups.keys() <= self.seen and self.tried.issuperset(self.addresses.values())
+        looked_for = self.groups.keys() <= self.seen and self.tried.issuperset(self.addresses.values())
+        return looked_for and self.grants_known()
 
     def link_grant(self, address: LinkAddress) -> LinkGrant:
         """Return what the requests that come over a link may name."""
@@ -87,4 +90,5 @@ class Known:
         on = [group for key, group in self.groups.items() if self.addresses.get(key) in same]
         groups = frozenset((group.namespace, group.spec.lattice) for group in on if group.spec is not None)
         grants = tuple(grant for grant in self.grants.values() if grant.is_for(groups))
-        return LinkGrant(frozenset(namespace for namespace, _ in groups), groups, grants)
+        unsure = frozenset(grant.namespace for grant in self.deleted.values() if grant.is_for(groups))
+        return LinkGrant(frozenset(namespace for namespace, _ in groups), groups, grants, unsure=unsure)

@@ -78,5 +78,9 @@ class Timings:
     """Between two looks whether another backend has come."""
     changes: float = 60.0
     """Between two looks at what was given."""
+    definition: float = 5.0
+    """Between two looks at the CRD of SecretGrants while it cannot be read, or is being deleted."""
+    grants: float = 300.0
+    """How long SecretGrants that were deleted with their CRD keep their namespaces closed after it is created again."""
     answer: float = 8.0
     """From a question to its answer; hosts wait for 10 s."""

@@ -37,7 +37,7 @@ from trellis.localcluster.nats import NatsServer
 from trellis.runtime import Service
 
 Manifest = dict[str, Any]
-QUICK = Timings(key=0.5, other=0.5, probe=0.5, changes=0.5)
+QUICK = Timings(key=0.5, other=0.5, probe=0.5, changes=0.5, definition=0.5)
 
 
 class SecretsWorld:

@@ -93,12 +93,14 @@ class Informer(Generic[T]):
         self._heard = self._progressed = time.monotonic()
         self.failing: KubeError | None = None
         self.lacking: KubeError | None = None
+        self._refusal: KubeError | None = None
+        """A 403 or 404 that this informer may not do without: objects that are held are not all there are."""
         self._warn = log.debug if self.quiet else log.warning
 
     @property
     def known(self) -> bool:
         """Return whether ``objects`` is what the API server holds; False before the first list, and while refused."""
-        return self.synced.is_set() and self.lacking is None
+        return self.synced.is_set() and self.lacking is None and self._refusal is None
 
     def staleness(self) -> float:
         """Return the seconds since the last event, bookmark or complete list."""
@@ -205,7 +207,8 @@ class Informer(Generic[T]):
         for key in [key for key in self.objects if key not in seen]:
             self._remove(key)
         self._version, self._witness = version, witness
-        lacked, self.lacking = self.lacking is not None, None
+        lacked = self.lacking is not None or self._refusal is not None
+        self.lacking = self._refusal = None
         self.kube.health.note(self._what, "")
         self._recovered()
         if lacked and self.on_known is not None:
@@ -315,6 +318,8 @@ class Informer(Generic[T]):
         if error.status:
             self._progressed = time.monotonic()  # it was heard: a refusal is not mended by a restart
             self.answered.set()
+        if isinstance(error, Forbidden | NotFound):
+            self._refusal = error
         words = self.kube.words(error)
         self.kube.health.not_ready(self._what, words)
         if self.failing is None:

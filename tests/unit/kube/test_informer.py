@@ -324,6 +324,24 @@ async def test_objects_stay_when_the_right_to_read_them_is_taken_away(kube: Fake
         assert kube.health.readiness().ok
 
 
+@pytest.mark.parametrize("status", [403, 404])
+async def test_objects_that_may_not_be_listed_any_more_stay_and_are_unknown(kube: FakeKube, status: int) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    known: list[bool] = []
+    timings = WatchTimings(backoff_first=0.01, backoff_most=0.02)
+    async with Watched(
+        kube, "default", optional=True, timings=timings, on_known=lambda: known.append(watched.informer.known)
+    ) as watched:
+        assert watched.informer.known
+        kube.answer_next(10**6, lambda _: status_reply(status, "Refused", "no"))
+        kube.cut_watches()
+        await until(lambda: not watched.informer.known, "unknown")
+        assert set(watched.informer.objects) == {"default/a"}
+        assert not kube.health.readiness().ok
+        kube.answer_next(0, lambda _: status_reply(status, "Refused", "never"))
+        await until(lambda: known == [True], "known again")
+
+
 async def test_a_kind_that_is_not_served_is_unknown_and_a_need_for_it_is_not_ready(kube: FakeKube) -> None:
     kube.answer_next(10**6, lambda _: status_reply(404, "NotFound", "page not found"), when=is_list)
     need: list[str] = []

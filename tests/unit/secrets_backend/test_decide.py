@@ -33,6 +33,14 @@ def a_link(*groups: str, grants: tuple[Grant, ...] = ()) -> LinkGrant:
     return LinkGrant(frozenset(namespace for namespace, _ in pairs), frozenset(pairs), grants)
 
 
+def test_a_namespace_whose_grant_may_have_gone_with_its_crd_gives_nothing_and_others_do() -> None:
+    link = replace(a_link("shop/default", "bank/default"), unsure=frozenset({"shop"}))
+    with pytest.raises(Refusal) as refused:
+        ask(link, "shop")
+    assert refused.value.error is ErrorName.UPSTREAM
+    assert ask(link, "bank").namespace == "bank"
+
+
 def ask(
     link: LinkGrant,
     namespace: str,

@@ -1,0 +1,132 @@
+"""When the deletion of a SecretGrant takes effect: once its CRD is known to stand, and to be the same one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from secrets_backend.decide import Grant
+from secrets_backend.deletions import GRANT_DEFINITION, GrantDeletions
+from secrets_backend.gather import Known
+from secrets_backend.settings import Timings
+from trellis.crds.secret_grants import SecretGrantSpec
+from trellis.kube.changes import Change, ChangeKind
+from trellis.kube.fake import FakeKube
+from trellis.kube.informer import Informer
+from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS
+from trellis.lattice.address import LinkAddress
+from trellis.lattice.group_views import view_group
+
+LINK = LinkAddress("nats://one:4222")
+GRANT = Grant(
+    "shop", "closes", SecretGrantSpec.model_validate({"from": [{"namespace": "shop"}], "serviceAccounts": []})
+)
+GRACE = 300.0
+
+
+class World:
+    """One group, one SecretGrant for it, and the CRD."""
+
+    def __init__(self) -> None:
+        self.kube = FakeKube()
+        self.now = 0.0
+        self.grants = {"shop/closes": GRANT}
+        spec = {"lattice": "default", "version": "1.9.2"}
+        group = view_group({"metadata": {"namespace": "shop", "name": "group", "uid": "1"}, "spec": spec})
+        self.known = Known({"shop/group": group}, self.grants, {"shop/group": LINK})
+        informer = Informer(self.kube, SECRET_GRANTS, lambda _: GRANT, lambda _: None)
+        timings = Timings(definition=5.0, grants=GRACE)
+        self.deletions = GrantDeletions(
+            self.kube, self.known, informer, self.kube.health, timings, clock=lambda: self.now
+        )
+
+    async def define(self) -> dict[str, Any]:
+        manifest = {"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, "spec": {}}
+        return await self.kube.create(DEFINITIONS, manifest | {"metadata": {"name": GRANT_DEFINITION}})
+
+    async def undefine(self, made: dict[str, Any]) -> None:
+        await self.kube.delete(DEFINITIONS, GRANT_DEFINITION, uid=made["metadata"]["uid"])
+
+    def lose(self) -> None:
+        self.grants.clear()
+        self.deletions.take(Change(ChangeKind.DELETED, "shop/closes", GRANT, None))
+
+    def write(self) -> None:
+        self.grants["shop/closes"] = GRANT
+        self.deletions.take(Change(ChangeKind.ADDED, "shop/closes", None, GRANT))
+
+    @property
+    def unsure(self) -> set[str]:
+        return set(self.known.link_grant(LINK).unsure)
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+async def test_a_deletion_takes_effect_when_a_later_read_shows_that_the_crd_stands(world: World) -> None:
+    await world.define()
+    assert not world.deletions.stands
+    assert await world.deletions.look() is None
+    assert world.deletions.stands
+    world.lose()
+    assert world.unsure == {"shop"}
+    assert await world.deletions.look() is None
+    assert world.unsure == set()
+
+
+async def test_a_grant_that_is_deleted_while_the_crd_is_read_waits_for_the_next_read(world: World) -> None:
+    await world.define()
+    await world.deletions.look()
+    get = world.kube.get
+
+    async def lose_and_get(*arguments: Any, **options: Any) -> Any:
+        found = await get(*arguments, **options)
+        world.lose()
+        return found
+
+    world.kube.get = lose_and_get  # type: ignore[method-assign]
+    await world.deletions.look()
+    assert world.unsure == {"shop"}
+    world.kube.get = get  # type: ignore[method-assign]
+    await world.deletions.look()
+    assert world.unsure == set()
+
+
+async def test_grants_that_went_with_their_crd_close_their_namespaces_for_a_grace(world: World) -> None:
+    made = await world.define()
+    await world.deletions.look()
+    await world.undefine(made)
+    world.lose()
+    assert await world.deletions.look() == 5.0
+    assert not world.deletions.stands
+    assert not world.kube.health.readiness().ok
+    await world.define()
+    assert await world.deletions.look() == GRACE
+    assert world.deletions.stands
+    assert world.kube.health.readiness().ok
+    assert world.unsure == {"shop"}
+    world.now = GRACE
+    assert await world.deletions.look() is None
+    assert world.unsure == set()
+
+
+async def test_a_crd_that_was_replaced_between_two_reads_counts_as_deleted(world: World) -> None:
+    made = await world.define()
+    await world.deletions.look()
+    await world.undefine(made)
+    await world.define()
+    world.lose()
+    assert await world.deletions.look() == GRACE
+    assert world.unsure == {"shop"}
+
+
+async def test_a_grant_that_is_created_again_counts_at_once(world: World) -> None:
+    await world.define()
+    await world.deletions.look()
+    world.lose()
+    world.write()
+    assert world.unsure == set()
+    assert world.known.link_grant(LINK).grants == (GRANT,)
