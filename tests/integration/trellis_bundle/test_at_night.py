@@ -114,9 +114,9 @@ def test_credentials_that_are_not_accepted_are_told_once(night: Night) -> None:
 
 def test_where_trellis_does_not_run_it_is_told_where_that_was_looked_for(night: Night) -> None:
     night.environment["TRELLIS_NAMESPACE"] = "no-such-place"
-    watcher, provisioner = night.status()["services"]
-    for one in (watcher, provisioner):
-        assert "never ran in namespace no-such-place (TRELLIS_NAMESPACE)" in one["problem"]
+    services = {one["name"]: one["problem"] for one in night.status()["services"]}
+    for service in ("node-watcher", "provisioner"):
+        assert "never ran in namespace no-such-place (TRELLIS_NAMESPACE)" in services[service]
 
 
 def test_a_kubeconfig_that_is_none_is_a_wrong_setting(night: Night) -> None:
