@@ -13,7 +13,7 @@ from typing import Final
 from trellis.crds.kinds import BY_DIRECTORY, Kind
 from trellis.definitions import Place, Standing, standing_of
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, NotFound, Unavailable
+from trellis.kube.errors import KubeError, NotFound, Unavailable
 from trellis.kube.resources import API_SERVICES, DEFINITIONS, Manifest, Resource
 from trellis.read_model.errors import AnswerError
 
@@ -21,7 +21,7 @@ _OURS: Final = {kind.name: kind for kinds in BY_DIRECTORY.values() for kind in k
 
 
 class NotServedError(AnswerError):
-    """A kind may have objects and could not be listed. ``place``: of its CRD, None where that may not be read."""
+    """A kind may have objects and could not be listed. ``place``: of its CRD, None where that cannot be read."""
 
     def __init__(self, text: str, place: Place | None) -> None:
         super().__init__(text)
@@ -34,7 +34,7 @@ async def list_served(
     """Return the objects of a kind, None if it is not defined.
 
     Raises:
-        NotServedError: it is defined and not served, or its CRD may not be read.
+        NotServedError: it is defined and not served, or its CRD cannot be read.
         KubeError: they could not be listed for another reason, or a proxy answers for a kind that is served.
     """
     try:
@@ -48,15 +48,15 @@ async def require_undefined(kube: Kube, res: Resource, error: NotFound | Unavail
     """Return if the kind whose list was answered so is not defined.
 
     Raises:
-        NotServedError: it is defined and not served, or its CRD may not be read.
-        KubeError: ``error``, where the kind is served or Kubernetes' own; or its CRD could not be read.
+        NotServedError: it is defined and not served, or its CRD cannot be read.
+        KubeError: ``error``, where the kind is served or Kubernetes' own, or no CRD can be read either.
     """
     kind = _OURS.get(f"{res.plural}.{res.group}")
     if kind is None:
         raise error
     try:
         _, standing, _ = await look_at(kube, kind)
-    except Forbidden as lacks:
+    except KubeError as lacks:
         if not isinstance(error, NotFound):
             raise error from None
         raise NotServedError(f"{error}; whether {kind.name} is defined is not known: {lacks}", None) from None

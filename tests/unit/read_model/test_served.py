@@ -45,6 +45,12 @@ async def test_a_crd_that_may_not_be_read_proves_nothing() -> None:
     assert raised.value.place is None
 
 
+async def test_a_server_that_is_away_is_told_of_the_kind_that_was_asked_for(kube: FakeKube) -> None:
+    kube.fail_next(99)
+    with pytest.raises(Unavailable, match="WasmCloudHostConfig"):
+        await list_served(kube, HOST_CONFIGS)
+
+
 @pytest.mark.parametrize(("status", "reason", "error"), [(403, "Forbidden", Forbidden), (500, "Error", Unavailable)])
 async def test_another_refusal_is_an_error_also_where_no_crd_is(
     kube: FakeKube, status: int, reason: str, error: type[Exception]
