@@ -148,6 +148,8 @@ def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_n
             "services", "applications.core.oam.dev", "wasmcloudhostconfigs.k8s.wasmcloud.dev",
             "shims.runtime.spinkube.dev",
         )),
+        ("get", "customresourcedefinitions.apiextensions.k8s.io", ""),
+        ("get", "apiservices.apiregistration.k8s.io", ""),
         ("list", "deployments.apps", "trellis-system"),
         ("patch", "deployments.apps/scale", "trellis-system"),
         ("list", "pods", "trellis-system"),

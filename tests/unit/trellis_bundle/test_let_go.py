@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from support.not_served import define, refuse
 from trellis import names
 from trellis.kube.errors import NotFound
 from trellis.kube.fake import FakeKube
 from trellis.kube.lease import LeaseRecord
-from trellis.kube.resources import ALL, APPLICATIONS, HOST_CONFIGS, SERVICES, SHIMS
+from trellis.kube.resources import ALL, API_SERVICES, APPLICATIONS, DEFINITIONS, HOST_CONFIGS, SERVICES, SHIMS
 from trellis.read_model.served import NotServedError
 from trellis_bundle import let_go
 from trellis_bundle.cli_errors import CommandError
 from trellis_bundle.let_go_model import GUARDS, Leases, Row, chosen, replicas_of, still_run
 
 Manifest = dict[str, Any]
+ROOT = Path(__file__).parents[3]
 MARKED = {names.ANNOTATION_APPLICATION: "shop"}
 
 
@@ -91,6 +94,16 @@ def test_pods_that_end_or_ended_are_in_nobodys_way() -> None:
     ]
     assert still_run(pods) == ["begins", "runs"]
     assert [replicas_of(one) for one in ({}, {"spec": {}}, {"spec": {"replicas": 0}})] == [1, 1, 0]
+
+
+def test_the_chart_lets_the_job_read_the_crd_of_each_kind_that_it_lists() -> None:
+    rules = yaml.safe_load((ROOT / "deploy/helm/trellis/rights/let-go.yaml").read_text(encoding="utf-8"))
+    named = {rule["resources"][0]: set(rule["resourceNames"]) for rule in rules["cluster"] if "resourceNames" in rule}
+    ours = [guard.res for guard in GUARDS if "." in guard.res.group]
+    assert named == {
+        DEFINITIONS.plural: {f"{res.plural}.{res.group}" for res in ours},
+        API_SERVICES.plural: {f"{res.version}.{res.group}" for res in ours},
+    }
 
 
 async def free(kube: FakeKube, guard: Any, seconds: float = 5.0) -> Row:
