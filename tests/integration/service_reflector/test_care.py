@@ -131,6 +131,72 @@ async def test_one_that_ends_between_letting_go_and_making_again_costs_no_addres
             assert world.service("ends") is None
 
 
+async def test_a_finalizer_removed_by_hand_from_a_living_service_is_put_back(world: ReflectedWorld) -> None:
+    world.group("group", "living-lattice")
+    address = world.pod("group", "host-1")
+    async with world.wadm("living-lattice") as wadm, world.reflector():
+        await wadm.deploy(manifest("living"))
+        before = await world.has_service("living", 8080)
+        await world.leads_to("living", address)
+        world.hosts.call("PATCH", SERVICES, "living", {"metadata": {"finalizers": None}})
+        after = await held_again(world, "living")
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert after["spec"] == before["spec"]
+        await world.leads_to("living", address)
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["while it runs", "while it does not run"])
+async def test_a_service_that_is_deleted_without_its_finalizer_is_created_again(
+    world: ReflectedWorld, running: bool
+) -> None:
+    world.group("group", "without-lattice")
+    address = world.pod("group", "host-1")
+
+    def delete() -> None:
+        world.hosts.call("PATCH", SERVICES, "without", {"metadata": {"finalizers": None}})
+        world.hosts.call("DELETE", SERVICES, "without")
+
+    async with world.wadm("without-lattice") as wadm:
+        async with world.reflector():
+            await wadm.deploy(manifest("without"))
+            before = await world.has_service("without", 8080)
+            await world.leads_to("without", address)
+            if running:
+                delete()
+                await eventually(lambda: is_another(world, before), "another one", seconds=PATIENCE)
+        if not running:
+            delete()
+            await world.has_no_service("without")
+        second = world.pod("group", "host-2")
+        async with world.reflector():
+            await held_again(world, "without")
+            assert is_another(world, before)
+            await world.leads_to("without", address, second)
+
+
+async def held_again(world: ReflectedWorld, name: str) -> dict[str, Any]:
+    """Wait until a Service has our finalizer; return it."""
+    found: list[dict[str, Any]] = []
+
+    def held() -> bool:
+        one = world.service(name)
+        found[:] = [one] if one is not None and names.WASMCLOUD_OPERATOR_SERVICE in finalizers(one) else []
+        return bool(found)
+
+    await eventually(held, "our finalizer is there", seconds=PATIENCE)
+    return found[0]
+
+
+def finalizers(service: dict[str, Any]) -> list[str]:
+    return list(service["metadata"].get("finalizers", ()))
+
+
+def is_another(world: ReflectedWorld, former: dict[str, Any]) -> bool:
+    """Say whether there is a Service of a name that is not the former one."""
+    now = world.service(former["metadata"]["name"])
+    return now is not None and now["metadata"]["uid"] != former["metadata"]["uid"]
+
+
 async def test_a_service_of_the_peer_is_adopted(world: ReflectedWorld) -> None:
     world.group("group", "adopt-lattice")
     address = world.pod("group", "host-1")
