@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from support.api_proxy import ApiProxy
-from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
+from support.controllers_world import CONFIG_MAPS, Host, Manifest, Tenant, prebuilt, until
+from support.defined import define_again, delete_definition
 from support.service_process import get
+from trellis.crds.kinds import KINDS
+from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import WASM_CONTROLLERS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
@@ -84,6 +87,35 @@ async def test_a_start_while_wasm_controllers_are_not_served_keeps_their_state(
             await until(host.asleep, "suspended as before")
             assert host.metric("trellis_controller_cold_starts_total") == 0
             assert host.metric("trellis_controller_call_seconds_count") == 0, "it was told again what it knew"
+
+
+async def test_a_controller_that_is_created_again_with_its_crd_begins_without_state_and_ends_the_same(
+    host: Host, tenant: Tenant, target: Tenant, mirror: str
+) -> None:
+    tenant.config_map("same", x="1")
+    async with host.serving():
+        await until(lambda: target.data("same") == {"x": "1"}, "mirrored")
+        await until(host.asleep, "suspended")
+        kind = next(one for one in KINDS if one.model is WasmController)
+        former = tenant.found(mirror)
+        delete_definition(tenant.api, WASM_CONTROLLERS)
+        try:
+            await until(lambda: host.metric("trellis_controllers") == 0, "the controller is gone")
+            assert target.data("same") == {"x": "1"}
+        finally:
+            await define_again(tenant.api, kind, WASM_CONTROLLERS)
+        before = host.metric("trellis_controller_call_seconds_count")
+        tenant.make({key: former[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": place(former)})
+        await until(lambda: host.metric("trellis_controller_cold_starts_total") == 2, "started cold")
+        await until(host.asleep, "suspended")
+        assert host.metric("trellis_controller_call_seconds_count") == before + 1, "it was told all it watches"
+        assert target.data("same") == {"x": "1"}
+        tenant.config_map("same", x="2")
+        await until(lambda: target.data("same") == {"x": "2"}, "followed")
+
+
+def place(manifest: Manifest) -> Manifest:
+    return {key: manifest["metadata"][key] for key in ("namespace", "name")}
 
 
 @pytest.mark.usefixtures("mirror")
