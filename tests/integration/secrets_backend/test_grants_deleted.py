@@ -12,6 +12,7 @@ import pytest
 
 from support import planted
 from support.api_proxy import ApiProxy
+from support.defined import delete_definition
 from support.fleet import eventually
 from support.grants import SYSTEM, granted, manifests, until_given
 from support.host_world import PATIENCE
@@ -63,7 +64,7 @@ async def definition_held_back(world: SecretsWorld) -> AsyncIterator[None]:
     path = SECRET_GRANTS.path(world.namespace, HELD)
     world.grant(HELD, **{"from": [{"namespace": "elsewhere"}], "serviceAccounts": []})
     world.api.call("PATCH", path, {"metadata": {"finalizers": ["example.com/held"]}})
-    world.api.call("DELETE", DEFINITION)
+    delete_definition(world.api, SECRET_GRANTS)
     try:
         yield
     finally:
