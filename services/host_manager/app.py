@@ -18,6 +18,7 @@ from host_manager.gather import Known
 from host_manager.handlers import CONSUMED, FollowSecrets, on_secret
 from host_manager.inputs import Problem
 from host_manager.lattice_status import due_in, silent_pods
+from host_manager.leave import HOSTS, Leave
 from host_manager.listening import Listening
 from host_manager.rights import Advice
 from host_manager.settings import Settings
@@ -29,6 +30,7 @@ from host_manager.watches import UNKNOWN_SECONDS, Watches
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
 from trellis.bus.queue import KeyedQueue
+from trellis.deletions import Deletions
 from trellis.events.envelope import FactData
 from trellis.events.hosts import HostPodGone, HostPodReady, HostsReady, HostsRemoved
 from trellis.events.subjects import HOST_MANAGER
@@ -37,6 +39,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
 from trellis.kube.informer import Change
 from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import HOST_CONFIGS
 from trellis.kube.rights import Refusals
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
@@ -78,12 +81,14 @@ def compose(settings: Settings, base: Base) -> Work:
     listening = Listening(lambda key: group_soon(key), copying.run)  # noqa: PLW0108 - bound below
     known = Known(kube, groups, pods, budgets=watches.budgets.objects, listening=listening)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
-    populations = {deciding.GROUPS: lambda: len(groups)}
-    breaker = Breaker(kube, recorder, Scope(HOST_MANAGER, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
-    effects = Effects(kube, recorder, known, breaker)
+    effects = Effects(kube, recorder, known)
+    scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)})
+    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
+    defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service may not read the CRD
+    leave = Leave(groups, Deletions(kube, defined), breaker)
     refusals = Refusals(base.health, Advice(settings).remedy)
     stories: Stories[str] = Stories(telemetry)
-    reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, refusals)
+    reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, refusals, leave)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
     follow = FollowPods(known, bus, stories, watches.knows)
     followed = KeyedQueue(follow.run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
@@ -154,6 +159,7 @@ class Reconcile:
     sources_seconds: float
     knows: Callable[[str], bool]
     refusals: Refusals
+    leave: Leave
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Bring one group up to date; raises KubeError for the queue to try again."""
@@ -176,6 +182,8 @@ class Reconcile:
         snapshot = await self.known.snapshot(key)
         if snapshot is None:
             return None
+        if (wait := await self._stays(snapshot)) is not None:
+            return wait
         if not snapshot.glance:
             # Whatever changes from now on takes another look.
             self.known.knows(snapshot, self.sources_seconds)
@@ -203,6 +211,21 @@ class Reconcile:
         looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first, undecided)
         return min(one for one in looks if one is not None) + _LATE_SECONDS
 
+    async def _stays(self, snapshot: Snapshot) -> float | None:
+        """Return how long a group stays that is being deleted and that finalizers keep; None if it may go.
+
+        A group that the circuit breaker holds reports it.
+        """
+        head = snapshot.head
+        if not head.deleting or not deciding.decide(snapshot):
+            return None
+        wait = await self.leave.wait(head.key, snapshot.pods)
+        if wait is None:
+            return None
+        if wait.held:
+            await self.effects.apply(head.key, deciding.decide(replace(snapshot, held=True)))
+        return wait.seconds
+
     async def _act(
         self, key: str, snapshot: Snapshot, actions: list[deciding.Action]
     ) -> tuple[list[deciding.Action], float | None]:
@@ -210,11 +233,6 @@ class Reconcile:
 
         What the API server refuses for good is said on the group before it is tried again.
         """
-        target = deciding.destruction_of(actions)
-        if target is not None and (wait := await self.effects.breaker.hold(target)) is not None:
-            paused = deciding.paused(snapshot)
-            await self.effects.apply(key, paused)
-            return paused, wait
         try:
             if deciding.may_be_refused(snapshot):
                 actions, refused = await self.effects.tried(actions)

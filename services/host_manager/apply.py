@@ -2,7 +2,6 @@
 
 In: actions of ``decide``. Out: writes to Kubernetes. Called by ``app``. Invariants: what is changed or deleted is the
 very object that was read; a child that is missing is made by an apply, so that its fields are ours from the beginning.
-``app`` asks ``breaker`` before a group goes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from host_manager.gather import RESOURCES, Known
 from host_manager.group import API_VERSION, KIND, Manifest
 from host_manager.snapshot import Head
 from trellis import names
-from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Invalid, KubeError, NotFound, TooManyRequests
 from trellis.kube.preconditions import only_if
@@ -41,7 +39,6 @@ class Effects:
     kube: Kube
     recorder: EventRecorder
     known: Known
-    breaker: Breaker
 
     async def tried(self, actions: Sequence[Action]) -> tuple[list[Action], str]:
         """Try by a dry run what runs the pods; return the actions, and the API server's words if it refuses that.

@@ -28,25 +28,21 @@ from host_manager.pods import PodView
 from host_manager.restarts import over, restarted
 from host_manager.secret_changes import SecretChange
 from host_manager.snapshot import Head, Snapshot
-from host_manager.status import BAD_NEWS, Facts, counts_of, make_paused_status, make_status, may_wait
+from host_manager.status import BAD_NEWS, Facts, counts_of, make_status, may_wait
 from host_manager.takeover import taken_over
 from host_manager.template import managed_by
 from trellis import names
-from trellis.breaker import Destruction
 
 ONE_AT_A_TIME = "OneAtATime"
-GROUPS = "groups"
-"""Kind of the circuit breaker: host groups, with the hosts that go with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetFinalizers:
-    """Write the finalizers of the group. ``target``: what the circuit breaker is asked for before, None if nothing."""
+    """Write the finalizers of the group."""
 
     head: Head
     finalizers: tuple[str, ...]
     message: str
-    target: Destruction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +104,8 @@ Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup | Re
 def decide(snapshot: Snapshot) -> list[Action]:
     """Return what to do about one group, in order."""
     head = snapshot.head
+    if snapshot.held:
+        return _status(snapshot, None)
     if head.deleting:
         return _let_go(head, beside=snapshot.other is not None)
     if snapshot.other is not None:
@@ -140,17 +138,6 @@ def first_half(actions: list[Action]) -> list[Action]:
     """Return what is to be done of a group until its pods run, all if nothing of it runs pods."""
     last = next((at for at, one in enumerate(actions) if isinstance(one, ApplyChild) and one.is_workload), len(actions))
     return actions[: last + 1]
-
-
-def destruction_of(actions: list[Action]) -> Destruction | None:
-    """Return what the circuit breaker is to be asked for before the actions, None if they destroy no group."""
-    return next((one.target for one in actions if isinstance(one, SetFinalizers)), None)
-
-
-def paused(snapshot: Snapshot) -> list[Action]:
-    """Return what to report while the circuit breaker pauses the deletion of a group."""
-    status = make_paused_status(snapshot)
-    return [WriteStatus(snapshot.head, status)] if status != snapshot.status else []
 
 
 def may_be_refused(snapshot: Snapshot) -> bool:
@@ -187,11 +174,7 @@ def _let_go(head: Head, *, beside: bool) -> list[Action]:
     """
     ours = (names.FINALIZER_HOSTS,) if beside else (names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR)
     kept = tuple(one for one in head.finalizers if one not in ours)
-    if kept == head.finalizers:
-        return []
-    what = "deletion of a group of hosts"
-    target = Destruction(GROUPS, head.name, head.uid, what, API_VERSION, KIND, head.namespace)
-    return [SetFinalizers(head, kept, "the group is being deleted", target)]
+    return [SetFinalizers(head, kept, "the group is being deleted")] if kept != head.finalizers else []
 
 
 def _finalizers(head: Head) -> list[Action]:

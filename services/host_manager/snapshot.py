@@ -19,12 +19,16 @@ from host_manager.secret_changes import SecretChange
 from trellis import names
 from trellis.crds.host_config import WasmCloudHostConfigSpec
 from trellis.lattice.view import LatticeView
+from trellis.node_and_job import unix_seconds
 from trellis.peers import Controller
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a write to the group must name, and what its metadata says. ``created``: when, as Kubernetes writes it."""
+    """What a write to the group must name, and what its metadata says. ``created``: when, as Kubernetes writes it.
+
+    ``deleted_at``: Unix seconds of its ``deletionTimestamp``, 0 if it has none.
+    """
 
     namespace: str
     name: str
@@ -36,6 +40,7 @@ class Head:
     wants_latest: bool = False
     restart_on: str = ""
     created: str = ""
+    deleted_at: int = 0
 
     @property
     def key(self) -> str:
@@ -56,7 +61,8 @@ class Snapshot:
     ``glance``: only what runs the pods was read, for the status; the rest is as it was a moment ago. ``fresh``: nothing
     of it was ever made but what ``applied`` says, so what could only be taken over was not looked for. ``early``: that
     was a moment ago, and what there is to say of it may wait until the pods' controller has seen it.
-    ``changes``: Secrets that its hosts may have been given, and that changed since.
+    ``changes``: Secrets that its hosts may have been given, and that changed since. ``held``: it is being deleted, and
+    the circuit breaker holds that.
     """
 
     head: Head
@@ -81,6 +87,7 @@ class Snapshot:
     may_recycle: bool = False
     ready_at: Mapping[str, float] = field(default_factory=dict)
     changes: tuple[SecretChange, ...] = ()
+    held: bool = False
 
 
 def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:
@@ -119,4 +126,5 @@ def view_head(manifest: Mapping[str, Any]) -> Head:
         wants_latest=annotations.get(names.ANNOTATION_TEMPLATE) == names.TEMPLATE_LATEST,
         restart_on=str(annotations.get(names.ANNOTATION_RESTART_ON) or ""),
         created=metadata.get("creationTimestamp", ""),
+        deleted_at=unix_seconds(metadata.get("deletionTimestamp")) or 0,
     )

@@ -24,9 +24,9 @@ BAD_NEWS: Final = frozenset({"Degraded", OTHER, DEPRECATED})
 """Conditions that are bad news when they are True."""
 MASS_DELETION: Final = "MassDeletion"
 _PAUSED: Final = (
-    "it was deleted together with many other groups, so the circuit breaker pauses the deletion and its hosts stay. "
-    "To confirm it: trellis breaker close host-manager. To keep the hosts: remove the finalizer "
-    f"{names.FINALIZER_HOSTS} after deleting with --cascade=orphan, and create the group again"
+    "it was deleted together with other groups or with its CRD, so the circuit breaker pauses the deletion and its "
+    "hosts stay. To confirm it: trellis breaker close host-manager. To keep the hosts: delete the group once more with "
+    f"--cascade=orphan, remove the finalizer {names.FINALIZER_HOSTS}, and create the group again"
 )
 _MESSAGE_MAX: Final = 2000
 
@@ -62,6 +62,8 @@ def refused_by(status: Mapping[str, Any]) -> bool:
 def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
     """Return the status as it is to stand; a condition keeps the time of its last change of status."""
     former = snapshot.status
+    if snapshot.held:
+        return _with_one(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
     if snapshot.other is not None:
         return _beside_another(snapshot)
     counts = counts_of(snapshot)
@@ -81,13 +83,6 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
         status["workload"] = counts.kind
     revision = facts.revision if facts.revision is not None else former.get("templateRevision")
     return status | ({"templateRevision": revision} if revision is not None else {})
-
-
-def make_paused_status(snapshot: Snapshot) -> Manifest:
-    """Return the status while the circuit breaker pauses the deletion: all but one condition stays as it is."""
-    rest = [one for one in snapshot.status.get("conditions") or () if one["type"] != "Degraded"]
-    said = _dated(("Degraded", "True", MASS_DELETION, _PAUSED), snapshot)
-    return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, said]}
 
 
 def may_wait(snapshot: Snapshot) -> bool:
@@ -231,8 +226,12 @@ def _dated(said: Said, snapshot: Snapshot) -> Manifest:
 
 
 def _beside_another(snapshot: Snapshot) -> Manifest:
-    """Return the status while another controller writes it too: all but one condition stays as it is."""
+    """Return the status while another controller writes it too."""
     assert snapshot.other is not None
-    rest = [one for one in snapshot.status.get("conditions") or () if one["type"] != OTHER]
-    said = _dated((OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice), snapshot)
-    return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, said]}
+    return _with_one(snapshot, (OTHER, "True", "WasmCloudOperatorRuns", snapshot.other.advice))
+
+
+def _with_one(snapshot: Snapshot, said: Said) -> Manifest:
+    """Return the status with one condition; all else stays as it is."""
+    rest = [one for one in snapshot.status.get("conditions") or () if one["type"] != said[0]]
+    return {"apps": [], "app_count": 0, **snapshot.status, "conditions": [*rest, _dated(said, snapshot)]}

@@ -15,7 +15,10 @@ from trellis import names
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as its watch keeps it: what makes a difference to us. Its status is ours alone, so that is left out."""
+    """A group as its watch keeps it: what makes a difference to us. Its status is ours alone, so that is left out.
+
+    ``name``: with its namespace. ``deleted_at``: Unix seconds of its deletion, 0 if there is none.
+    """
 
     uid: str
     generation: int
@@ -23,6 +26,8 @@ class GroupView:
     finalizers: tuple[str, ...]
     wants_latest: bool
     restart_on: str = ""
+    name: str = ""
+    deleted_at: int = 0
 
     @property
     def restarts_on_secrets(self) -> bool:
@@ -40,6 +45,8 @@ def view_group(manifest: Mapping[str, Any]) -> GroupView:
         finalizers=head.finalizers,
         wants_latest=head.wants_latest,
         restart_on=head.restart_on,
+        name=head.key,
+        deleted_at=head.deleted_at,
     )
 
 

@@ -20,6 +20,7 @@ from node_watcher.watch import on_job, on_node
 from trellis import names
 from trellis.bus.bus import Bus
 from trellis.bus.queue import KeyedQueue
+from trellis.deletions import Deletions, DeletionTimings
 from trellis.events.node import NodeReady
 from trellis.events.subjects import NODE_WATCHER
 from trellis.kube.breaker import Breaker, Scope
@@ -32,7 +33,6 @@ from trellis.kube.resources import JOBS, NODES, SHIMS
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS, NodeView
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
-from trellis.shim_deletions import DeletionTimings, ShimDeletions
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim
 from trellis.telemetry import Telemetry, TraceContext, context_from, current_trace, links_of, setup, trace_from
@@ -80,7 +80,7 @@ def compose(
         needed=marks.needed,
         on_known=lambda: shims_served(),  # noqa: PLW0108 - bound below
     )
-    world = World(nodes.objects, shims.objects, settings.auto_provision, ShimDeletions(kube, timings), marks)
+    world = World(nodes.objects, shims.objects, settings.auto_provision, Deletions(kube, SHIMS, timings), marks)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
     ready = {deciding.NODES: lambda: sum(map(labelled_ready, nodes.objects.values()))}
     breaker = Breaker(kube, recorder, Scope(NODE_WATCHER, settings.namespace, ready), lambda: list_all())  # noqa: PLW0108 - as above

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from node_watcher.actions import Said, Snapshot
 from trellis.bus.bus import Bus
+from trellis.deletions import Deletions
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.jobs import JobIndex
 from trellis.provisioning import KWASM, NodeView, Wish, installed_on, newest, wish_of
-from trellis.shim_deletions import ShimDeletions
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView
 from trellis.targets import wanted_on
@@ -30,7 +30,7 @@ class World:
     nodes: Mapping[str, NodeView]
     shims: Mapping[str, ShimView]
     auto_provision: bool
-    deletions: ShimDeletions
+    deletions: Deletions
     marks: ShimMarks
     jobs: JobIndex = field(default_factory=JobIndex)
     missing: dict[str, float] = field(default_factory=dict)

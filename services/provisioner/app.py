@@ -34,6 +34,7 @@ from provisioner.watch import on_canary, on_controller, on_job, on_node, on_pod_
 from trellis import names
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
 from trellis.bus.queue import KeyedQueue
+from trellis.deletions import DeletionTimings
 from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
@@ -47,7 +48,6 @@ from trellis.peers import Controller, view_controller
 from trellis.provision_reasons import Reason as NodeReason
 from trellis.provisioning import INSTALLER_JOBS, NodeView, newest
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
-from trellis.shim_deletions import DeletionTimings
 from trellis.shim_marks import ShimMarks
 from trellis.shim_status import Reason
 from trellis.shims import ShimView, view_shim

@@ -27,6 +27,7 @@ from provisioner.tasks import Rules, Undoing, removals_of, task_of, undo_of
 from trellis import names
 from trellis.attempts import changes_of
 from trellis.bus.bus import Bus
+from trellis.deletions import Deletions, DeletionTimings
 from trellis.installing import ShimWish
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
@@ -48,7 +49,6 @@ from trellis.provisioning import (
     spec_digest,
     wish_of,
 )
-from trellis.shim_deletions import DeletionTimings, ShimDeletions
 from trellis.shim_history import label_selector, restored, revisions_of
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView, view_shim, wish_for
@@ -130,7 +130,7 @@ class Known:
 
     def __post_init__(self) -> None:
         self.pods = Pods(self.kube)
-        self.deletions = ShimDeletions(self.kube, self.timings)
+        self.deletions = Deletions(self.kube, SHIMS, self.timings)
         self.installer = self.settings.installer()
         self.clock = JobClock(self.installer.deadline, self.slot_timings.grace)
         self.kwasm = spec_digest(self.installer.spec()) if self.installer.image else None

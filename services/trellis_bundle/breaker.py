@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import application_manager.decide
-import host_manager.decide
+import host_manager.leave
 import node_watcher.decide
 import provisioner.decide
 import service_reflector.decide
@@ -39,7 +39,7 @@ from trellis_bundle.settings import ClientSettings, client_settings
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "node-watcher": (node_watcher.decide.NODES,),
     "provisioner": (provisioner.decide.JOBS,),
-    "host-manager": (host_manager.decide.GROUPS,),
+    "host-manager": (host_manager.leave.HOSTS,),
     "application-manager": (application_manager.decide.APPLICATIONS,),
     "service-reflector": (service_reflector.decide.SERVICES,),
 }
@@ -75,8 +75,10 @@ def status(
 
 @app.command("close")
 def close_command(
-    service: Annotated[str, typer.Argument(help="node-watcher or provisioner")],
-    kind: Annotated[str | None, typer.Argument(help="nodes or jobs; none is every kind of the service")] = None,
+    service: Annotated[str, typer.Argument(help="as breaker status names it: node-watcher, host-manager, …")],
+    kind: Annotated[
+        str | None, typer.Argument(help="as breaker status names it; none is every kind of the service")
+    ] = None,
     everything_for: Annotated[
         str | None,
         typer.Option("--for", metavar="DURATION", help="also let go what is not held yet, for so long: 15m"),

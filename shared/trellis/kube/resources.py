@@ -28,6 +28,11 @@ class Resource:
         """``v1`` or ``<group>/<version>``, as in manifests."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def definition(self) -> str:
+        """The name of its CRD."""
+        return f"{self.plural}.{self.group}"
+
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
         """Return the path of a list, an object or a subresource.
 

@@ -6,14 +6,13 @@ import http
 
 import pytest
 
-from support.defined import define_again, delete_definition
+from support.crd_deletion import define_again, delete_definition
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.kept import KeptWorld, spec
 from support.kept_behaviour import wadm_has
 from support.real_lattice import Wadm
 from trellis import names
-from trellis.crds import kinds
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import APPLICATIONS, EVENTS
 
@@ -54,7 +53,7 @@ async def test_applications_deleted_with_their_crd_wait_for_the_circuit_breaker_
             path = APPLICATIONS.path(kept.namespace, name)
             status, answer = kept.hosts.api.call("PATCH", path, {"metadata": {"finalizers": None}})
             assert status == http.HTTPStatus.OK, answer
-        await define_again(kept.hosts.api, kinds.APPLICATIONS, APPLICATIONS)
+        await define_again(kept.hosts.api, APPLICATIONS)
         for name in paused:
             await wadm_has(wadm, name)
             kept.apply(name, spec())

@@ -198,3 +198,17 @@ async def test_nothing_is_written_but_a_condition_while_the_other_operator_runs(
         hosts.api.call("DELETE", DEPLOYMENTS.path(hosts.namespace, "operator"))
         for name in ("group", "other"):
             await eventually(lambda name=name: hosts.find(DEPLOYMENTS, name), "it is made", seconds=PATIENCE)
+
+
+async def test_a_finalizer_removed_by_hand_from_a_living_group_is_put_back(hosts: HostWorld) -> None:
+    async with hosts.service():
+        hosts.create("group")
+        await hosts.settled("group")
+        before = hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["uid"]
+        hosts.call("PATCH", HOST_CONFIGS, "group", {"metadata": {"finalizers": None}})
+
+        def back() -> bool:
+            return names.FINALIZER_HOSTS in hosts.call("GET", HOST_CONFIGS, "group")["metadata"].get("finalizers", [])
+
+        await eventually(back, "the finalizer is back", seconds=PATIENCE)
+        assert hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["uid"] == before

@@ -12,7 +12,7 @@ from support.fleet import Fleet, eventually
 from support.kubelets import kubelets, show
 from support.shims import SHIMS, Shim
 from trellis import names
-from trellis.shim_deletions import DeletionTimings
+from trellis.deletions import DeletionTimings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 

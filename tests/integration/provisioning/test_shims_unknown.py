@@ -19,13 +19,14 @@ from support.shims import DEFINITIONS, SHIMS, Shim
 from trellis import names
 from trellis.breaker import Limits
 from trellis.crds.kinds import KINDS, make_definition
+from trellis.deletions import DeletionTimings
 from trellis.kube.breaker import HELD
+from trellis.kube.resources import SHIMS as SHIM_KIND
 from trellis.runtime import LedService
-from trellis.shim_deletions import SHIM_DEFINITION, DeletionTimings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
-DEFINITION = f"{DEFINITIONS}/{SHIM_DEFINITION}"
+DEFINITION = f"{DEFINITIONS}/{SHIM_KIND.definition}"
 ALLOWED = Limits().objects
 OBSERVED_SECONDS = 3.0
 """Within that time nodes lost what they had when a kind that was not served counted as one without objects."""
@@ -63,7 +64,7 @@ def stored(shim: Shim) -> Manifest:
 
 async def define_again(fleet: Fleet, manifest: Manifest) -> None:
     """Create the CRD and then the Shim, as a chart or GitOps does."""
-    [kind] = [one for one in KINDS if make_definition(one)["metadata"]["name"] == SHIM_DEFINITION]
+    [kind] = [one for one in KINDS if make_definition(one)["metadata"]["name"] == SHIM_KIND.definition]
     await eventually(
         lambda: fleet.api.call("POST", DEFINITIONS, make_definition(kind))[0] == http.HTTPStatus.CREATED, "the CRD"
     )

@@ -9,13 +9,12 @@ import pytest
 
 from host_manager.apply import Effects
 from host_manager.children import make_children, marks_for
-from host_manager.decide import GROUPS, ApplyChild, RecyclePod
+from host_manager.decide import ApplyChild, RecyclePod
 from host_manager.gather import Known
 from host_manager.group import LATEST, Inputs
 from host_manager.pods import PodView
 from host_manager.snapshot import Head
 from support.host_groups import wish
-from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.errors import NotFound, TooManyRequests
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
@@ -37,9 +36,7 @@ def kube() -> FakeKube:
 
 @pytest.fixture
 def effects(kube: FakeKube) -> Effects:
-    recorder = EventRecorder(kube, component="test")
-    breaker = Breaker(kube, recorder, Scope("host_manager", "trellis-system", {GROUPS: lambda: 1}), lambda: None)
-    return Effects(kube, recorder, Known(kube, {}, {}), breaker)
+    return Effects(kube, EventRecorder(kube, component="test"), Known(kube, {}, {}))
 
 
 def children() -> list[ApplyChild]:

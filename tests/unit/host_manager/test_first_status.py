@@ -13,14 +13,14 @@ import pytest
 from host_manager import gather, looked
 from host_manager.app import Reconcile
 from host_manager.apply import Effects
-from host_manager.decide import GROUPS, Action
+from host_manager.decide import Action
 from host_manager.gather import FIRST_STATUS_SECONDS, Known
+from host_manager.leave import Leave
 from host_manager.listening import Listening
 from host_manager.snapshot import Snapshot
 from support.host_groups import MINIMAL
 from trellis.bus.bus import Bus
 from trellis.health import Health
-from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.fake import FakeKube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, NAMESPACES
@@ -83,12 +83,13 @@ class World:
         self.kube.put(NAMESPACES, {"metadata": {"name": "g"}})
         self.kube.put(HOST_CONFIGS, {"metadata": {"name": "group", "namespace": "g"}, "spec": MINIMAL})
         known = Known(self.kube, {}, {}, listening=self.told)
-        recorder = EventRecorder(self.kube, component="test")
-        scope = Scope("host_manager", "trellis-system", {GROUPS: lambda: 1})
-        effects = Slow(self.kube, recorder, known, Breaker(self.kube, recorder, scope, lambda: None))
+        effects = Slow(self.kube, EventRecorder(self.kube, component="test"), known)
         refusals = Refusals(Health("test"), lambda _: "")
         stories: Stories[str] = Stories(setup("test", metrics=Metrics()))
-        self.reconcile = Reconcile(known, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals)
+        never = cast("Leave", None)  # no group is deleted here
+        self.reconcile = Reconcile(
+            *(known, effects, cast("Bus", Quiet()), stories, SELDOM, lambda _: True, refusals, never)
+        )
 
     def written(self) -> None:
         """Let the time pass that writing takes."""

@@ -6,9 +6,10 @@ import pytest
 
 from node_watcher.actions import Said
 from node_watcher.gather import World, said_after
+from trellis.deletions import Deletions
 from trellis.events.node import NodeFact, NodeGone, NodeOptedIn, NodeOptedOut, NodeReady, NodeReplaced
 from trellis.kube.fake import FakeKube
-from trellis.shim_deletions import ShimDeletions
+from trellis.kube.resources import SHIMS
 from trellis.shim_marks import ShimMarks
 
 ABOUT = {"name": "n1", "uid": "u1", "resource_version": "5"}
@@ -33,7 +34,7 @@ def test_what_was_said_after_a_fact(before: Said | None, fact: NodeFact, after: 
 
 
 def a_world() -> World:
-    return World({}, {}, False, ShimDeletions(FakeKube()), ShimMarks(lambda: True))
+    return World({}, {}, False, Deletions(FakeKube(), SHIMS), ShimMarks(lambda: True))
 
 
 def test_nothing_is_kept_of_nodes_that_are_gone() -> None:

@@ -10,9 +10,10 @@ from node_watcher.actions import Destroy, PatchNode, Reason, RecordEvent, Said, 
 from node_watcher.decide import decide
 from node_watcher.gather import World
 from trellis import names
+from trellis.deletions import STANDS, Deletions, DeletionTimings
 from trellis.kube.fake import FakeKube
+from trellis.kube.resources import SHIMS
 from trellis.provisioning import KWASM, JobState, NodeView, Target, encode_digests
-from trellis.shim_deletions import STANDS, DeletionTimings, ShimDeletions
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView
 from trellis.testing.builders import a_job, a_node, a_shim, opted_in, proved
@@ -34,7 +35,7 @@ class Parts:
     def __init__(self, node: NodeView, *shims: ShimView, known: bool = True) -> None:
         self.now, self.known = 100.0, known
         self.shims = {shim.name: shim for shim in shims}
-        self.deletions = ShimDeletions(FakeKube(), TIMINGS, lambda: self.now)
+        self.deletions = Deletions(FakeKube(), SHIMS, TIMINGS, lambda: self.now)
         self.deletions.definition = STANDS
         marks = ShimMarks(lambda: self.known)
         marks.take_node(node.name, node)

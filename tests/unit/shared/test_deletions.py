@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from trellis.deletions import STANDS, Deletions, DeletionTimings, deleted_alone
 from trellis.kube.fake import FakeKube
-from trellis.kube.resources import DEFINITIONS
+from trellis.kube.resources import DEFINITIONS, SHIMS
 from trellis.provisioning import KWASM
-from trellis.shim_deletions import SHIM_DEFINITION, STANDS, DeletionTimings, ShimDeletions, deleted_alone
 from trellis.shim_marks import ShimMarks
 from trellis.shims import ShimView
 from trellis.testing.builders import a_job, a_node, a_shim
@@ -50,7 +50,7 @@ def a_definition(**metadata: Any) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": SHIM_DEFINITION, **metadata},
+        "metadata": {"name": SHIMS.definition, **metadata},
         "spec": {},
     }
 
@@ -66,13 +66,13 @@ class Clock:
 async def test_the_crd_is_read_once_a_deletion_and_the_deletion_settles() -> None:
     kube, clock, spin = FakeKube(), Clock(), deleted("spin", 1000)
     made = await kube.create(DEFINITIONS, a_definition())
-    deletions = ShimDeletions(kube, DeletionTimings(settle=2.0), clock)
+    deletions = Deletions(kube, SHIMS, DeletionTimings(settle=2.0), clock)
     await deletions.look([a_shim("spin")])
     assert deletions.alone([spin]) == set()
     await deletions.look([spin])
     assert deletions.alone([spin]) == {"spin"}
     assert deletions.settles_in(spin) == 2.0
-    await kube.delete(DEFINITIONS, SHIM_DEFINITION, uid=made["metadata"]["uid"])
+    await kube.delete(DEFINITIONS, SHIMS.definition, uid=made["metadata"]["uid"])
     clock.now = 2.0
     await deletions.look([spin])
     assert deletions.alone([spin]) == {"spin"}
@@ -82,7 +82,7 @@ async def test_the_crd_is_read_once_a_deletion_and_the_deletion_settles() -> Non
 
 
 async def test_shims_whose_crd_cannot_be_found_are_no_decision_about_one_shim() -> None:
-    deletions, spin = ShimDeletions(FakeKube()), deleted("spin", 1000)
+    deletions, spin = Deletions(FakeKube(), SHIMS), deleted("spin", 1000)
     await deletions.look([spin])
     assert deletions.alone([spin]) == set()
 

@@ -1,0 +1,122 @@
+"""Host groups that are deleted together, or with their CRD: the circuit breaker is asked for each of their hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import DEVNULL
+
+import pytest
+
+from support.crd_deletion import define_again, delete_definition, restored, served, terminating
+from support.fleet import Fleet, eventually
+from support.host_world import PATIENCE, HostWorld
+from trellis import names
+from trellis.breaker import Limits
+from trellis.kube.breaker import HELD
+from trellis.kube.resources import DEPLOYMENTS, EVENTS, HOST_CONFIGS
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+ALLOWED = Limits().objects
+ONE = {"one": ALLOWED + 2}
+TWO = {"one": ALLOWED - 1, "two": ALLOWED - 1}
+
+
+async def running_groups(hosts: HostWorld, replicas: dict[str, int]) -> set[str]:
+    """Create groups, and return the uids of their pods."""
+    for name, count in replicas.items():
+        hosts.create(name, hostReplicas=count)
+    for name in replicas:
+        await hosts.settled(name)
+    found = running(hosts, replicas)
+    assert len(found) == sum(replicas.values())
+    return found
+
+
+def running(hosts: HostWorld, replicas: dict[str, int]) -> set[str]:
+    return {pod["metadata"]["uid"] for name in replicas for pod in hosts.pods(name)}
+
+
+def held(hosts: HostWorld) -> list[str]:
+    return [
+        name
+        for name in TWO
+        if hosts.find(HOST_CONFIGS, name) and hosts.condition(name, "Degraded")[:2] == ("True", "MassDeletion")
+    ]
+
+
+def reasons(hosts: HostWorld) -> set[str]:
+    return {one["reason"] for one in hosts.call("GET", EVENTS)["items"]}
+
+
+def keep_hosts(hosts: HostWorld, group: str) -> None:
+    """Do what the condition of a held group names for a user who wants to keep its hosts."""
+    orphan = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
+    hosts.call("DELETE", HOST_CONFIGS, group, orphan)
+    found = hosts.call("GET", HOST_CONFIGS, group)
+    kept = [one for one in found["metadata"]["finalizers"] if one != names.FINALIZER_HOSTS]
+    hosts.call("PATCH", HOST_CONFIGS, group, {"metadata": {"finalizers": kept}})
+
+
+async def close_breaker(fleet: Fleet) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "trellis_bundle", "breaker", "close", "host-manager",
+        env={**os.environ, **fleet.environment()}, stdout=DEVNULL,
+    )  # fmt: skip
+    assert await process.wait() == 0
+
+
+async def test_the_only_group_keeps_its_hosts_when_the_crd_is_deleted_until_a_user_confirms_it(
+    hosts: HostWorld,
+) -> None:
+    with restored(hosts.api, HOST_CONFIGS, hosts.namespace):
+        async with hosts.service() as service:
+            before = await running_groups(hosts, ONE)
+            delete_definition(hosts.api, HOST_CONFIGS)
+            await eventually(lambda: held(hosts), "held, and reported on the group", seconds=PATIENCE)
+            assert terminating(hosts.api, HOST_CONFIGS)
+            assert running(hosts, ONE) == before
+            assert service.health.readiness().ok
+            await eventually(lambda: {HELD, "MassDeletion"} <= reasons(hosts), "Events", seconds=PATIENCE)
+            await close_breaker(hosts.fleet)
+            await eventually(lambda: not served(hosts.api, HOST_CONFIGS), "a user confirmed it", seconds=PATIENCE)
+            await define_again(hosts.api, HOST_CONFIGS)
+
+
+async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld) -> None:
+    with restored(hosts.api, HOST_CONFIGS, hosts.namespace):
+        async with hosts.service():
+            before = await running_groups(hosts, TWO)
+            delete_definition(hosts.api, HOST_CONFIGS)
+            await eventually(lambda: held(hosts), "held", seconds=PATIENCE)
+            assert len(before & running(hosts, TWO)) >= len(before) - ALLOWED
+            kept = {name: hosts.call("GET", DEPLOYMENTS, name)["metadata"]["uid"] for name in held(hosts)}
+            for name in kept:
+                keep_hosts(hosts, name)
+            await define_again(hosts.api, HOST_CONFIGS)
+            for name, workload in kept.items():
+                uid = hosts.create(name, hostReplicas=TWO[name])["metadata"]["uid"]
+                await hosts.settled(name)
+                metadata = hosts.call("GET", DEPLOYMENTS, name)["metadata"]
+                assert metadata["uid"] == workload
+                assert [one["uid"] for one in metadata["ownerReferences"]] == [uid]
+
+
+async def test_groups_deleted_together_share_what_the_circuit_breaker_permits(hosts: HostWorld) -> None:
+    async with hosts.service():
+        before = await running_groups(hosts, TWO)
+        for name in TWO:
+            hosts.call("DELETE", HOST_CONFIGS, name)
+        await eventually(lambda: held(hosts), "held", seconds=PATIENCE)
+        assert len(before & running(hosts, TWO)) >= len(before) - ALLOWED
+
+
+async def test_one_group_deleted_by_itself_goes_with_all_of_its_hosts(hosts: HostWorld) -> None:
+    async with hosts.service():
+        await running_groups(hosts, ONE)
+        hosts.call("DELETE", HOST_CONFIGS, "one")
+        await eventually(lambda: hosts.find(HOST_CONFIGS, "one") is None, "deleted", seconds=PATIENCE)
+        await eventually(lambda: not running(hosts, ONE), "its hosts too", seconds=PATIENCE)
+        assert HELD not in reasons(hosts)

@@ -1,0 +1,113 @@
+"""A deleted group is let go only when each of its hosts may go, whoever put the finalizer there."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from host_manager.app import Reconcile
+from host_manager.apply import Effects
+from host_manager.gather import Known
+from host_manager.leave import HOSTS, Leave
+from host_manager.listening import Listening
+from host_manager.pods import PodView
+from host_manager.views import view_group
+from support.host_groups import MINIMAL
+from trellis import names
+from trellis.breaker import Limits
+from trellis.bus.bus import Bus
+from trellis.deletions import Deletions, DeletionTimings
+from trellis.health import Health
+from trellis.kube.breaker import Breaker, Scope
+from trellis.kube.fake import FakeKube
+from trellis.kube.recorder import EventRecorder
+from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS, NAMESPACES
+from trellis.kube.rights import Refusals
+from trellis.peers import Controller, Peer
+from trellis.telemetry import Stories, setup
+from trellis.telemetry.metrics import Metrics
+
+KEY = "g/group"
+ALLOWED = Limits().objects
+DELETED = "2026-01-01T00:05:00Z"
+OPERATOR = Controller(Peer.WASMCLOUD_OPERATOR, "ns", "operator", "u9")
+
+
+class Quiet:
+    """A bus that takes whatever is said."""
+
+    async def publish(self, *_: object, **__: object) -> None:
+        """Say nothing."""
+
+
+class Deaf(Listening):
+    """Connects to no lattice."""
+
+    async def leave(self, *_: object) -> None:
+        """Leave nothing."""
+
+
+class World:
+    """A group that is being deleted, with its CRD or by itself, and its pods."""
+
+    def __init__(self, finalizer: str, pods: int, *, with_crd: bool, other: Controller | None = None) -> None:
+        self.kube = FakeKube()
+        self.kube.put(NAMESPACES, {"metadata": {"name": "g"}})
+        metadata: dict[str, Any] = {"name": HOST_CONFIGS.definition}
+        self.kube.put(DEFINITIONS, {"metadata": metadata | ({"deletionTimestamp": DELETED} if with_crd else {})})
+        metadata = {"name": "group", "namespace": "g", "finalizers": [finalizer], "deletionTimestamp": DELETED}
+        groups = {KEY: view_group(self.kube.put(HOST_CONFIGS, {"metadata": metadata, "spec": MINIMAL}))}
+        known = Known(self.kube, groups, {}, controller=other, listening=Deaf(lambda _: None))
+        known.by_group[KEY] = {
+            name: PodView("g", name, f"uid-{name}", "1", "group", ready=True) for name in map(str, range(pods))
+        }
+        recorder = EventRecorder(self.kube, component="test")
+        breaker = Breaker(self.kube, recorder, Scope("host_manager", "g", {HOSTS: lambda: pods}), lambda: None)
+        self.deletions = Deletions(self.kube, HOST_CONFIGS, DeletionTimings(settle=0.0))
+        self.reconcile = Reconcile(
+            known,
+            Effects(self.kube, recorder, known),
+            cast("Bus", Quiet()),
+            Stories(setup("test", metrics=Metrics())),
+            600.0,
+            lambda _: True,
+            Refusals(Health("test"), lambda _: ""),
+            Leave(groups, self.deletions, breaker),
+        )
+
+    async def finalizers_left(self) -> list[str]:
+        """Look at the group; return the finalizers that it has then."""
+        await self.reconcile.run(KEY, None)
+        return [one for found in self.kube.objects(HOST_CONFIGS) for one in found["metadata"].get("finalizers") or ()]
+
+    def degraded(self) -> str:
+        """Return the reason of the condition."""
+        [found] = self.kube.objects(HOST_CONFIGS)
+        [reason] = [one["reason"] for one in found["status"]["conditions"] if one["type"] == "Degraded"]
+        return str(reason)
+
+
+@pytest.mark.parametrize("finalizer", [names.FINALIZER_HOSTS, names.WASMCLOUD_OPERATOR])
+async def test_a_group_with_more_hosts_than_may_go_stays_when_its_crd_is_deleted(finalizer: str) -> None:
+    world = World(finalizer, ALLOWED + 1, with_crd=True)
+    assert await world.finalizers_left() == [finalizer]
+    assert world.degraded() == "MassDeletion"
+
+
+async def test_it_stays_beside_the_other_operator_as_well() -> None:
+    world = World(names.FINALIZER_HOSTS, ALLOWED + 1, with_crd=True, other=OPERATOR)
+    assert await world.finalizers_left() == [names.FINALIZER_HOSTS]
+    assert world.degraded() == "MassDeletion"
+
+
+async def test_a_crd_that_may_not_be_read_counts_as_one_that_is_being_deleted() -> None:
+    world = World(names.FINALIZER_HOSTS, ALLOWED + 1, with_crd=False)
+    world.deletions.kind = None
+    assert await world.finalizers_left() == [names.FINALIZER_HOSTS]
+
+
+@pytest.mark.parametrize(("pods", "with_crd"), [(ALLOWED, True), (ALLOWED + 1, False)])
+async def test_a_group_goes_with_few_hosts_or_if_it_was_deleted_by_itself(pods: int, with_crd: bool) -> None:
+    world = World(names.FINALIZER_HOSTS, pods, with_crd=with_crd)
+    assert await world.finalizers_left() == []
