@@ -79,8 +79,8 @@ class Snapshot:
     """Seconds between two attempts at what is refused."""
     update_refused: str = ""
     """Why node_watcher cannot write on the Node what is proved."""
-    was_refused: bool = False
-    """Whether a refusal is reported of the node."""
+    refused: str = ""
+    """What is reported of the node as refused, with the API server's words; "" if nothing is."""
     tell_skip: bool = False
     """Whether the Node is to say that it is skipped."""
     unserved: bool = False

@@ -61,6 +61,7 @@ Step = (
     | ProveJob
     | CreateUndo
     | ReportRefusal
+    | ClearRefusal
 )
 """What is carried out once the breaker gave leave; the rest of an Action is for the queue."""
 
@@ -123,10 +124,6 @@ class Effects:
                     if action.why:
                         self.known.in_use[action.node.uid] = action.why
                     self.plan_soon()
-                case ClearRefusal():
-                    if self.known.refused.end(action.node.uid):
-                        self.known.retry_refused()
-                        self.plan_soon()
                 case _:
                     steps.append(action)
         return steps, again
@@ -136,6 +133,13 @@ class Effects:
         if self.known.refused.take(node, reason, message):
             self.plan_soon()
         await self._warn(WarnNode(node, reason, message))
+
+    async def _refusal(self, action: ReportRefusal | ClearRefusal) -> None:
+        if isinstance(action, ReportRefusal):
+            await self.report_refusal(action.node, action.reason, action.message)
+        elif self.known.refused.end(action.node.uid):
+            self.known.retry_refused()
+            self.plan_soon()
 
     async def _one(self, action: Step) -> None:
         match action:
@@ -151,8 +155,8 @@ class Effects:
                 await self._say(action)
             case WarnNode():
                 await self._warn(action)
-            case ReportRefusal():
-                await self.report_refusal(action.node, action.reason, action.message)
+            case ReportRefusal() | ClearRefusal():
+                await self._refusal(action)
             case EvictPod():
                 await self._evict(action)
             case CreateCanary() | DeleteCanary() | ProveJob() | CreateUndo():

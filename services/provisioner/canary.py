@@ -85,8 +85,13 @@ def canary_of(shim: ShimView, built_in_image: str) -> Canary | None:
     return None
 
 
-def trial_of(job: JobView, canaries: Sequence[Canary], pods: Iterable[CanaryPod], *, overdue: bool) -> Trial:
-    """Return how the trial of what a Job installed stands. ``overdue``: its deadline has passed."""
+def trial_of(
+    job: JobView, canaries: Sequence[Canary], pods: Iterable[CanaryPod], *, overdue: bool, refused: str = ""
+) -> Trial:
+    """Return how the trial of what a Job installed stands.
+
+    ``overdue``: its deadline has passed; ``refused``: what the API server refuses on the node, in its words.
+    """
     by_shim = {pod.shim: pod for pod in pods if pod.job_uid == job.uid}
     begin: list[Canary] = []
     again: list[CanaryPod] = []
@@ -100,7 +105,7 @@ def trial_of(job: JobView, canaries: Sequence[Canary], pods: Iterable[CanaryPod]
         if pod is not None and pod.phase == "Failed" and not pod.interrupted:
             failed[canary.shim] = f"its pod {pod.place} failed: {pod.trouble or 'it did not say why'}"
         elif overdue:
-            failed[canary.shim] = _late(canary, pod)
+            failed[canary.shim] = _late(canary, pod, refused)
         elif pod is None:
             begin.append(canary)
         elif pod.phase == "Failed" and not pod.deleting:
@@ -109,9 +114,9 @@ def trial_of(job: JobView, canaries: Sequence[Canary], pods: Iterable[CanaryPod]
     return Trial(tuple(begin), tuple(again), tuple(sorted(failed)), message, passed)
 
 
-def _late(canary: Canary, pod: CanaryPod | None) -> str:
+def _late(canary: Canary, pod: CanaryPod | None, refused: str) -> str:
     if pod is None:
-        return "there was no time left for its pod"
+        return f"its pod could not be created: {refused}" if refused else "there was no time left for its pod"
     hint = "" if canary.command else f"; spec.verify.canaryImage must end by itself with status 0 ({canary.image})"
     return f"its pod {pod.place} did not end in time ({pod.trouble or 'it still runs'}){hint}"
 

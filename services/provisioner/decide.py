@@ -81,7 +81,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.stuck_in < math.inf:
         former += _stuck_unjudged(snapshot, node, job)
     if snapshot.target is None and not left_by(job, node):
-        return [*former, *refusal_over(snapshot, node, job, []), *_opted_out(jobs, node, snapshot.deleting)]
+        return [*former, *_opted_out(jobs, node, snapshot.deleting), *refusal_over(snapshot, node, job, [])]
     former += _outlived(jobs, job)
     current: list[Action] = []
     if job is not None and not job.deleting:
@@ -89,7 +89,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         end = _end(job, node, Reason.SUPERSEDED, snapshot.deleting)
         current = end if unwanted else _follow(snapshot, node, job)
     over = refusal_over(snapshot, node, job, current)
-    return [*former, *over, *current, *_begin(snapshot, node, jobs)]
+    return [*former, *current, *_begin(snapshot, node, jobs), *over]
 
 
 def _outlived(jobs: tuple[JobView, ...], job: JobView | None) -> list[DeleteJob]:

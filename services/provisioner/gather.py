@@ -99,7 +99,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         pod_refused_for=known.pod_refusals.seconds(job.uid) if job is not None else 0.0,
         refusal_retry=known.refusal_retry(),
         update_refused=await _update_refused(known, node, job, now),
-        was_refused=node is not None and node.uid in known.refused.by_uid,
+        refused=known.refused.words(node.uid) if node is not None else "",
         pods_left=pods_left,
         tell_skip=node is not None and node.skip is not None and known.told_skipped.get(node.uid) != node.skip,
         canaries=_canaries(known, job, target),

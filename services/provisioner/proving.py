@@ -70,7 +70,7 @@ def _clear_away(snapshot: Snapshot, job: JobView) -> Action:
 
 def _try_out(snapshot: Snapshot, node: NodeView, job: JobView, left: float) -> list[Action]:
     """Let a pod try each Shim of the Job that is to be tried; the proof is written on the Job."""
-    trial = trial_of(job, snapshot.canaries, snapshot.pods, overdue=left <= 0)
+    trial = trial_of(job, snapshot.canaries, snapshot.pods, overdue=left <= 0, refused=snapshot.refused)
     if trial.passed:
         everything = proves_all(job, snapshot.canaries, tried(node, job))
         return [ProveJob(job, Proof.CANARY if everything else Proof.HANDLER)]

@@ -49,7 +49,7 @@ def update_refused(snapshot: Snapshot, node: NodeView) -> list[Action]:
 
 def refusal_over(snapshot: Snapshot, node: NodeView, job: JobView | None, actions: list[Action]) -> list[Action]:
     """Return what takes back a former report: the Job runs or ended, or nothing is to be done on the node any more."""
-    if not snapshot.was_refused or any(isinstance(action, ReportRefusal) for action in actions):
+    if not snapshot.refused or any(isinstance(action, ReportRefusal) for action in actions):
         return []
     runs = job is not None and not job.deleting and (job.has_pods or job.state is not JobState.ACTIVE)
     idle = snapshot.target is None or not changes_of(node, snapshot.target)

@@ -45,6 +45,10 @@ class RefusedNodes:
             self._report()
         return ended
 
+    def words(self, node_uid: str) -> str:
+        """Return what was reported of a node, with the API server's words; "" if nothing is refused there."""
+        return self.by_uid[node_uid].message if node_uid in self.by_uid else ""
+
     async def run(self) -> None:
         """Wait until the term ends, and report nothing any more: another replica provisions then."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http
 from pathlib import Path
 
@@ -13,15 +14,17 @@ import provisioner.app
 import provisioner.settings
 from support.chart import Manifest, only, rendered
 from support.fleet import Fleet, eventually
-from support.grants import SYSTEM, Right, elsewhere, given, granted, refused, used
+from support.grants import SYSTEM, Granted, Right, elsewhere, given, granted, refused, used
 from support.in_process import serving
 from support.kubelets import kubelets
 from support.shims import CLASSES, SHIMS, Shim
 from trellis import names
 from trellis.kube.breaker import HELD
-from trellis.kube.resources import CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, LEASES, NAMESPACES
+from trellis.kube.resources import CLUSTER_ROLES, CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, LEASES, NAMESPACES, ROLES
 from trellis.localcluster.api import Api
 from trellis.names import CLAIM_NAMESPACE
+from trellis.provision_reasons import NODE_UPDATE_REFUSED
+from trellis.shim_status import Reason as ShimReason
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -159,3 +162,67 @@ async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, 
         unused = {one[:2] for one in wanted - found}
         rare = OF_REPEATED_EVENTS | OF_AN_ELEVENTH_VERSION | OF_REAL_KUBELETS | OF_THE_FIRST_OF_BOTH
         assert unused <= rare, f"{name}: given, but not used"
+
+
+async def test_permissions_that_are_missing_are_reported_and_used_once_they_are_given(
+    fleet: Fleet, shim: Shim, tmp_path: Path
+) -> None:
+    api = fleet.api
+    for name in (SYSTEM, fleet.system, fleet.installers):
+        api.call("POST", NAMESPACES.path(), {"metadata": {"name": name}})
+    forget_former(api)
+    [node] = shim.add_nodes(1)
+    settings = fleet.settings(namespace=SYSTEM, claim_namespace=CLAIM_NAMESPACE)
+    with (
+        granted(fleet.info, api, WATCHER, tmp_path) as watcher,
+        granted(fleet.info, api, PROVISIONER, tmp_path) as installer,
+    ):
+        ledger, nodes = apply_without(fleet, installer, "configmaps"), apply_without(fleet, watcher, "nodes")
+        as_watcher, as_installer = ({**settings, "kubeconfig": one.kubeconfig} for one in (watcher, installer))
+        async with (
+            kubelets(fleet),
+            serving(node_watcher.app.create_app, node_watcher.settings.Settings, as_watcher) as watching,
+            serving(provisioner.app.create_app, provisioner.settings.Settings, as_installer) as installing,
+        ):
+            shim.apply()
+            await degraded(shim, ShimReason.LEDGER_REFUSED.value, 'cannot get resource "configmaps"')
+            await eventually(lambda: "configmaps" in str(installing.health.readiness().reasons), "not ready")
+            give_back(api, ledger)
+            await degraded(shim, NODE_UPDATE_REFUSED, 'cannot patch resource "nodes"')
+            await eventually(lambda: "nodes" in str(watching.health.readiness().reasons), "not ready")
+            assert '"nodes"' in fleet.events(node)[NODE_UPDATE_REFUSED]
+            give_back(api, nodes)
+            await eventually(lambda: shim.has(node), "the node has it", seconds=30)
+            await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+            await eventually(lambda: all(each.health.readiness().ok for each in (watching, installing)), "ready")
+            shim.delete()
+            await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
+    forget_former(api)
+
+
+async def degraded(shim: Shim, reason: str, words: str) -> None:
+    """Wait until the Shim reports a refusal in the API server's words."""
+    await eventually(lambda: shim.condition("Degraded") == ("True", reason), reason, seconds=60)
+    assert words in shim.message("Degraded")
+
+
+def apply_without(fleet: Fleet, account: Granted, resource: str) -> list[Manifest]:
+    """Apply what an account is given without what changes a resource; return the roles as they are meant to be."""
+    whole = applied(fleet, {"configmaps": "provisioner", "nodes": "nodeWatcher"}[resource])
+    less = copy.deepcopy(whole)
+    for one in less:
+        for each in one.get("rules", ()):
+            if each["resources"] == [resource]:
+                each["verbs"] = [verb for verb in each["verbs"] if verb in {"list", "watch"}] or ["watch"]
+    account.apply(less)
+    return [one for one, other in zip(whole, less, strict=True) if one != other]
+
+
+def give_back(api: Api, roles: list[Manifest]) -> None:
+    """Give what was withheld."""
+    assert roles
+    for one in roles:
+        path = {"ClusterRole": CLUSTER_ROLES, "Role": ROLES}[one["kind"]].path(
+            one["metadata"].get("namespace"), one["metadata"]["name"]
+        )
+        assert api.call("PATCH", path, {"rules": one["rules"]})[0] == http.HTTPStatus.OK

@@ -372,3 +372,9 @@ def test_a_pod_that_is_being_deleted_is_waited_for() -> None:
 def test_the_names_of_canaries_fit() -> None:
     assert len(names.canary_name("n" * 253, "uid", "s" * 253)) <= 63
     assert len(names.canary_class("uid", "h" * 63)) <= 253
+
+
+def test_a_pod_that_could_not_be_created_in_time_fails_in_the_api_servers_words() -> None:
+    trial = trial_of(a_shims_job(LISTS), [CANARY], [], overdue=True, refused="exceeded quota: none")
+    assert trial.failed == ("wasmtime",)
+    assert "exceeded quota: none" in trial.message

@@ -9,9 +9,21 @@ from typing import Any, cast
 
 import pytest
 
-from provisioner.actions import Action, CreateJob, DeleteJob, EvictPod, JudgeFailed, SayFact, Snapshot, User
+from provisioner.actions import (
+    Action,
+    ClearRefusal,
+    CreateCanary,
+    CreateJob,
+    DeleteJob,
+    EvictPod,
+    JudgeFailed,
+    SayFact,
+    Snapshot,
+    User,
+)
 from provisioner.app import PLAN, PLAN_REST_MOST_SECONDS, Planner
 from provisioner.apply import Effects
+from provisioner.canary import Canary
 from provisioner.canary_apply import ProofEffects
 from provisioner.decide import decide
 from provisioner.gather import snapshot_of, world_of
@@ -26,7 +38,7 @@ from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
 from trellis.installer_pods import InstallerState
 from trellis.kube.breaker import Breaker, Scope
-from trellis.kube.errors import Conflict, Forbidden
+from trellis.kube.errors import Conflict, Forbidden, Invalid
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
@@ -353,3 +365,17 @@ async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(ku
     assert why in event["message"]
     await effects.apply([create])
     assert len(kube.objects(JOBS)) == 1
+
+
+async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(
+    kube: FakeKube, known: Known, effects: Effects
+) -> None:
+    node, canary = opted_in(a_node("a")), Canary("wasmtime", "uid-wasmtime", "wasmtime", "image")
+    said: list[str] = []
+    known.refused.report = said.append
+    known.refused.take(node, Reason.INSTALLER_REFUSED, "no owner is named")
+    kube.answer_next(9, lambda _: status_reply(422, "Invalid", "no owner is named"))
+    with pytest.raises(Invalid):
+        await effects.apply([CreateCanary(a_job(node, JobState.COMPLETE), canary), ClearRefusal(node)])
+    assert "" not in said
+    assert known.refused.words(node.uid)

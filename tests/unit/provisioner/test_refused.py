@@ -64,17 +64,17 @@ def test_a_refused_job_that_takes_back_a_try_is_replaced_and_keeps_the_slot() ->
     ids=["no pod yet", "runs", "ended"],
 )
 def test_a_report_is_taken_back_when_the_installer_runs(job: JobView, over: bool) -> None:
-    snapshot = a_snapshot(NODE, job, entry=SLOT, was_refused=True)
+    snapshot = a_snapshot(NODE, job, entry=SLOT, refused=WORDS)
     assert (ClearRefusal(NODE) in decide(snapshot)) is over
 
 
 def test_a_report_is_taken_back_when_nothing_is_to_be_done() -> None:
-    assert ClearRefusal(proved(NODE)) in decide(a_snapshot(proved(NODE), was_refused=True))
+    assert ClearRefusal(proved(NODE)) in decide(a_snapshot(proved(NODE), refused=WORDS))
 
 
 def test_a_node_that_cannot_be_labelled_is_reported_until_it_is() -> None:
     job = a_job(NODE, JobState.COMPLETE)
-    actions = decide(a_snapshot(NODE, job, entry=SLOT, update_refused="no team label", was_refused=True))
+    actions = decide(a_snapshot(NODE, job, entry=SLOT, update_refused="no team label", refused=WORDS))
     assert ReportRefusal(NODE, Reason.UPDATE_REFUSED, "no team label") in actions
     assert ClearRefusal not in kinds(list(actions))
     assert any(isinstance(action, LookAgain) for action in actions)

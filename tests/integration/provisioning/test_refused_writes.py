@@ -1,0 +1,157 @@
+"""Writes of provisioner and node_watcher that admission or missing permissions refuse: reported, and recovered from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.fleet import SHIMS, Fleet, Manifest, eventually
+from support.kubelets import kubelets
+from support.shims import CLASSES, Shim
+from support.validating_policies import refusing, rule
+from trellis import names
+from trellis.kube.refusals import RefusalTimings
+from trellis.kube.resources import NAMESPACES
+from trellis.provision_reasons import Reason
+from trellis.runtime import LedService
+from trellis.shim_status import Reason as ShimReason
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+
+WORDS = "no owner is named"
+QUICK = RefusalTimings(retry=2.0, spread=0.0)
+PODS = {"restartPolicy": "Never", "containers": [{"name": "probe", "image": "example.com/probe"}]}
+
+
+def unready(services: list[LedService], words: str) -> bool:
+    """Return whether one of the services is not ready and names these words."""
+    return any(words in reason for service in services for reason in service.health.readiness().reasons)
+
+
+async def reported(shim: Shim, reason: str, words: str) -> None:
+    """Wait until the Shim reports a refusal in the API server's words."""
+    await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim", seconds=60)
+    assert words in shim.message("Degraded")
+
+
+@contextlib.asynccontextmanager
+async def refusing_new(fleet: Fleet, group: str, resource: str, probe: Manifest, only: str) -> AsyncIterator[None]:
+    """Have the API server refuse new objects of a resource in the installers' namespace."""
+    api = f"/apis/{group}/v1" if group else "/api/v1"
+    path = f"{api}/namespaces/{fleet.installers}/{resource}?dryRun=All"
+    fleet.api.call("POST", NAMESPACES.path(), {"metadata": {"name": fleet.installers}})
+    forbidden = lambda: WORDS in str(fleet.api.call("POST", path, probe)[1])  # noqa: E731
+    within = f"request.namespace == '{fleet.installers}' && ({only})"
+    async with refusing(fleet, rule(group, resource, "CREATE"), WORDS, within, forbidden):
+        yield
+
+
+async def test_a_job_that_a_policy_refuses_is_reported_and_created_once_it_is_permitted(
+    fleet: Fleet, shim: Shim
+) -> None:
+    [node] = shim.add_nodes(1)
+    probe = {"metadata": {"name": "probe"}, "spec": {"template": {"spec": PODS}}}
+    async with kubelets(fleet), fleet.services(refusal_timings=QUICK) as running:
+        async with refusing_new(fleet, "batch", "jobs", probe, "true"):
+            shim.apply()
+            await reported(shim, Reason.JOB_REFUSED.value, WORDS)
+            await eventually(lambda: WORDS in fleet.events(node).get(Reason.JOB_REFUSED.value, ""), "on the Node")
+            await eventually(lambda: unready(running, WORDS), "not ready")
+        await eventually(lambda: shim.has(node), "the node has it", seconds=30)
+        await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+        await eventually(lambda: not unready(running, WORDS), "ready")
+
+
+async def test_a_canary_that_a_policy_refuses_is_reported_for_as_long_as_it_is_refused(
+    fleet: Fleet, shim: Shim
+) -> None:
+    [node] = shim.add_nodes(1)
+    canary = f"has(object.metadata.labels) && '{names.LABEL_CANARY}' in object.metadata.labels"
+    probe = {"metadata": {"name": "probe", "labels": {names.LABEL_CANARY: "true"}}, "spec": PODS}
+    async with kubelets(fleet), fleet.services(refusal_timings=QUICK, verify_timeout=300) as running:
+        async with refusing_new(fleet, "", "pods", probe, canary):
+            shim.apply(verify={"canary": True})
+            await reported(shim, Reason.INSTALLER_REFUSED.value, WORDS)
+            await eventually(lambda: unready(running, WORDS), "not ready")
+            until = time.monotonic() + 4 * QUICK.retry
+            while time.monotonic() < until:
+                assert shim.condition("Degraded") == ("True", Reason.INSTALLER_REFUSED.value)
+                assert unready(running, WORDS)
+                await asyncio.sleep(0.1)
+        await eventually(lambda: shim.has(node), "the node has it", seconds=30)
+        await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+        await eventually(lambda: not unready(running, WORDS), "ready")
+
+
+async def test_a_canary_that_was_refused_until_its_time_was_over_fails_with_the_words(fleet: Fleet, shim: Shim) -> None:
+    [node] = shim.add_nodes(1)
+    canary = f"has(object.metadata.labels) && '{names.LABEL_CANARY}' in object.metadata.labels"
+    probe = {"metadata": {"name": "probe", "labels": {names.LABEL_CANARY: "true"}}, "spec": PODS}
+    async with (
+        kubelets(fleet),
+        fleet.services(refusal_timings=QUICK, verify_timeout=4, retry_max="600s"),
+        refusing_new(fleet, "", "pods", probe, canary),
+    ):
+        shim.apply(verify={"canary": True})
+        failure = await eventually(
+            lambda: fleet.annotations(node).get(names.ANNOTATION_FAILURE), "the failure is on the node", seconds=60
+        )
+        assert Reason.CANARY_FAILED.value in failure
+        assert WORDS in failure
+
+
+async def test_a_runtime_class_that_a_policy_refuses_is_reported_on_the_shim(fleet: Fleet, shim: Shim) -> None:
+    shim.add_nodes(1)
+    probe = {"metadata": {"name": shim.name}, "handler": "x"}
+    forbidden = lambda: WORDS in str(fleet.api.call("POST", f"{CLASSES}?dryRun=All", probe)[1])  # noqa: E731
+    only = f"object.metadata.name == '{shim.name}'"
+    matched = rule("node.k8s.io", "runtimeclasses", "CREATE")
+    async with kubelets(fleet), fleet.services(refusal_timings=QUICK) as running:
+        async with refusing(fleet, matched, WORDS, only, forbidden):
+            shim.apply()
+            await reported(shim, ShimReason.RUNTIME_CLASS_REFUSED.value, WORDS)
+            await eventually(lambda: unready(running, WORDS), "not ready")
+        await eventually(shim.runtime_class, "there is a RuntimeClass", seconds=30)
+        await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+        await eventually(lambda: not unready(running, WORDS), "ready")
+
+
+async def test_a_status_of_a_shim_that_a_policy_refuses_is_in_readiness(fleet: Fleet, shim: Shim) -> None:
+    [node] = shim.add_nodes(1)
+    shim.apply()
+    path = f"{SHIMS}/{shim.name}/status?dryRun=All"
+    patch = {"status": {"nodes": 0, "nodesReady": 0}}
+    forbidden = lambda: WORDS in str(fleet.api.call("PATCH", path, patch)[1])  # noqa: E731
+    matched = rule("runtime.spinkube.dev", "shims/status", "UPDATE") | {"apiVersions": ["*"]}
+    only = f"object.metadata.name == '{shim.name}'"
+    async with (
+        kubelets(fleet),
+        refusing(fleet, matched, WORDS, only, forbidden),
+        fleet.services(refusal_timings=QUICK) as running,
+    ):
+        await eventually(lambda: unready(running, WORDS), "not ready")
+        await eventually(lambda: shim.has(node), "the node has it all the same", seconds=60)
+    async with kubelets(fleet), fleet.services(refusal_timings=QUICK) as running:
+        await eventually(lambda: shim.condition("Available")[0] == "True", "the status is written", seconds=60)
+        assert not unready(running, WORDS)
+
+
+async def test_a_ledger_that_was_broken_by_hand_is_mended_by_the_next_plan(fleet: Fleet, shim: Shim) -> None:
+    [node] = shim.add_nodes(1)
+    async with kubelets(fleet), fleet.services(refusal_timings=QUICK) as running:
+        shim.apply()
+        await eventually(lambda: shim.has(node), "the node has it", seconds=60)
+        await fleet.quiet()
+        path = f"/api/v1/namespaces/{fleet.system}/configmaps/{names.LEDGER}"
+        marks = {names.ANNOTATION_HALTED: ",,x/y,", names.ANNOTATION_HALT_TOLD: "/"}
+        broken = {"data": {"garbage": "/////", node: "x"}, "metadata": {"annotations": marks}}
+        assert fleet.api.call("PATCH", path, broken)[0] == http.HTTPStatus.OK
+        [more] = shim.add_nodes(1)
+        await eventually(lambda: shim.has(more), "the node has it", seconds=30)
+        await fleet.quiet()
+        assert not unready(running, "ledger")
