@@ -37,7 +37,7 @@ from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.rights import Refusals
+from trellis.kube.rights import MissingRights
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Stories, setup
@@ -79,7 +79,7 @@ def compose(settings: Settings, base: Base) -> Work:
     breaker = Breaker(kube, recorder, Scope(APPLICATION_MANAGER, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
     effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace), breaker)
     said = Said()
-    refusals = Refusals(base.health, remedy)
+    refusals = MissingRights(base.health, remedy)
     keep = Keep(known, effects, base.bus, Stories(telemetry), said, refusals, settings.let_go)
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
     measures = Measures(telemetry.metrics, known)

@@ -19,7 +19,7 @@ from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.resources import HOST_CONFIGS, Manifest
-from trellis.kube.rights import Refusals
+from trellis.kube.rights import MissingRights
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.store import ModelStore
 from trellis.telemetry import TraceContext
@@ -83,7 +83,7 @@ class TellGroups:
 
     kube: Kube
     known: Known
-    refusals: Refusals
+    refusals: MissingRights
     let_go: bool = False
     away: dict[str, float] = field(default_factory=dict)
 

@@ -37,7 +37,7 @@ from application_manager.snapshot import Absence, Side
 from application_manager.views import ApplicationView
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
 from trellis.kube.errors import Forbidden, Invalid, NotFound
-from trellis.kube.rights import Refusals, missing_right
+from trellis.kube.rights import MissingRights, missing_right
 from trellis.lattice.link import LinkAwayError, TooLargeError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import Refusal, WadmRefusedError
@@ -70,7 +70,7 @@ class Keep:
     bus: Bus
     stories: Stories[Key]
     said: Said
-    refusals: Refusals
+    refusals: MissingRights
     let_go: bool = False
 
     async def run(self, key: Key, trace: TraceContext | None) -> float | None:

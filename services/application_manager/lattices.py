@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from application_manager.following import Following, Wake
 from application_manager.measures import Measures
 from trellis.kube.client import Kube
-from trellis.kube.rights import Refusals
+from trellis.kube.rights import MissingRights
 from trellis.lattice.group_addresses import address_of
 from trellis.lattice.group_views import GroupView
 from trellis.telemetry import TraceContext
@@ -30,7 +30,7 @@ class FollowLattices:
     following: Following
     groups: Callable[[str], Iterable[GroupView]]
     wake: Wake
-    refusals: Refusals
+    refusals: MissingRights
     measures: Measures
     seconds: float
 

@@ -39,8 +39,9 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, Invalid, KubeError, TooManyRequests, Unauthorized, Unavailable
 from trellis.kube.informer import Change
 from trellis.kube.recorder import EventRecorder
+from trellis.kube.refusals import WRITE_REFUSED, Refusals, is_refused, noted
 from trellis.kube.resources import HOST_CONFIGS
-from trellis.kube.rights import Refusals
+from trellis.kube.rights import MissingRights
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Stories, TraceContext, setup
@@ -53,6 +54,8 @@ _UNDECIDED_SECONDS: Final = 30.0
 _GIVE_WAY_SECONDS: Final = 0.3
 _LATE_SECONDS: Final = 0.05
 """A look that comes a moment early finds nothing new yet."""
+_PASSING: Final = (Conflict, Unavailable, TooManyRequests, Unauthorized)
+"""What passes by itself, and is no news about the group."""
 STATUS_DELAY_SECONDS: Final = 0.2
 """A status counts pods: changes that come in a burst are counted once."""
 
@@ -86,10 +89,11 @@ def compose(settings: Settings, base: Base) -> Work:
     breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
     defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service may not read the CRD
     leave = Leave(groups, Deletions(kube, defined), breaker)
-    refusals = Refusals(base.health, Advice(settings).remedy)
+    rights = MissingRights(base.health, Advice(settings).remedy)
     stories: Stories[str] = Stories(telemetry)
-    reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, refusals, leave)
+    reconcile = Reconcile(known, effects, bus, stories, settings.sources_seconds, watches.knows, rights, leave)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="groups", telemetry=telemetry)
+    refusals = Refusals(queue, noted(base.health))
     follow = FollowPods(known, bus, stories, watches.knows)
     followed = KeyedQueue(follow.run, workers=POD_WORKERS, name="pods", telemetry=telemetry)
     changed = FollowSecrets(known.changes, groups, lambda key, trace: queue.add(key, trace=trace))
@@ -125,7 +129,7 @@ def compose(settings: Settings, base: Base) -> Work:
         list_all,
         known.said.forget,
         prepare=partial(recall, known, bus),
-        background=[listening.run, breaker.run],
+        background=[listening.run, breaker.run, refusals.run],
         apart=bool(settings.watch_namespaces),
     )
 
@@ -158,7 +162,7 @@ class Reconcile:
     stories: Stories[str]
     sources_seconds: float
     knows: Callable[[str], bool]
-    refusals: Refusals
+    rights: MissingRights
     leave: Leave
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
@@ -170,9 +174,9 @@ class Reconcile:
             again = await self._run(key, trace)
         except BaseException as error:
             self.known.doubt(key)
-            self.refusals.failed(key, error)
+            self.rights.failed(key, error)
             raise
-        self.refusals.worked(key)
+        self.rights.worked(key)
         return again
 
     async def _run(self, key: str, trace: TraceContext | None) -> float | None:
@@ -245,9 +249,9 @@ class Reconcile:
             if len(half) < len(actions):
                 self.known.half_made(snapshot)
                 return half, _GIVE_WAY_SECONDS
-        except (Conflict, Unavailable, TooManyRequests, Unauthorized):
-            raise  # it passes by itself, and is no news about the group
         except KubeError as error:
+            if isinstance(error, _PASSING) and not is_refused(error):
+                raise
             self.known.doubt(key)
             if snapshot.fresh and isinstance(error, Invalid):
                 # Something in its way was not looked for: now it is.
@@ -255,7 +259,7 @@ class Reconcile:
                 return actions, 0.0
             now = await self.known.snapshot(key)
             if now is not None:
-                await self.effects.apply(key, deciding.report(now, Problem("WriteRefused", str(error))))
+                await self.effects.apply(key, deciding.report(now, Problem(WRITE_REFUSED, str(error))))
             raise
         return actions, again
 

@@ -31,7 +31,7 @@ from trellis.bus.queue import KeyedQueue
 from trellis.events.subjects import SECRETS_BACKEND
 from trellis.kube.client import Kube
 from trellis.kube.informer import Change
-from trellis.kube.rights import Refusals
+from trellis.kube.rights import MissingRights
 from trellis.lattice.group_views import GroupView
 from trellis.runtime import Base, EqualService, Service, Work
 from trellis.telemetry import TraceContext, setup
@@ -73,7 +73,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     parts = _parts(settings, base, reading, timings)
     links = Links(known, _around(settings, base, known, parts, timings))
     follow = FollowGroups(base.kube, known, links, settings.sources_seconds)
-    guarded = Guarded(follow, Refusals(base.health, Advice(settings.namespace).remedy))
+    guarded = Guarded(follow, MissingRights(base.health, Advice(settings.namespace).remedy))
     groups = KeyedQueue(guarded.run, workers=GROUP_WORKERS, name="groups", telemetry=base.telemetry)
 
     def on_group(change: Change[GroupView]) -> None:
@@ -149,7 +149,7 @@ class Guarded:
     """A run of a group's key that tells of a right that is missing."""
 
     follow: FollowGroups
-    refusals: Refusals
+    refusals: MissingRights
 
     async def run(self, key: str, trace: TraceContext | None) -> float | None:
         """Run, and note how it ended."""

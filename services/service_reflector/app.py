@@ -35,14 +35,13 @@ from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.refusals import Refusals
+from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import Stories, TraceContext, setup
 
 WORKERS: Final = 16
 LATTICE_WORKERS: Final = 4
-REFUSED: Final = "WriteRefused"
 """Reason of Events, and of the note of readiness, about writes that the API server refuses."""
 PRESERVED: Final = "ServicesPreserved"
 """Of the note of readiness about Services that wait for an answer of a lattice or for a host group."""
@@ -87,7 +86,7 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
     reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health)
     queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
-    refusals = Refusals(queue, partial(base.health.note, REFUSED), timings.refusals, is_refused)
+    refusals = Refusals(queue, noted(base.health), timings.refusals, is_refused)
     measures = Measures(telemetry.metrics, known)
     follow = FollowLattices(known, news, settings.sources_seconds, measures)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
@@ -177,7 +176,7 @@ class Reflect:
         except KubeError as error:
             if is_refused(error):
                 for one in self.known.services_of(key):
-                    await self.effects.report(one, None, REFUSED, str(error))
+                    await self.effects.report(one, None, WRITE_REFUSED, str(error))
             raise
         self.health.note(PRESERVED, self.known.why_preserved())
         return snapshot
@@ -189,9 +188,9 @@ class Reflect:
             # A refusal is reported on the objects that a user looks at, and the write is tried again all the same.
             if is_refused(error):
                 for one in snapshot.services.values():
-                    await self.effects.report(one if one.application else None, None, REFUSED, str(error))
+                    await self.effects.report(one if one.application else None, None, WRITE_REFUSED, str(error))
                 for claim in snapshot.claims:
-                    await self.effects.report(None, claim.group, REFUSED, str(error))
+                    await self.effects.report(None, claim.group, WRITE_REFUSED, str(error))
             raise
 
     async def _say(self, snapshot: Snapshot) -> float | None:

@@ -11,7 +11,8 @@ import asyncio
 import random
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Final, Generic, Protocol, TypeVar
 
 from trellis.health import Health
 from trellis.kube.errors import Forbidden, Invalid, KubeError, Unavailable
@@ -48,6 +49,15 @@ def is_refused(error: Exception) -> bool:
     if isinstance(error, Unavailable):
         return "webhook" in error.message
     return isinstance(error, Invalid | Forbidden)
+
+
+WRITE_REFUSED: Final = "WriteRefused"
+"""Reason of conditions and Events, and the part of readiness that notes it."""
+
+
+def noted(health: Health) -> Callable[[str], None]:
+    """Return a ``report`` that leaves the service ready: the refusals of one namespace are not those of all."""
+    return partial(health.note, WRITE_REFUSED)
 
 
 def unready(health: Health, what: str) -> Callable[[str], None]:

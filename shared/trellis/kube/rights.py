@@ -70,7 +70,7 @@ def lacking(right: Right, remedy: str) -> str:
 
 
 @dataclass(slots=True)
-class Refusals:
+class MissingRights:
     """The rights that runs of keys lack at present: each is said once, and the service is not ready meanwhile.
 
     ``remedy`` returns what is to be done about one.

@@ -15,7 +15,7 @@ from trellis.health import Health
 from trellis.kube.errors import Forbidden
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS
-from trellis.kube.rights import Refusals
+from trellis.kube.rights import MissingRights
 from trellis.lattice.group_views import view_group
 from trellis.lattice.store import ModelStore, Proof, StoredModel
 
@@ -101,7 +101,7 @@ def telling(kube: FakeKube, health: Health, *, let_go: bool = False) -> TellGrou
     following = SimpleNamespace(store=lambda _: THERE, owner=lambda _: "here", ours=lambda _: True)
     groups = [view_group(one) for one in kube.objects(HOST_CONFIGS)]
     known = SimpleNamespace(following=following, groups_of=lambda _: groups, means=lambda *_: True)
-    return TellGroups(kube, cast("Known", known), Refusals(health, remedy), let_go)
+    return TellGroups(kube, cast("Known", known), MissingRights(health, remedy), let_go)
 
 
 async def test_a_right_that_is_missing_to_say_it_makes_the_service_not_ready_until_it_is_there() -> None:

@@ -24,7 +24,7 @@ from trellis.health import Health
 from trellis.kube.fake import FakeKube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, NAMESPACES
-from trellis.kube.rights import Refusals
+from trellis.kube.rights import MissingRights
 from trellis.lattice.view import LatticeView
 from trellis.telemetry import Stories, setup
 from trellis.telemetry.metrics import Metrics
@@ -84,7 +84,7 @@ class World:
         self.kube.put(HOST_CONFIGS, {"metadata": {"name": "group", "namespace": "g"}, "spec": MINIMAL})
         known = Known(self.kube, {}, {}, listening=self.told)
         effects = Slow(self.kube, EventRecorder(self.kube, component="test"), known)
-        refusals = Refusals(Health("test"), lambda _: "")
+        refusals = MissingRights(Health("test"), lambda _: "")
         stories: Stories[str] = Stories(setup("test", metrics=Metrics()))
         never = cast("Leave", None)  # no group is deleted here
         self.reconcile = Reconcile(

@@ -8,7 +8,7 @@ from host_manager.rights import CLUSTER, CONFINED, DEFINITION, WATCHED, Advice
 from host_manager.settings import Settings
 from trellis.health import Health
 from trellis.kube.errors import Call, Forbidden, KubeError, NotFound
-from trellis.kube.rights import Refusals, Right, missing_right
+from trellis.kube.rights import MissingRights, Right, missing_right
 
 ME = "system:serviceaccount:trellis-system:trellis-host-manager"
 
@@ -76,7 +76,7 @@ def test_another_refusal_is_no_missing_right(error: Exception) -> None:
 
 def test_a_right_is_missing_for_as_long_as_one_key_lacks_it() -> None:
     health = Health("tested")
-    refusals = Refusals(health, lambda right: f"grant {right.resource}")
+    refusals = MissingRights(health, lambda right: f"grant {right.resource}")
     assert health.readiness().ok
     refusals.failed("team-a/one", lacks("patch", "configmaps"))
     refusals.failed("team-a/two", lacks("patch", "configmaps"))
@@ -90,7 +90,7 @@ def test_a_right_is_missing_for_as_long_as_one_key_lacks_it() -> None:
 
 def test_a_key_that_lacks_the_next_right_has_the_former_one_by_now() -> None:
     health = Health("tested")
-    refusals = Refusals(health, str)
+    refusals = MissingRights(health, str)
     refusals.failed("team-a/one", lacks("patch", "configmaps"))
     refusals.failed("team-a/one", lacks("patch", "secrets"))
     [reason] = health.readiness().reasons
