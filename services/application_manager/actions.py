@@ -29,6 +29,7 @@ class Reason(StrEnum):
     TOMBSTONE = "Tombstone"
     DUPLICATE = "Duplicate"
     MASS_DELETION = "MassDeletion"
+    WRITE_REFUSED = "WriteRefused"
 
 
 @dataclass(frozen=True, slots=True)

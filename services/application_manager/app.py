@@ -37,6 +37,7 @@ from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
+from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
 from trellis.kube.rights import MissingRights
 from trellis.operators import on_operator
 from trellis.runtime import Base, LedService, Work
@@ -79,17 +80,23 @@ def compose(settings: Settings, base: Base) -> Work:
     breaker = Breaker(kube, recorder, Scope(APPLICATION_MANAGER, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
     effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace), breaker)
     said = Said()
-    refusals = MissingRights(base.health, remedy)
-    keep = Keep(known, effects, base.bus, Stories(telemetry), said, refusals, settings.let_go)
+    rights = MissingRights(base.health, remedy)
+    keep = Keep(known, effects, base.bus, Stories(telemetry), said, rights, settings.let_go)
     queue = KeyedQueue(keep.run, workers=WORKERS, name="applications", telemetry=telemetry)
     measures = Measures(telemetry.metrics, known)
-    follow = FollowLattices(kube, known.following, known.groups_of, news, refusals, measures, settings.sources_seconds)
+    follow = FollowLattices(kube, known.following, known.groups_of, news, rights, measures, settings.sources_seconds)
     lattices = KeyedQueue(follow.run, workers=LATTICE_WORKERS, name="lattices", telemetry=telemetry)
     groups = KeyedQueue(
-        TellGroups(kube, known, refusals, settings.let_go).run,
+        TellGroups(kube, known, rights, settings.let_go).run,
         workers=LATTICE_WORKERS,
         name="groups",
         telemetry=telemetry,
+    )
+
+    refusals = (
+        Refusals(queue, noted(base.health)),
+        Refusals(lattices, noted(base.health, f"{WRITE_REFUSED}, lattices")),
+        Refusals(groups, noted(base.health, f"{WRITE_REFUSED}, groups")),
     )
 
     def applications_changed(mark: str, applications: Iterable[str] | None) -> None:
@@ -119,7 +126,7 @@ def compose(settings: Settings, base: Base) -> Work:
         list_all,
         said.forget,
         prepare=partial(recall, said, base.bus),
-        background=[known.following.run, measures.run, breaker.run],
+        background=[known.following.run, measures.run, breaker.run, *(one.run for one in refusals)],
     )
 
 

@@ -83,7 +83,7 @@ class TellGroups:
 
     kube: Kube
     known: Known
-    refusals: MissingRights
+    rights: MissingRights
     let_go: bool = False
     away: dict[str, float] = field(default_factory=dict)
 
@@ -94,7 +94,7 @@ class TellGroups:
             KubeError: for the queue to try again.
         """
         del trace
-        with self.refusals.noted(f"groups of {mark}"):
+        with self.rights.noted(f"groups of {mark}"):
             return await self._run(mark)
 
     async def _run(self, mark: str) -> float | None:

@@ -7,6 +7,7 @@ not at each event.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -36,8 +37,9 @@ from application_manager.homes import name_of
 from application_manager.snapshot import Absence, Side
 from application_manager.views import ApplicationView
 from trellis.bus.bus import BUS_RETRY_SECONDS, Bus, BusUnavailable
-from trellis.kube.errors import Forbidden, Invalid, NotFound
-from trellis.kube.rights import MissingRights, missing_right
+from trellis.kube.errors import KubeError, NotFound
+from trellis.kube.refusals import WRITE_REFUSED, is_refused, is_terminating
+from trellis.kube.rights import MissingRights
 from trellis.lattice.link import LinkAwayError, TooLargeError
 from trellis.lattice.reading import LatticeDataError
 from trellis.lattice.replies import Refusal, WadmRefusedError
@@ -70,7 +72,7 @@ class Keep:
     bus: Bus
     stories: Stories[Key]
     said: Said
-    refusals: MissingRights
+    rights: MissingRights
     let_go: bool = False
 
     async def run(self, key: Key, trace: TraceContext | None) -> float | None:
@@ -79,7 +81,7 @@ class Keep:
         Raises:
             KubeError: for the queue to try again.
         """
-        with self.refusals.noted(str(key)):
+        with self.rights.noted(str(key)):
             return await self._run(key, trace)
 
     async def _run(self, key: Key, trace: TraceContext | None) -> float | None:
@@ -146,22 +148,24 @@ class Keep:
             refused = self._refuse(world, error)
             wait = await self._tell(world, replace(decision, actions=()), refused)
             return _soonest(wait, refused.again - time.monotonic())
-        except (NotFound, Forbidden) as error:
-            if world.view is not None or missing_right(error) is not None:
-                raise
-            # Its home is going, or the kind is not defined (any more): there is nowhere to show it.
-            _log.info("an application of wadm's cannot be shown", application=str(key), reason=str(error))
-            return _NOWHERE_SECONDS
-        except (Invalid, NotTaken) as error:
-            await self._refused_by_kubernetes(world, str(error))
+        except (KubeError, NotTaken) as error:
+            if world.view is None and _is_nowhere(error):
+                _log.info("an application of wadm's cannot be shown", application=str(key), reason=str(error))
+                return _NOWHERE_SECONDS
+            await self._refused_by_kubernetes(world, error)
             raise
         return _LOOK_SECONDS if _asks(decision.actions) else None
 
-    async def _refused_by_kubernetes(self, world: World, why: str) -> None:
+    async def _refused_by_kubernetes(self, world: World, error: KubeError | NotTaken) -> None:
+        """Report what the API server refuses on the Application, or on the group that it would be shown beside."""
+        if isinstance(error, KubeError) and not is_refused(error):
+            return
         if world.view is None:
-            await self.effects.warn_home(world, "WriteRefused", f"application {world.key.name} from wadm: {why}")
-        else:
-            await self.effects.event(world.view, "WriteRefused", why)
+            await self.effects.warn_home(world, WRITE_REFUSED, f"application {world.key.name} from wadm: {error}")
+            return
+        await self.effects.event(world.view, WRITE_REFUSED, str(error))
+        with contextlib.suppress(KubeError):  # the status may be refused too
+            await self._tell(world, Decision(waits=Because(Reason.WRITE_REFUSED, str(error))))
 
     def _refused(self, world: World, decision: Decision) -> Refused | None:
         """Return what wadm refused of the same before, while it is too soon to ask again."""
@@ -291,6 +295,11 @@ def _identity(world: World, view: ApplicationView) -> Identity:
     return Identity(
         view.namespace, view.name, view.uid, view.resource_version, view.generation, lattice, view.application
     )
+
+
+def _is_nowhere(error: Exception) -> bool:
+    """Say whether there is no place for an Application: its home is going, or the kind is not defined any more."""
+    return isinstance(error, NotFound) or (isinstance(error, KubeError) and is_terminating(error))
 
 
 def _asks(actions: Iterable[Action]) -> bool:

@@ -30,7 +30,7 @@ class FollowLattices:
     following: Following
     groups: Callable[[str], Iterable[GroupView]]
     wake: Wake
-    refusals: MissingRights
+    rights: MissingRights
     measures: Measures
     seconds: float
 
@@ -41,7 +41,7 @@ class FollowLattices:
             KubeError: a Secret could not be read.
         """
         del trace
-        with self.refusals.noted(f"lattice {mark}"):
+        with self.rights.noted(f"lattice {mark}"):
             return await self._run(mark)
 
     async def _run(self, mark: str) -> float | None:

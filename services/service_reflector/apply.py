@@ -37,6 +37,7 @@ from trellis.kube.errors import Forbidden, Invalid, NotFound
 from trellis.kube.informer import Informer
 from trellis.kube.reader import Selection
 from trellis.kube.recorder import EventRecorder, ObjectRef
+from trellis.kube.refusals import is_terminating
 from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
 from trellis.lattice.group_views import GroupView
 from trellis.lattice.service_views import RouteView, ServiceView, SliceView
@@ -44,7 +45,6 @@ from trellis.telemetry import get_logger
 
 Manifest = dict[str, Any]
 
-_TERMINATING = "because it is being terminated"
 _log = get_logger(__name__)
 
 
@@ -137,7 +137,7 @@ class Effects:
             _log.warning("a Service cannot have its former addresses", service=mirror.key)
             made = await self.kube.create(SERVICES, make_service(mirror))
         except Forbidden as error:
-            if _TERMINATING in error.message:
+            if is_terminating(error):
                 raise Waiting from None
             raise
         _log.info("Service made", service=mirror.key, lattice=mirror.lattice, application=mirror.application)

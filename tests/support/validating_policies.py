@@ -18,11 +18,11 @@ def rule(group: str, resource: str, *operations: str) -> Manifest:
 
 @contextlib.asynccontextmanager
 async def refusing(
-    fleet: Fleet, matched: Manifest, words: str, only: str, in_force: Callable[[], bool]
+    fleet: Fleet, matched: Manifest, words: str, only: str, in_force: Callable[[], bool], reason: str = "Invalid"
 ) -> AsyncIterator[None]:
     """Have the API server refuse, with these words, what matches a rule and a condition in CEL.
 
-    ``in_force``: whether the API server refuses by now.
+    ``in_force``: whether the API server refuses by now; ``reason``: of its answer, ``Forbidden`` as quotas have it.
     """
     name = f"refuse-{fleet.id}"
     policy = {
@@ -33,7 +33,7 @@ async def refusing(
             "matchConstraints": {"resourceRules": [matched]},
             "failurePolicy": "Fail",
             "matchConditions": [{"name": "only", "expression": only}],
-            "validations": [{"expression": "false", "message": words}],
+            "validations": [{"expression": "false", "message": words, "reason": reason}],
         },
     }
     binding = {

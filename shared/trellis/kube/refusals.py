@@ -17,6 +17,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from trellis.health import Health
 from trellis.kube.errors import Forbidden, Invalid, KubeError, Unavailable
 
+_TERMINATING: Final = "because it is being terminated"
 K = TypeVar("K", bound=Hashable)
 
 
@@ -51,13 +52,18 @@ def is_refused(error: Exception) -> bool:
     return isinstance(error, Invalid | Forbidden)
 
 
+def is_terminating(error: KubeError) -> bool:
+    """Return whether something was not created because its namespace is being deleted: that is no refusal."""
+    return _TERMINATING in error.message
+
+
 WRITE_REFUSED: Final = "WriteRefused"
 """Reason of conditions and Events, and the part of readiness that notes it."""
 
 
-def noted(health: Health) -> Callable[[str], None]:
+def noted(health: Health, what: str = WRITE_REFUSED) -> Callable[[str], None]:
     """Return a ``report`` that leaves the service ready: the refusals of one namespace are not those of all."""
-    return partial(health.note, WRITE_REFUSED)
+    return partial(health.note, what)
 
 
 def unready(health: Health, what: str) -> Callable[[str], None]:

@@ -1,0 +1,92 @@
+"""Writes of Applications that admission refuses: reported on the Application or its group, and recovered from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.fleet import Manifest, eventually
+from support.host_world import PATIENCE
+from support.kept import KeptWorld, spec
+from support.real_lattice import Wadm, application, wasm_component
+from support.validating_policies import refusing, rule
+from trellis import names
+from trellis.kube.resources import APPLICATIONS
+from trellis.runtime import LedService
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+WORDS = "no owner is named"
+SECONDS = 30.0
+"""After which everything has recovered."""
+
+
+def noted(service: LedService, words: str) -> bool:
+    """Return whether readiness names these words."""
+    return words in str((service.health.readiness().reasons, service.health.notes()))
+
+
+@contextlib.asynccontextmanager
+async def refusing_applications(
+    kept: KeptWorld, operation: str, sub: str = "", reason: str = "Invalid"
+) -> AsyncIterator[None]:
+    """Have a policy refuse writes of Applications in the test's namespace, in which there is ``probe``."""
+    api, plural = kept.hosts.api, f"{APPLICATIONS.plural}/{sub}" if sub else APPLICATIONS.plural
+    probe: Manifest = {"apiVersion": APPLICATIONS.api_version, "kind": APPLICATIONS.kind, "metadata": {"name": "new"}}
+    probe["spec"] = spec()
+    method, path = "POST", APPLICATIONS.path(kept.namespace)
+    if operation == "UPDATE":
+        method, path = "PATCH", APPLICATIONS.path(kept.namespace, "probe", sub or None)
+        probe = {"status": {"phase": "Waiting"}} if sub else {"metadata": {"labels": {"probe": "x"}}}
+    forbidden = lambda: WORDS in str(api.call(method, f"{path}?dryRun=All", probe)[1])  # noqa: E731
+    matched = rule(APPLICATIONS.group, plural, operation) | {"apiVersions": ["*"]}
+    only = f"request.namespace == '{kept.namespace}'"
+    async with refusing(kept.hosts.fleet, matched, WORDS, only, forbidden, reason):
+        yield
+
+
+@pytest.mark.parametrize("reason", ["Invalid", "Forbidden"])
+async def test_an_application_of_wadms_that_is_refused_is_reported_on_its_group_and_shown_once_it_is_permitted(
+    kept: KeptWorld, wadm: Wadm, reason: str
+) -> None:
+    kept.group()
+    async with kept.manager() as service:
+        async with refusing_applications(kept, "CREATE", reason=reason):
+            await wadm.put(application("web", wasm_component("echo", "file:///none-1.wasm"), version="v1"))
+            await eventually(lambda: WORDS in kept.warnings().get("WriteRefused", ""), "an Event", seconds=PATIENCE)
+            await eventually(lambda: noted(service, WORDS), "in readiness")
+        await eventually(lambda: kept.find("web"), "it is shown", seconds=SECONDS)
+        await eventually(lambda: not noted(service, WORDS), "readiness names it no more", seconds=SECONDS)
+
+
+@pytest.mark.parametrize("reason", ["Invalid", "Forbidden"])
+async def test_an_application_that_cannot_be_changed_reports_why_until_it_can(kept: KeptWorld, reason: str) -> None:
+    kept.group()
+    kept.apply("probe", spec())
+    async with kept.manager() as service:
+        async with refusing_applications(kept, "UPDATE", reason=reason):
+            kept.apply("web", spec())
+            found = await kept.condition("web", "Synced", "False", "WriteRefused")
+            assert any(WORDS in one["message"] for one in found["status"]["conditions"])
+            await eventually(lambda: WORDS in kept.warnings().get("WriteRefused", ""), "an Event")
+            await eventually(lambda: noted(service, WORDS), "in readiness")
+        await eventually(
+            lambda: names.FINALIZER_APPLICATIONS in (kept.find("web") or {})["metadata"].get("finalizers", ()),
+            "it has the finalizer",
+            seconds=SECONDS,
+        )
+        await kept.synced("web")
+        await eventually(lambda: not noted(service, WORDS), "readiness names it no more", seconds=SECONDS)
+
+
+async def test_a_status_that_a_policy_refuses_is_in_readiness(kept: KeptWorld) -> None:
+    kept.group()
+    kept.apply("probe", spec())
+    async with kept.manager() as service:
+        async with refusing_applications(kept, "UPDATE", "status"):
+            kept.apply("web", spec())
+            await eventually(lambda: noted(service, WORDS), "in readiness", seconds=PATIENCE)
+        await kept.synced("web")
+        await eventually(lambda: not noted(service, WORDS), "readiness names it no more", seconds=SECONDS)
