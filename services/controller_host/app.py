@@ -44,6 +44,7 @@ from trellis.kube.client import Kube
 from trellis.kube.discovery import Discovery
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
+from trellis.kube.refusals import Refusals, noted
 from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.runtime import Base, LedService, Work
 from trellis.telemetry import get_logger, setup
@@ -140,6 +141,7 @@ def compose(settings: Settings, base: Base) -> Work:
     workers = settings.controller_threads + _WAITING
     controllers = KeyedQueue(hosting.run, workers=workers, name="controllers", telemetry=telemetry)
     reports = KeyedQueue(reporting.run, workers=_REPORTERS, name="reports", telemetry=telemetry)
+    refusals = Refusals(reports, noted(base.health))
     hosting.wake, reporting.add, reporting.add_after = controllers.add, reports.add, reports.add_after
 
     def wake(key: str, *, anew: bool) -> None:
@@ -170,6 +172,7 @@ def compose(settings: Settings, base: Base) -> Work:
         prepare=sweep,
         background=[
             watches.run,
+            refusals.run,
             Gauges(telemetry.metrics, CONTROLLER_HOST, hosting.hosted.values, lambda: parts.room.refuses).run,
             partial(trying, parts.room, disk.guests.try_disk, hosting.memory.recovered),
             hosting.fetching.run,

@@ -97,6 +97,7 @@ class Key:
                 _log.info("the key is another", key=ring.current.public, previous=len(ring.previous))
             self._ring, self._told = ring, ""
             self._health.ready(HEALTH)
+            self._health.note(HEALTH, "")
             self.there.set()
         finally:
             self._looked = time.monotonic()
@@ -120,6 +121,8 @@ class Key:
     def _trouble(self, why: str, *, counts: bool = True) -> None:
         if counts:
             self._health.not_ready(HEALTH, why)
+        else:
+            self._health.note(HEALTH, f"what was read before counts on: {why}")
         if why != self._told:
             goes_on = "what was read before counts on" if self._ring is not None else "nothing is answered"
             _log.warning(f"the key cannot be read: {goes_on}", reason=why)

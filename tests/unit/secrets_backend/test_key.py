@@ -12,7 +12,7 @@ from secrets_backend.key_secret import data_of
 from secrets_backend.keys import CurveKey, KeyRing
 from trellis import names
 from trellis.health import Health
-from trellis.kube.fake import FakeKube
+from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import NAMESPACES, SECRETS
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Metrics, setup
@@ -64,3 +64,19 @@ async def test_what_nobody_can_open_costs_one_request_for_all_who_doubt_at_once(
     kube.fail_next(1, when=count)
     assert await asyncio.gather(*(key.doubt() for _ in range(50))) == [False] * 50
     assert [path.rsplit("/", 1)[-1] for path in asked] == [names.SECRETS_KEY]
+
+
+async def test_a_key_that_is_gone_and_may_not_be_created_again_is_noted_until_it_is(kube: FakeKube) -> None:
+    health = Health("test")
+    key = Key(kube, "system", health, 600.0)
+    await key.look()
+    ring = key.ring
+    kube.remove(SECRETS, names.SECRETS_KEY, "system")
+    words = "no owner is named"
+    kube.answer_next(1, lambda _: status_reply(422, "Invalid", words), when=lambda request: request.method == "POST")
+    await key.look()
+    assert health.readiness().ok
+    assert any(words in note for note in health.notes())
+    await key.look()
+    assert not health.notes()
+    assert key.ring == ring

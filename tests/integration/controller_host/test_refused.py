@@ -1,0 +1,82 @@
+"""What admission refuses of controller_host and of the controllers that it runs is reported in the server's words."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from support.controllers_world import CONFIG_MAPS, DEADLINE, Host, Tenant, prebuilt, until
+from support.fleet import Fleet, Manifest
+from support.service_process import get
+from support.validating_policies import refusing, rule
+from trellis.kube.resources import WASM_CONTROLLERS
+from trellis.localcluster import ClusterInfo
+from trellis.localcluster.api import Api
+
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+
+WORDS = "no owner is named"
+SECONDS = 30.0
+"""After which everything has recovered."""
+
+
+@pytest.fixture
+def fleet(cluster: ClusterInfo, cluster_api: Api) -> Fleet:
+    return Fleet(cluster, cluster_api)
+
+
+def readiness(host: Host) -> str:
+    """Return what readiness names."""
+    return json.dumps(json.loads(get(host.port, "/readyz")[1]))
+
+
+def message(tenant: Tenant, name: str) -> str:
+    """Return the last fault of a controller."""
+    return str((tenant.status(name).get("lastFault") or {}).get("message", ""))
+
+
+@contextlib.asynccontextmanager
+async def refusing_in(
+    fleet: Fleet, tenant: Tenant, matched: Manifest, call: tuple[str, str, Manifest]
+) -> AsyncIterator[None]:
+    method, path, probe = call
+    forbidden = lambda: WORDS in str(fleet.api.call(method, f"{path}?dryRun=All", probe)[1])  # noqa: E731
+    async with refusing(fleet, matched, WORDS, f"request.namespace == '{tenant.name}'", forbidden):
+        yield
+
+
+async def test_a_status_that_a_policy_refuses_is_in_readiness_until_it_is_written(
+    host: Host, tenant: Tenant, target: Tenant, fleet: Fleet
+) -> None:
+    tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
+    tenant.module("mirror", prebuilt("mirror"))
+    tenant.controller("mirror", config={"targetNamespace": target.name})
+    status = {"status": {"observedGeneration": 1}}
+    matched = rule(WASM_CONTROLLERS.group, f"{WASM_CONTROLLERS.plural}/status", "UPDATE") | {"apiVersions": ["*"]}
+    call = ("PATCH", WASM_CONTROLLERS.path(tenant.name, "mirror", "status"), status)
+    async with host.serving():
+        await until(lambda: tenant.condition("mirror", "Accepted")[0] == "True", "it is accepted")
+        async with refusing_in(fleet, tenant, matched, call):
+            tenant.change("mirror", {"paused": True})
+            await until(lambda: WORDS in readiness(host), "in readiness")
+        await until(lambda: tenant.condition("mirror", "Ready") == ("False", "Paused"), "the status", SECONDS)
+        await until(lambda: WORDS not in readiness(host), "readiness names it no more")
+
+
+async def test_what_is_refused_of_a_controllers_writes_is_its_last_fault(
+    host: Host, tenant: Tenant, target: Tenant, fleet: Fleet
+) -> None:
+    tenant.account("mirror", CONFIG_MAPS, namespaces=(tenant.name, target.name))
+    tenant.module("mirror", prebuilt("mirror"))
+    tenant.controller("mirror", config={"targetNamespace": target.name})
+    call = ("POST", f"/api/v1/namespaces/{target.name}/configmaps", {"metadata": {"name": "probe"}})
+    async with host.serving():
+        async with refusing_in(fleet, target, rule("", "configmaps", "CREATE", "UPDATE"), call):
+            tenant.config_map("one", color="red")
+            await until(lambda: WORDS in message(tenant, "mirror"), "in the status")
+            await until(lambda: any(WORDS in str(one["message"]) for one in tenant.events()), "an Event")
+            assert tenant.status("mirror")["failing"] == 1
+        await until(lambda: target.data("one") == {"color": "red"}, "it is mirrored", DEADLINE)
