@@ -10,10 +10,8 @@ import pytest
 
 from support.api_proxy import ApiProxy
 from support.controllers_world import CONFIG_MAPS, Host, Manifest, Tenant, prebuilt, until
-from support.defined import define_again, delete_definition
+from support.crd_deletion import define_again, delete_definition
 from support.service_process import get
-from trellis.crds.kinds import KINDS
-from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import WASM_CONTROLLERS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
@@ -96,14 +94,13 @@ async def test_a_controller_that_is_created_again_with_its_crd_begins_without_st
     async with host.serving():
         await until(lambda: target.data("same") == {"x": "1"}, "mirrored")
         await until(host.asleep, "suspended")
-        kind = next(one for one in KINDS if one.model is WasmController)
         former = tenant.found(mirror)
         delete_definition(tenant.api, WASM_CONTROLLERS)
         try:
             await until(lambda: host.metric("trellis_controllers") == 0, "the controller is gone")
             assert target.data("same") == {"x": "1"}
         finally:
-            await define_again(tenant.api, kind, WASM_CONTROLLERS)
+            await define_again(tenant.api, WASM_CONTROLLERS)
         before = host.metric("trellis_controller_call_seconds_count")
         tenant.make({key: former[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": place(former)})
         await until(lambda: host.metric("trellis_controller_cold_starts_total") == 2, "started cold")

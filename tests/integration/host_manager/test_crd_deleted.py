@@ -51,13 +51,17 @@ def reasons(hosts: HostWorld) -> set[str]:
     return {one["reason"] for one in hosts.call("GET", EVENTS)["items"]}
 
 
-def keep_hosts(hosts: HostWorld, group: str) -> None:
+async def keep_hosts(hosts: HostWorld, group: str) -> None:
     """Do what the condition of a held group names for a user who wants to keep its hosts."""
     orphan = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
     hosts.call("DELETE", HOST_CONFIGS, group, orphan)
-    found = hosts.call("GET", HOST_CONFIGS, group)
-    kept = [one for one in found["metadata"]["finalizers"] if one != names.FINALIZER_HOSTS]
+    await eventually(lambda: "orphan" not in finalizers(hosts, group), "its children are no longer its own")
+    kept = [one for one in finalizers(hosts, group) if one != names.FINALIZER_HOSTS]
     hosts.call("PATCH", HOST_CONFIGS, group, {"metadata": {"finalizers": kept}})
+
+
+def finalizers(hosts: HostWorld, group: str) -> list[str]:
+    return list(hosts.call("GET", HOST_CONFIGS, group)["metadata"].get("finalizers") or ())
 
 
 async def close_breaker(fleet: Fleet) -> None:
@@ -94,7 +98,7 @@ async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld)
             assert len(before & running(hosts, TWO)) >= len(before) - ALLOWED
             kept = {name: hosts.call("GET", DEPLOYMENTS, name)["metadata"]["uid"] for name in held(hosts)}
             for name in kept:
-                keep_hosts(hosts, name)
+                await keep_hosts(hosts, name)
             await define_again(hosts.api, HOST_CONFIGS)
             for name, workload in kept.items():
                 uid = hosts.create(name, hostReplicas=TWO[name])["metadata"]["uid"]

@@ -12,7 +12,7 @@ import pytest
 
 from support import planted
 from support.api_proxy import ApiProxy
-from support.defined import delete_definition
+from support.crd_deletion import delete_definition
 from support.fleet import eventually
 from support.grants import SYSTEM, granted, manifests, until_given
 from support.host_world import PATIENCE

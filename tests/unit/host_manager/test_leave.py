@@ -23,7 +23,7 @@ from trellis.kube.breaker import Breaker, Scope
 from trellis.kube.fake import FakeKube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS, NAMESPACES
-from trellis.kube.rights import Refusals
+from trellis.kube.rights import MissingRights
 from trellis.peers import Controller, Peer
 from trellis.telemetry import Stories, setup
 from trellis.telemetry.metrics import Metrics
@@ -72,7 +72,7 @@ class World:
             Stories(setup("test", metrics=Metrics())),
             600.0,
             lambda _: True,
-            Refusals(Health("test"), lambda _: ""),
+            MissingRights(Health("test"), lambda _: ""),
             Leave(groups, self.deletions, breaker),
         )
 
