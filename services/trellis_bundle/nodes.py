@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Final
 
 import typer
@@ -15,7 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis.provisioning import Wish
-from trellis.read_model.nodes import NodeRow, NodeState, summary, tally
+from trellis.read_model.explain_read import held_up
+from trellis.read_model.nodes import NodeRow, NodeState, summary, tally, with_causes
+from trellis.read_model.reading import Reading
 from trellis_bundle.cli_errors import exit_on_error
 from trellis_bundle.gather import Rollout, connected, read_rollout
 from trellis_bundle.options import ContextOption, KubeconfigOption
@@ -53,7 +56,12 @@ def nodes(
 
 async def _read(settings: ClientSettings) -> Rollout:
     async with connected(settings) as kube:
-        return await read_rollout(kube, settings)
+        reading = Reading(kube, settings.namespace)
+        held = held_up(reading, settings.installer_namespace)
+        rollout, lines = await asyncio.gather(read_rollout(kube, settings), held)
+    unread = (line.text for line in reading.notes if "jobs.batch" not in line.text)  # the rollout's notes tell of Jobs
+    rows = with_causes(rollout.rows, {name: line.text for name, line in lines.items()})
+    return replace(rollout, rows=rows, notes=(*rollout.notes, *unread))
 
 
 def show(rollout: Rollout, output: Format, *, every: bool) -> None:

@@ -18,7 +18,7 @@ from trellis.read_model.explain_job import failure_line
 from trellis.read_model.explain_service import REFLECTOR
 from trellis.read_model.explaining import Rank, condition
 from trellis.read_model.leaders import Leadership, NodesClaim
-from trellis.read_model.nodes import NodeRow, NodeState, summary, tally
+from trellis.read_model.nodes import UNDONE, NodeRow, NodeState, summary, tally
 from trellis_bundle.breaker_model import BreakerRow, Position
 from trellis_bundle.explain_grant import BACKEND, grant_cause
 from trellis_bundle.gather import Rollout
@@ -114,7 +114,7 @@ def _stuck(rows: Sequence[NodeRow], held: Mapping[str, str]) -> dict[str, str]:
     """Return why nodes that did not fail do not go on either."""
     found = {}
     for row in rows:
-        if row.state not in {NodeState.WAITING, NodeState.PROVISIONING, NodeState.VERIFYING}:
+        if row.state not in UNDONE:
             continue
         if why := row.message if not row.kubelet_ready else held.get(row.name):
             found[row.name] = why

@@ -14,7 +14,7 @@ from trellis import names
 from trellis.install_results import FailureReason
 from trellis.installer_pods import installer_state
 from trellis.node_and_job import view_job
-from trellis.provision_reasons import Reason
+from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning import JobState, JobView
 from trellis.read_model.explaining import PULL_FAILED, Line, Rank, warnings_of, words
 
@@ -159,6 +159,20 @@ def refused_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest], namesp
         line = None if uid in taken else refused_job(told, uid, namespace)
         if line is not None:
             found[str(told[0]["involvedObject"].get("name"))] = line
+    return found
+
+
+def unlabelled_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest]) -> dict[str, Line]:
+    """Return which Nodes the API server does not let be labelled though their Job is done, by name.
+
+    An Event stays for an hour: it is no trouble any more once the Job is cleared away.
+    """
+    told, found = _by_uid(events), dict[str, Line]()
+    for job in map(view_job, map(dict, jobs)):
+        warnings = warnings_of(told.get(job.node_uid, ()), job.node_uid)
+        if warnings and job.state is JobState.COMPLETE:
+            text = f"{NODE_UPDATE_REFUSED}: {warnings[0].get('message') or 'no reason given'}"
+            found[job.node] = Line("labels", text, well=False, rank=Rank.CAUSE)
     return found
 
 

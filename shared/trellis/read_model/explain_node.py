@@ -76,7 +76,8 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
     )
     if failure:
         yield failure_line(failure, job)
-    yield _state(view, row.state, row.message)
+    told = {one.get("reason") for one in warnings_of(world.beside.events, view.uid)}
+    yield _state(view, row.state, row.message, unlabelled=NODE_UPDATE_REFUSED in told)
 
 
 def _kubelet(node: Manifest, view: NodeView) -> Line:
@@ -157,10 +158,12 @@ def _hold(world: NodeWorld, view: NodeView, state: NodeState) -> Iterator[Line]:
                 return
 
 
-def _state(view: NodeView, state: NodeState, message: str) -> Line:
+def _state(view: NodeView, state: NodeState, message: str, *, unlabelled: bool) -> Line:
     if state is NodeState.READY:
         handlers = ", ".join(sorted(filter(None, view.handlers))) or "none"
         return Line("proof", f"by {view.verified}; its runtime lists the handlers: {handlers}", well=True)
+    if unlabelled and state is NodeState.VERIFYING:
+        return Line("proof", "the installer is done, and the API server refuses to have that written here", well=False)
     words_ = {
         NodeState.WAITING: "it waits for its turn: nothing was begun yet",
         NodeState.PROVISIONING: "the installer is at work",

@@ -29,7 +29,7 @@ from trellis.lattice.group_views import view_group
 from trellis.lattice.service_views import POD_SELECTOR, SLICE_SELECTOR, view_pod, view_service, view_slice
 from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_node
-from trellis.provision_reasons import Reason
+from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning import INSTALLER_JOBS
 from trellis.read_model.apps_read import read_apps
 from trellis.read_model.controllers import HOST
@@ -47,7 +47,7 @@ from trellis.read_model.explain_find import absence, find, listed, one_place, un
 from trellis.read_model.explain_hosts import MANAGER as HOST_MANAGER
 from trellis.read_model.explain_hosts import SUBJECT as GROUP
 from trellis.read_model.explain_hosts import explain_group
-from trellis.read_model.explain_job import held_up_by_node, refused_by_node
+from trellis.read_model.explain_job import held_up_by_node, refused_by_node, unlabelled_by_node
 from trellis.read_model.explain_node import SUBJECT as NODE
 from trellis.read_model.explain_node import NodeWorld, explain_node
 from trellis.read_model.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
@@ -125,13 +125,15 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
 
 async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
     """Return what keeps installer Jobs from going on, by the name of their node."""
-    jobs, pods, events, refused = await asyncio.gather(
+    jobs, pods, events, refused, unlabelled = await asyncio.gather(
         reading.list(JOBS, installers, labels=INSTALLER_JOBS),
         reading.list(PODS, installers, labels=f"{names.LABEL_JOB}=true"),
         reading.list(EVENTS, installers, fields=_WARNING),
         reading.list(EVENTS, None, fields=f"{_WARNING},reason={Reason.JOB_REFUSED}"),
+        reading.list(EVENTS, None, fields=f"{_WARNING},reason={NODE_UPDATE_REFUSED}"),
     )
-    return refused_by_node(refused, jobs, installers) | held_up_by_node(jobs, pods, events)
+    held = refused_by_node(refused, jobs, installers) | held_up_by_node(jobs, pods, events)
+    return held | unlabelled_by_node(unlabelled, jobs)
 
 
 async def group_page(reading: Reading, name: str, namespace: str | None) -> Explanation:

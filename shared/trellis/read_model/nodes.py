@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -45,6 +45,8 @@ class NodeState(StrEnum):
     FAILED = "Failed"
 
 
+UNDONE: Final = frozenset({NodeState.WAITING, NodeState.PROVISIONING, NodeState.VERIFYING})
+"""States of nodes that neither failed nor are done."""
 _WORDS: Final[Mapping[NodeState, str]] = {
     NodeState.READY: "ready",
     NodeState.PROVISIONING: "provisioning",
@@ -119,6 +121,16 @@ def row_of(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None) -> No
         kubelet_ready=node.ready,
         concern=touched or wish is not Wish.OUT,
     )
+
+
+def with_causes(rows: Iterable[NodeRow], held: Mapping[str, str]) -> list[NodeRow]:
+    """Return the rows with what keeps nodes that are not done from going on; ``held``: by name of a node."""
+    return [
+        replace(row, message=" ".join(held[row.name].split()))  # whole: a policy's own words come last
+        if row.state in UNDONE and not row.message and row.name in held
+        else row
+        for row in rows
+    ]
 
 
 def tally(rows: Iterable[NodeRow]) -> dict[NodeState, int]:

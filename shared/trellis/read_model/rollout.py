@@ -16,6 +16,8 @@ from typing import Final
 from trellis.attempts import ShimLimits, asked_of, failing_on
 from trellis.installing import ShimWish
 from trellis.ledger import Entry, Ledger
+from trellis.provision_reasons import NODE_UPDATE_REFUSED
+from trellis.provision_reasons import Reason as NodeReason
 from trellis.provisioning import FailedAttempt, NodeView, installed_on
 from trellis.shim_history import Revision
 from trellis.shim_status import OTHER_CONTROLLER, Condition, Reason, Status
@@ -33,6 +35,16 @@ _BLOCKING: Final = frozenset(
     }
 )
 """Reasons of Degraded that no retry changes: somebody has to change the spec or the cluster."""
+_REFUSED: Final = frozenset(
+    {
+        Reason.RUNTIME_CLASS_REFUSED.value,
+        Reason.LEDGER_REFUSED.value,
+        NodeReason.JOB_REFUSED.value,
+        NodeReason.INSTALLER_REFUSED.value,
+        NODE_UPDATE_REFUSED,
+    }
+)
+"""Reasons of Degraded with which the API server refuses a write: it is tried again every few seconds."""
 
 
 class NodeStage(StrEnum):
@@ -269,9 +281,13 @@ def _hold(world: World, wish: ShimWish | Refusal, halted: bool) -> str:
 
 def _blocking(world: World) -> Condition | None:
     """Return the condition about this generation that keeps the rollout from going on whatever is tried."""
+    return _degraded(world, _BLOCKING)
+
+
+def _degraded(world: World, reasons: frozenset[str]) -> Condition | None:
     for condition in world.status.conditions:
         fresh = condition.observed_generation == world.shim.generation
-        if fresh and condition.type == "Degraded" and condition.status == "True" and condition.reason in _BLOCKING:
+        if fresh and condition.type == "Degraded" and condition.status == "True" and condition.reason in reasons:
             return condition
     return None
 
@@ -307,8 +323,14 @@ def _phase(world: World, nodes: tuple[ShimNode, ...], halted: bool) -> tuple[Pha
     if failing and not (stages[NodeStage.IN_WORK] or stages[NodeStage.WAITING] or stages[NodeStage.LEAVING]):
         message = f"the last attempt failed on {_listed(failing)}"
         return Phase.DEGRADED, message, f"mend the cause: they are tried again by themselves; or {back}"
-    waits = "" if observed else "provisioner has not looked at this change yet"
-    return Phase.PROGRESSING, waits, "if this lasts: trellis status" if waits else ""
+    return Phase.PROGRESSING, *_waiting(world, observed=observed)
+
+
+def _waiting(world: World, *, observed: bool) -> tuple[str, str]:
+    """Return what a rollout that goes on waits for, and what to do; "" twice if it waits for nothing."""
+    if refused := _degraded(world, _REFUSED):
+        return f"{refused.reason}: {refused.message}", "it goes on by itself once that is permitted"
+    return ("", "") if observed else ("provisioner has not looked at this change yet", "if this lasts: trellis status")
 
 
 def _listed(known: list[str]) -> str:

@@ -40,8 +40,19 @@ def installers(fleet: Fleet, labels: Manifest | None = None) -> None:
 
 async def explained(fleet: Fleet, what: str) -> str:
     """Return the page of ``trellis explain``."""
+    return await trellis(fleet, "explain", what)
+
+
+async def all_commands_name(fleet: Fleet, shim: Shim, words: str) -> None:
+    """Assert that every command about a rollout names a refusal; terminals fold what is long."""
+    for command in (("nodes", "-o", "json"), ("rollout", "status", shim.name, "-o", "json"), ("status", "-o", "json")):
+        assert words in await trellis(fleet, *command), command
+
+
+async def trellis(fleet: Fleet, *arguments: str) -> str:
+    """Return what a command prints."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", "explain", what,
+        sys.executable, "-m", "trellis_bundle", *arguments,
         env={**os.environ, **fleet.environment()}, stdout=PIPE,
     )  # fmt: skip
     return (await process.communicate())[0].decode()
@@ -66,6 +77,7 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
         await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, words)
         await eventually(lambda: unready(running, words), "not ready, with the API server's words")
         assert words in await explained(fleet, f"node/{nodes[0]}")
+        await all_commands_name(fleet, shim, words)
         permit_pods(fleet, refusal, path)
         await eventually(lambda: all(map(shim.has, nodes)), "every node has it", seconds=30)
         await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
@@ -115,7 +127,10 @@ async def test_a_node_whose_labels_are_refused_is_reported_and_holds_no_slot_for
             shim.apply(max_update=1)
             await reported(fleet, shim, [refused], NODE_UPDATE_REFUSED, WORDS)
             await eventually(lambda: unready(running, WORDS), "not ready, with the API server's words")
-            assert WORDS in await explained(fleet, f"node/{refused}")
+            page = await explained(fleet, f"node/{refused}")
+            assert WORDS in page
+            assert "is waited for" not in page
+            await all_commands_name(fleet, shim, WORDS)
             await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)
             assert not shim.has(refused)
         await eventually(lambda: shim.has(refused), "the node is labelled", seconds=30)

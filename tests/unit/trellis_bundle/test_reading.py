@@ -11,9 +11,9 @@ from trellis import names
 from trellis.kube.errors import Unavailable
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, PODS
-from trellis.provision_reasons import Reason
+from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
 from trellis.read_model.explain_application import AppWorld, explain_application
-from trellis.read_model.explain_job import refused_by_node
+from trellis.read_model.explain_job import refused_by_node, unlabelled_by_node
 from trellis.read_model.reading import Reading
 from trellis.telemetry import Metrics, setup
 from trellis_bundle.apps_status import causes_of
@@ -105,3 +105,15 @@ def test_a_job_that_was_refused_is_no_trouble_once_it_is_there() -> None:
     assert list(refused_by_node([event], [], "installers")) == ["n"]
     job = {"metadata": {"name": "j", "labels": {names.LABEL_NODE_UID: "uid-n"}}}
     assert refused_by_node([event], [job], "installers") == {}
+
+
+def test_a_node_that_is_refused_its_labels_is_named_while_its_job_is_done() -> None:
+    about = {"uid": "uid-n", "name": "n"}
+    event = {"type": "Warning", "reason": NODE_UPDATE_REFUSED, "message": "no team label", "involvedObject": about}
+    metadata = {"name": "j", "namespace": "i", "uid": "uid-j", "resourceVersion": "1"}
+    metadata |= {"labels": {names.LABEL_NODE_UID: "uid-n"}, "annotations": {names.ANNOTATION_NODE: "n"}}
+    done = {"metadata": metadata, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    [line] = unlabelled_by_node([event], [done]).values()
+    assert "no team label" in line.text
+    assert unlabelled_by_node([event], []) == {}
+    assert unlabelled_by_node([event], [{"metadata": metadata}]) == {}
