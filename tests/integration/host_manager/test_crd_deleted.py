@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http
 import os
 import sys
 from asyncio.subprocess import DEVNULL
@@ -55,13 +56,16 @@ async def keep_hosts(hosts: HostWorld, group: str) -> None:
     """Do what the condition of a held group names for a user who wants to keep its hosts."""
     orphan = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
     hosts.call("DELETE", HOST_CONFIGS, group, orphan)
-    await eventually(lambda: "orphan" not in finalizers(hosts, group), "its children are no longer its own")
-    kept = [one for one in finalizers(hosts, group) if one != names.FINALIZER_HOSTS]
-    hosts.call("PATCH", HOST_CONFIGS, group, {"metadata": {"finalizers": kept}})
+    await eventually(lambda: removed_finalizer(hosts, group), "the finalizer is removed")
 
 
-def finalizers(hosts: HostWorld, group: str) -> list[str]:
-    return list(hosts.call("GET", HOST_CONFIGS, group)["metadata"].get("finalizers") or ())
+def removed_finalizer(hosts: HostWorld, group: str) -> bool:
+    """Remove the finalizer from a group as it is; False if the garbage collector changed the group meanwhile."""
+    metadata = hosts.call("GET", HOST_CONFIGS, group)["metadata"]
+    kept = [one for one in metadata.get("finalizers") or () if one != names.FINALIZER_HOSTS]
+    body = {"metadata": {"finalizers": kept, "resourceVersion": metadata["resourceVersion"]}}
+    status, _ = hosts.api.call("PATCH", HOST_CONFIGS.path(hosts.namespace, group), body)
+    return status == http.HTTPStatus.OK
 
 
 async def close_breaker(fleet: Fleet) -> None:
