@@ -17,7 +17,7 @@ from typing import Final
 
 from provisioner.actions import Action, ClearRefusal, DeleteJob, GiveBackSlot, LookAgain, ReportRefusal, Snapshot
 from trellis.attempts import changes_of
-from trellis.provision_reasons import Reason
+from trellis.provision_reasons import NO_POD, Reason
 from trellis.provisioning import UNDO, JobState, JobView, NodeView
 
 RECORD_SECONDS: Final = 2.0
@@ -28,7 +28,7 @@ def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action
     """Report that the pod of a Job is refused; replace the Job after a while. [] if it is not refused."""
     if not snapshot.pod_refused or job.has_pods:
         return []
-    message = f"no pod of its installer Job {job.namespace}/{job.name} is created: {snapshot.pod_refused}"
+    message = f"{NO_POD} {job.namespace}/{job.name} is created: {snapshot.pod_refused}"
     report = ReportRefusal(node, Reason.INSTALLER_REFUSED, message)
     left = snapshot.refusal_retry - snapshot.pod_refused_for
     if left > 0:

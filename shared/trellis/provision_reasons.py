@@ -11,6 +11,9 @@ from typing import Final
 NODE_UPDATE_REFUSED: Final = "NodeUpdateRefused"
 """Of an Event on a Node: admission or RBAC refuses what node_watcher writes there. Also a reason of Shims."""
 
+NO_POD: Final = "no pod of its installer Job"
+"""How the message of such an Event begins that is about an installer's pod."""
+
 
 class Reason(StrEnum):
     """Why an action is taken; also the reason of Events and of a failure's verdict."""

@@ -14,7 +14,7 @@ from trellis import names
 from trellis.install_results import FailureReason
 from trellis.installer_pods import installer_state
 from trellis.node_and_job import view_job
-from trellis.provision_reasons import NODE_UPDATE_REFUSED, Reason
+from trellis.provision_reasons import NO_POD, NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning import JobState, JobView
 from trellis.read_model.explaining import PULL_FAILED, Line, Rank, warnings_of, words
 
@@ -139,11 +139,14 @@ def failure_line(failure: str, job: JobView | None) -> Line:
 
 
 def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | None:
-    """Return the step of a Job that the API server did not take, None if there is none."""
-    told = [one for one in warnings_of(events, uid) if one.get("reason") == Reason.JOB_REFUSED]
+    """Return the step of a Job, or of its pod, that the API server did not take, None if there is none."""
+    reasons = {Reason.JOB_REFUSED, Reason.INSTALLER_REFUSED}
+    told = [one for one in warnings_of(events, uid) if one.get("reason") in reasons]
     if not told:
         return None
     message = str(told[0].get("message") or "")
+    if told[0].get("reason") == Reason.INSTALLER_REFUSED:
+        return _no_pod(namespace, message) if NO_POD in message else None
     text = f"the API server refuses the installer's Job: {_refusal(message)}"
     return Line("job", text, well=False, do=refusal_advice(message, namespace), rank=Rank.CAUSE)
 

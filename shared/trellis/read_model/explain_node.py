@@ -14,7 +14,7 @@ from trellis import names
 from trellis.installing import ShimWish
 from trellis.ledger import Ledger
 from trellis.node_and_job import view_job, view_node
-from trellis.provision_reasons import NODE_UPDATE_REFUSED
+from trellis.provision_reasons import NO_POD, NODE_UPDATE_REFUSED
 from trellis.provisioning import SUPPORTED_OS, JobState, NodeView, Wish, installed_on, newest, proved_of, wish_of
 from trellis.read_model.explain_job import failure_line, job_lines, refused_job
 from trellis.read_model.explain_subject import Beside, Subject
@@ -153,7 +153,7 @@ def _hold(world: NodeWorld, view: NodeView, state: NodeState) -> Iterator[Line]:
         yield Line("rollout", text, False, f"`trellis rollout resume {min(paused)}`", Rank.CAUSE)
     if state is not NodeState.READY:
         for one in warnings_of(world.beside.events, view.uid):
-            if one.get("reason") in _TOLD:
+            if one.get("reason") in _TOLD and NO_POD not in str(one.get("message")):
                 yield Line("held", words(one), well=False, rank=Rank.CAUSE)
                 return
 

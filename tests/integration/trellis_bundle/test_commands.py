@@ -213,7 +213,7 @@ def test_no_record_means_every_breaker_is_closed_and_there_is_nothing_to_close(w
     assert code == 0
     assert {(row["service"], row["kind"], row["state"]) for row in rows.values()} == {
         ("application-manager", "applications", "Closed"),
-        ("host-manager", "groups", "Closed"),
+        ("host-manager", "hosts", "Closed"),
         ("node-watcher", "nodes", "Closed"),
         ("provisioner", "jobs", "Closed"),
         ("service-reflector", "services", "Closed"),
