@@ -83,10 +83,11 @@ def note(points: Points) -> None:
         points.end(what, nth)
         return reply
 
-    async def noted_attempt(self: Publisher, stream: str, subject: str, *rest: Any) -> None:
+    async def noted_attempt(self: Publisher, stream: str, subject: str, *rest: Any) -> int:
         nth = points.begin(what := of_subject(subject))
-        await attempt(self, stream, subject, *rest)
+        sequence = await attempt(self, stream, subject, *rest)
         points.end(what, nth)
+        return sequence
 
     async def noted_ack(self: Ack) -> None:
         if self.open:
