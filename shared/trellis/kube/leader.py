@@ -161,7 +161,7 @@ class Leader:
         )
         self._kube.health.not_ready(self._what, why)
 
-    async def _take(self) -> bool:
+    async def _take(self, *, again: bool = True) -> bool:
         timeout = self._timings.call_timeout
         try:
             found = await self._kube.get(LEASES, self._name, self._namespace, timeout=timeout)
@@ -179,7 +179,11 @@ class Leader:
         began = boot_clock()
         try:
             await self._write(found, timeout)
-        except AlreadyExists:
+        except (AlreadyExists, Conflict) as error:
+            if self._timings.handover and again:
+                return await self._take(again=False)  # written by one that shares it, perhaps: then it is had as well
+            if isinstance(error, Conflict):
+                raise
             return False
         self._held, self._renewed_at = True, began
         return True

@@ -142,7 +142,7 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_no_traceback(world: Worl
     )
     done = world.run("nodes", "--kubeconfig", str(config))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("trellis: cannot LIST Node")
+    assert done.stderr.startswith("trellis: cannot LIST ")
     assert "127.0.0.1:1" in done.stderr
     assert done.stderr.count("\n") == 1
 
