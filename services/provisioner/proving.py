@@ -48,7 +48,7 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         if fulfilled(job, node):
             actions.append(_clear_away(snapshot, job))
         else:
-            actions += update_refused(snapshot, node)
+            actions += update_refused(snapshot, node, job)
         return actions
     if job.failure is not None:
         return []

@@ -3,7 +3,7 @@
 In: how to read a plan. Out: a table or JSON, then, once agreed to, the writes of its steps. Called by the commands of
 ``trellis migrate``.
 Invariants: nothing is done that was not shown before; each write names the object and its state as they were read;
-what changed meanwhile is planned anew; without a list of each kind that a plan is made of, nothing is planned.
+what changed meanwhile is planned again; without a list of each kind that a plan is made of, nothing is planned.
 """
 
 from __future__ import annotations
