@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from trellis.localcluster import ClusterInfo, kill, restart
+from trellis.localcluster.api import Api
 from trellis.localcluster.paths import Layout
 
 
@@ -27,10 +28,24 @@ class EtcdBackup:
         restart(self._name, "etcd")
 
     def restore(self) -> None:
-        """Replace etcd's data by the copy; returns when the API server serves it."""
-        kill(self._name, "kube-apiserver")
-        kill(self._name, "etcd")
+        """Replace etcd's data by the copy; returns when the API server serves it, and its clients were restarted.
+
+        Source: Kubernetes' page on operating etcd has controllers, schedulers and kubelets restarted after a restore.
+        Otherwise they wait: their watches begin at a resourceVersion that the restored server does not have yet.
+        """
+        for tool in ("kwok", "kube-apiserver", "etcd"):
+            kill(self._name, tool)
         shutil.rmtree(self._data)
         shutil.copytree(self._copy, self._data)
-        restart(self._name, "etcd")
-        restart(self._name, "kube-apiserver")
+        for tool in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+            restart(self._name, tool)
+        self._end_node_leases()
+        restart(self._name, "kwok")
+
+    def _end_node_leases(self) -> None:
+        """Delete the nodes' Leases: each kwok waits until those of the former one have run out, unlike a kubelet."""
+        api = Api.of_kubeconfig(Layout.of(self._name).kubeconfig())
+        try:
+            api.call("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
+        finally:
+            api.close()
