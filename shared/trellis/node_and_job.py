@@ -75,7 +75,8 @@ def view_job(manifest: Manifest) -> JobView:
     """Project an installer Job as the API server returns it.
 
     A Job is complete or failed when the condition of that type is ``True``, never by its counts (KEP-3998: the
-    counts run ahead of the terminal condition).
+    counts run ahead of the terminal condition). A Job whose pods admission sent to another node proves nothing about
+    the node that it names, and may end before it is deleted: it has no ``node_uid``.
     """
     metadata = manifest["metadata"]
     labels: Mapping[str, str] = metadata.get("labels") or {}
@@ -88,7 +89,7 @@ def view_job(manifest: Manifest) -> JobView:
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         node=annotations.get(names.ANNOTATION_NODE, ""),
-        node_uid=labels.get(names.LABEL_NODE_UID, ""),
+        node_uid="" if _runs_elsewhere(manifest) else labels.get(names.LABEL_NODE_UID, ""),
         digest=labels.get(names.LABEL_DIGEST, ""),
         operation=labels.get(names.LABEL_OPERATION, PROVISION),
         attempt=whole(labels.get(names.LABEL_ATTEMPT)) or 1,
@@ -114,6 +115,14 @@ def view_job(manifest: Manifest) -> JobView:
         deleting="deletionTimestamp" in metadata,
         has_pods=any(status.get(count) for count in _POD_COUNTS),
     )
+
+
+def _runs_elsewhere(manifest: Manifest) -> bool:
+    template = (manifest.get("spec") or {}).get("template")
+    if template is None:
+        return False
+    named = (manifest["metadata"].get("annotations") or {}).get(names.ANNOTATION_NODE)
+    return bool(template["spec"].get("nodeName") != named)
 
 
 def _names(value: str | None) -> frozenset[str]:

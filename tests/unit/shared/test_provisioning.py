@@ -90,6 +90,13 @@ def test_a_job_as_the_api_server_returns_it() -> None:
     assert view.created_at == unix_seconds("2026-01-01T00:00:00Z")
 
 
+@pytest.mark.parametrize(("runs_on", "uid"), [("n1", "u1"), ("n2", ""), (None, "")])
+def test_a_job_whose_pods_run_elsewhere_is_no_job_of_the_node(runs_on: str | None, uid: str) -> None:
+    job = job_manifest({"type": "Complete", "status": "True"})
+    pod = {} if runs_on is None else {"nodeName": runs_on}
+    assert view_job({**job, "spec": {"template": {"spec": pod}}}).node_uid == uid
+
+
 @pytest.mark.parametrize("value", [None, "", "a", "a/b", "a/0/1", "a/1/x", "a/1/2/3"])
 def test_a_failure_record_someone_edited_counts_as_none(value: str | None) -> None:
     assert FailedAttempt.decode(value) is None
