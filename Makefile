@@ -15,7 +15,7 @@ UV_VERSION := 0.13.8
 PIP_AUDIT_VERSION := 2.10.1
 HAS_NODE := command -v node >/dev/null && command -v npm >/dev/null
 
-.PHONY: help install demo page images test check audit test-e2e fuzz chaos soak bench docs generate verify lock format clean
+.PHONY: help install demo page images test check audit test-e2e flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -47,7 +47,7 @@ check: install ## Lint, types, boundaries, unit and contract tests (fast: all da
 	@$(BIN)/mypy deploy/images/*.py
 	@$(BIN)/lint-imports --no-cache
 	@if $(HAS_NODE); then $(BIN)/trellis dev page --check; else echo "no node here: the console's page is neither built nor checked" >&2; fi
-	@$(BIN)/pytest -q tests/unit tests/contract -n 2
+	@$(BIN)/python tests/units.py $(UNITS)
 
 audit: install ## Known vulnerabilities of what the locks name; needs PyPI itself, not a mirror without its data
 	@for lock in requirements-services.lock requirements-installer.lock requirements-images.lock requirements-dev.lock; do \
@@ -63,6 +63,12 @@ test: check ## Everything CI runs: check, the built wheel, real nats-server, rea
 
 test-e2e: install ## What needs more than `make test`: real nodes (root, Linux), wadm, others' operators; ARGS=--quick for a minute of it
 	@$(BIN)/python tests/e2e/run.py $(ARGS)
+
+flaky: install ## One test many times beside busy processes: TEST=tests/…::test_… RUNS=50
+	@$(BIN)/python tests/flaky.py $(or $(RUNS),50) $(TEST)
+
+sabotage: install ## Break the product line by line; a test has to fail each time: ARGS="PART OF A NAME"
+	@$(BIN)/python tests/sabotage/run.py $(ARGS)
 
 fuzz: install ## Wrong input for every parser, by seed; ARGS="--cases 1000000 --seed N --jobs N --only TARGET"
 	@$(BIN)/python tests/fuzz/run.py $(ARGS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -56,62 +55,6 @@ def test_what_is_read_at_run_time_is_inside(wheel: Path) -> None:
     data = {f"trellis/{path.relative_to(source)}" for path in source.rglob("*") if path.suffix in {".toml", ".typed"}}
     assert data
     assert data <= inside
-
-
-@pytest.mark.timeout(800)
-def test_the_suite_passes_with_the_wheel_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> None:
-    venv = tmp_path / "venv"
-    run(UV, "venv", "--quiet", "--python", sys.executable, venv, cwd=tmp_path)
-    python = venv / "bin" / "python"
-    run(
-        UV,
-        "pip",
-        "sync",
-        "--quiet",
-        "--python",
-        python,
-        "--require-hashes",
-        ROOT / "requirements-dev.lock",
-        cwd=tmp_path,
-    )
-    run(UV, "pip", "install", "--quiet", "--python", python, "--no-deps", wheel, cwd=tmp_path)
-    for name in (
-        "tests",
-        "deploy",
-        "docs",
-        "sdk",
-        "bench",
-        "Makefile",
-        "pyproject.toml",
-        "requirements.lock",
-        "requirements-installer.lock",
-        "requirements-services.lock",
-        "README.md",
-        "LICENSE",
-        "docker-compose.yml",
-    ):
-        origin = ROOT / name
-        if origin.is_dir():
-            shutil.copytree(origin, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif origin.exists():
-            shutil.copy(origin, tmp_path / name)
-    assert run(venv / "bin" / "trellis", "version", cwd=tmp_path).strip()
-    where = run(
-        python, "-c", "import trellis, node_watcher; print(trellis.__file__, node_watcher.__file__)", cwd=tmp_path
-    )
-    assert str(ROOT) not in where
-    run(
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/unit",
-        "tests/contract",
-        cwd=tmp_path,
-        seconds=600,
-    )
 
 
 def test_the_services_need_only_the_locked_requirements(wheel: Path, tmp_path: Path) -> None:

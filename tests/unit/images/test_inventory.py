@@ -123,7 +123,6 @@ def npm(**packages: dict[str, Any]) -> str:
     )
 
 
-@pytest.mark.skipif(not PAGE.exists(), reason="reads the page's lock: there is no checkout")
 def test_what_is_bundled_into_the_page_is_a_part_of_the_image() -> None:
     found = inventory.page_components((PAGE / "package-lock.json").read_text(encoding="utf-8"))
     assert [one["name"] for one in found] == ["@preact/signals", "@preact/signals-core", "preact"]

@@ -1,0 +1,69 @@
+"""Runs the unit and contract tests: ``python tests/units.py [--wheel] [pytest's options]``.
+
+In: the checkout, or with ``--wheel`` the wheel that is built from it, in an environment of its own and beside a copy of
+the files: then what is tested is what users install. Each test runs once, in CI with the wheel. Out: pytest's exit
+status.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+UV = Path(sys.executable).with_name("uv")
+PARTS = ("tests/unit", "tests/contract")
+
+
+def pytest_of(python: str | Path) -> list[str | Path]:
+    """Return the command line of pytest with an interpreter; one worker for each core."""
+    return [python, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1), *PARTS]
+
+
+def main(options: list[str]) -> int:
+    """Run them."""
+    if "--wheel" not in options:
+        return subprocess.run([*pytest_of(sys.executable), *options], cwd=ROOT, check=False).returncode
+    with tempfile.TemporaryDirectory(prefix="trellis-wheel-") as place:
+        folder = Path(place)
+        python = install(folder)
+        copy_files(folder)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL"))}
+        where = "import trellis, node_watcher; print(trellis.__file__, node_watcher.__file__)"
+        found = subprocess.run(
+            [python, "-c", where], cwd=folder, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+        if any(not path.startswith(str(folder / "venv")) for path in found.split()):
+            sys.exit(f"the wheel is not what is imported: {found}")
+        options = [one for one in options if one != "--wheel"]
+        command = [*pytest_of(python), "-p", "no:cacheprovider", *options]
+        return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+
+
+def install(folder: Path) -> Path:
+    """Build the wheel and install it in an environment of its own; return that environment's interpreter."""
+    python = folder / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
+    [wheel] = folder.glob("*.whl")
+    lock = ROOT / "requirements-dev.lock"
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder / "venv"], check=True)
+    subprocess.run([UV, "pip", "sync", "--quiet", "--python", python, "--require-hashes", lock], check=True)
+    subprocess.run([UV, "pip", "install", "--quiet", "--python", python, "--no-deps", wheel], check=True)
+    return python
+
+
+def copy_files(folder: Path) -> None:
+    """Copy what git knows: tests read manifests, documents, and sources as text."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
