@@ -16,6 +16,7 @@ settings.load_profile("trellis")
 
 pytest_plugins = [
     "support.cluster",
+    "support.durations",
     "support.real_lattice",
     "support.fleet",
     "support.golden",

@@ -1,18 +1,18 @@
-"""Runs the integration tests two at a time; a few that fail are tried once more, by themselves, and named as FLAKY.
+"""Runs the integration tests: ``python tests/integration/run.py [--record] [pytest's options]``.
 
-They run real servers on machines that others use too: a process that got no processor for its deadline is no fault of
-what is tested. A fault fails again. Failures in more than ``FEW`` files are no coincidence and are not tried again
-(files, because a cluster that was not got in time is a failure of each test that shares it).
+A file's tests run one after the other in one of several workers, the longest file first. There are more workers than
+cores, because tests mostly wait. Each worker has a control plane and a nats-server of its own (ADR 95). A test that
+fails has failed: nothing is tried again. ``--record`` writes how long each file took into ``tests/durations.json``,
+which gives the order.
 
 The services of tests have the rights of ``deploy/rbac`` and no others: a refusal, and a rule that no test used, are
 failures too.
 
-Exit status: pytest's; 0 also if all that failed among the others passed alone; 1 for wrong rights.
+Exit status: pytest's; 1 for wrong rights.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -23,48 +23,38 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos import day
+from support import durations
 from support.suite_rights import FOLDER_VARIABLE, faults
 
 HERE = Path(__file__).parent
-FEW = 3
-TESTS_FAILED = 1
+WORKERS_PER_CORE = 2
+SLOWEST = 20
 LEFT_OPEN = ("-W", "default::pytest.PytestUnraisableExceptionWarning")
 """A socket that nobody closed is found when garbage is collected, in a later test: shown at the end, not its fault."""
 
 
-def run(tests: list[str], *options: str) -> tuple[int, list[str]]:
-    """Run tests; return pytest's exit status, and the names of those that failed, as pytest takes them."""
-    with tempfile.TemporaryDirectory() as cache:
-        command = [sys.executable, "-m", "pytest", "-q", *LEFT_OPEN, *tests, *options, "-o", f"cache_dir={cache}"]
-        status = subprocess.run(command, check=False).returncode
-        # What `--last-failed` reads. A report in JUnit's form has a base class's file for an inherited test.
-        failed = Path(cache) / "v" / "cache" / "lastfailed"
-        return status, list(json.loads(failed.read_bytes())) if failed.exists() else []
-
-
 def main(options: list[str]) -> int:
-    """Run all, and once more what failed, if that is little; look at the rights that were used."""
+    """Run all; look at the rights that were used."""
     with tempfile.TemporaryDirectory() as folder:
+        # The seeds of a run that goes on after midnight are those of the day on which it began.
+        os.environ.setdefault(day.VARIABLE, datetime.now(UTC).date().isoformat())
         os.environ[FOLDER_VARIABLE] = folder
-        status = run_all(options)
+        if "--record" in options:
+            options.remove("--record")
+            os.environ[durations.RECORD_VARIABLE] = "1"
+        status = subprocess.run(command(options), check=False).returncode
         wrong = faults(Path(folder), whole=status == 0)
     for one in wrong:
         print(f"RIGHTS  {one}", flush=True)
     return status or int(bool(wrong))
 
 
-def run_all(options: list[str]) -> int:
-    """Run all, and once more what failed, if that is little; return pytest's exit status."""
-    # What is tried once more after midnight is what failed before.
-    os.environ.setdefault(day.VARIABLE, datetime.now(UTC).date().isoformat())
-    status, names = run([str(HERE)], "-n", "2", "--dist", "loadgroup", *options)
-    if status != TESTS_FAILED or not 0 < len({name.partition("::")[0] for name in names}) <= FEW:
-        return status
-    print(f"once more, by themselves: {', '.join(names)}", flush=True)
-    again, still = run(names)
-    for name in names:
-        print(f"{'FAILED' if name in still or again > TESTS_FAILED else 'FLAKY (passed alone)'}  {name}", flush=True)
-    return again
+def command(options: list[str]) -> list[str]:
+    """Return the command line of pytest."""
+    workers = WORKERS_PER_CORE * (os.cpu_count() or 1)
+    spread = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
+    shown = ["-q", f"--durations={SLOWEST}", "--durations-min=1", *LEFT_OPEN]
+    return [sys.executable, "-m", "pytest", *shown, *spread, str(HERE), *options]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from support.kept import KeptWorld
 from support.real_lattice import RealLattice, Wadm, application, http_server, wasm_component
 from trellis.kube.resources import APPLICATIONS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 Manifest = dict[str, Any]
 CONFIG = {"name": "greeting", "properties": {"text": "hello"}}

@@ -14,7 +14,7 @@ from support.kept import KeptWorld, spec
 from support.kept_behaviour import KeptBehaviour, image_of, wadm_has
 from support.real_lattice import RealLattice, Wadm, wasm_component
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 EMPTY_COMPONENT = bytes.fromhex("0061736d0d000100")
 READY = ("Ready", "True")

@@ -23,7 +23,7 @@ from trellis.lattice.group_views import view_group
 from trellis.lattice.subjects import STREAM_MODELS
 from trellis.localcluster import ClusterInfo
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 Manifest = dict[str, Any]
 

@@ -9,7 +9,7 @@ import pytest
 from support.outage_behaviour import OutageBehaviour, Servers
 from support.real_lattice import RealLattice
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture

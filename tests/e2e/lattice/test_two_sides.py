@@ -22,7 +22,7 @@ from support.two_real_sides import One, TwoRealSides
 from support.wadm_stand_in import BUCKET
 from trellis import localcluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 COUNT = 50
 
 

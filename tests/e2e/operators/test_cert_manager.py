@@ -37,7 +37,6 @@ from trellis.localcluster.ports import LOOPBACK
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.nats,
-    pytest.mark.xdist_group("cluster"),
     pytest.mark.usefixtures("manager"),
 ]
 

@@ -28,7 +28,7 @@ from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 from trellis.localcluster.ports import LOOPBACK
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 HOSTS = "hosts"
 APPLICATION = "hello/application.yaml"

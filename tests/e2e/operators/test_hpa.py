@@ -18,7 +18,7 @@ from support.keda import METERED, USAGE, metered, metrics_server
 from support.operator_processes import Operators
 from trellis.kube.resources import PODS, Resource
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 HOSTS = "hosts"
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", namespaced=True)

@@ -23,7 +23,7 @@ from support.keda import keda
 from support.operator_processes import Operators
 from trellis.kube.resources import HOST_CONFIGS, Resource
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 HOSTS = "hosts"
 SCALED = Resource("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject", namespaced=True)

@@ -11,7 +11,7 @@ from support.kept_behaviour import image_of, wadm_has, wadm_lacks
 from support.real_lattice import Wadm, application, wasm_component
 from support.wadm_stand_in import WadmStandIn
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 async def test_an_application_that_is_to_run_again_while_wadm_is_told_to_end_it_runs(

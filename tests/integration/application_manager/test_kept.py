@@ -9,7 +9,7 @@ import pytest
 
 from support.kept_behaviour import KeptBehaviour
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 class TestStandIn(KeptBehaviour):

@@ -9,7 +9,7 @@ from support.real_lattice import Wadm
 from trellis import names
 from trellis.kube.resources import CONFIGMAPS, HOST_CONFIGS, Manifest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 GOING = ("first", "second")
 

@@ -16,7 +16,7 @@ from trellis import names
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import APPLICATIONS, EVENTS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 MANY = [f"app-{number}" for number in range(9)]
 LIMIT = 5

@@ -14,7 +14,7 @@ from trellis.events.subjects import APPLICATION_MANAGER
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 OBJECTS, AGE = "trellis_lattice_application_objects", "trellis_lattice_synced_age_seconds"
 OWNED, LINKED = "trellis_lattice_owned", "trellis_lattice_linked"

@@ -13,7 +13,7 @@ from support.outage_behaviour import OutageBehaviour, Servers
 from support.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support.kept import KeptWorld, spec
 from support.wadm_stand_in import WadmStandIn
 from trellis.lattice.replies import Refusal
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 RECORDED = Path(__file__).parents[2] / "data/lattice/wadm-refusals.jsonl"
 LASTING = {Refusal.REJECTED.value, Refusal.BLOCKED.value}

@@ -10,7 +10,7 @@ from support.kept import KeptWorld, spec
 from support.settling import settle
 from support.wadm_stand_in import WadmStandIn
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 async def test_the_largest_status_has_room_beside_the_largest_manifest(kept: KeptWorld, stand_in: WadmStandIn) -> None:

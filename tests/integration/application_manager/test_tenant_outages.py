@@ -18,7 +18,7 @@ from support.tenants import EAST, from_own_account, from_wadms_account, url_of, 
 from support.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.fixture

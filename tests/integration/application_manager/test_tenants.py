@@ -20,7 +20,7 @@ from support.wadm_stand_in import WadmStandIn
 from trellis import names
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.fixture(scope="module")

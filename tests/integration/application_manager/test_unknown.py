@@ -18,7 +18,7 @@ from trellis import names
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, Resource
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @contextlib.asynccontextmanager

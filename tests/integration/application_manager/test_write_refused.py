@@ -16,7 +16,7 @@ from trellis import names
 from trellis.kube.resources import APPLICATIONS
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 WORDS = "no owner is named"
 SECONDS = 30.0

@@ -24,7 +24,7 @@ from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-claim")]
+pytestmark = pytest.mark.nats
 
 BRIEF = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0, claim=2.0)
 LASTING = Timing(check=0.2, ack_wait=1.0, publish_budget=1.0)

@@ -18,7 +18,7 @@ from trellis.events.provision import ProvisionRemoved
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-limits")]
+pytestmark = pytest.mark.nats
 
 RECOVERS_SECONDS = 30.0
 CLUSTER = "c1"

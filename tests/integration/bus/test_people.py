@@ -19,7 +19,7 @@ from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_DEAD, STREAM_EVENTS, fact_subject
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-users")]
+pytestmark = pytest.mark.nats
 
 SELECTION = Selection(cluster="c1")
 

@@ -15,7 +15,7 @@ from trellis.bus.bus import Bus, BusUnavailable
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-permissions-back")]
+pytestmark = pytest.mark.nats
 
 RECOVERS_SECONDS = 30.0
 CLUSTER = "c1"

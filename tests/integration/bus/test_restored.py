@@ -18,7 +18,7 @@ from trellis.bus.naming import consumer_name
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-restored")]
+pytestmark = pytest.mark.nats
 
 LOST = 20
 """Events after the backup."""

@@ -25,7 +25,6 @@ from trellis.localcluster import ClusterInfo, owned_cluster
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.nats,
-    pytest.mark.xdist_group("seeds-of-the-day"),
     # A run takes half a minute. On a machine that has no processor for it, its waits end after ten minutes each.
     pytest.mark.timeout(3000),
 ]

@@ -28,7 +28,7 @@ from trellis.localcluster.api import Api
 from trellis_bundle.base_generate import differences, documents, render
 from trellis_bundle.bus_passwords import SERVER
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 
 DEPLOY = CHART.parents[1]
 JOB = "trellis-bus-passwords"

@@ -24,7 +24,7 @@ from trellis.kube.resources import NAMESPACES, PODS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 
 RELEASE = "checked"
 SERVICES = only("nodeWatcher", "provisioner")

@@ -14,7 +14,7 @@ from trellis.kube.resources import DEPLOYMENTS, NAMESPACES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 RELEASE = "kwasm-operator"
 DEFAULTS = {

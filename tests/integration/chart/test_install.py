@@ -36,7 +36,7 @@ from trellis.kube.resources import (
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 RELEASE = "trellis"
 OWNER = "meta.helm.sh/release-name"

@@ -20,7 +20,7 @@ from trellis.bus.user_client import UserClient
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER, STREAM_EVENTS, STREAM_SUBJECTS
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(300)]
 
 CLUSTER = "trellis"
 PATIENCE = 60.0

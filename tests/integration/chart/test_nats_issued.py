@@ -18,7 +18,7 @@ from trellis.kube.resources import Resource
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 STRICTLY = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f")

@@ -21,7 +21,7 @@ from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.localcluster.nats import NatsServer
 from trellis.localcluster.ports import LOOPBACK
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(300)]
 
 CLUSTER = "trellis"
 TLS = {"tls": {"enabled": True}}

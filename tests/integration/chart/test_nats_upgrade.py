@@ -14,7 +14,7 @@ from trellis.kube.resources import SECRETS, Resource
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 STATEFUL_SETS = Resource("apps", "v1", "statefulsets", "StatefulSet", namespaced=True)
 RELEASE = "bus"

@@ -12,7 +12,7 @@ from support.chart import CHART, helm, only
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 PARTS = {
     "crds": {"install": False},

@@ -18,7 +18,7 @@ from trellis.bus.naming import CLAIM_STREAM, LAST_FACTS, consumer_name, inbox_pr
 from trellis.bus.permissions import BUNDLE, PEOPLE, PEOPLE_INBOX, SUBSCRIPTIONS, durables
 from trellis.events.subjects import FACTS, STREAM_EVENTS, STREAM_SUBJECTS
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("nats-permissions"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 
 CLUSTER = "lab-1"
 SERVICES = tuple(SUBSCRIPTIONS)

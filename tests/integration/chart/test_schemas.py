@@ -15,7 +15,7 @@ from support.chart import hooks, rendered
 from support.kubeconform import SCHEMAS, conform, published
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 EXAMPLES = SCHEMAS.parent / "examples"
 OURS = {path.parent.name for path in SCHEMAS.glob("*/*.json")}

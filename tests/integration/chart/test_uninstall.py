@@ -44,7 +44,7 @@ from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis_bundle.let_go_model import GUARDS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 
 RELEASE = "leaving"
 VALUES: dict[str, Any] = {

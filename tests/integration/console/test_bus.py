@@ -28,7 +28,7 @@ from trellis.health import Health
 from trellis.kube.fake import FakeKube
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.nats, pytest.mark.xdist_group("console-nats")]
+pytestmark = pytest.mark.nats
 
 CLUSTERS = ("c1", "c2")
 

@@ -20,7 +20,7 @@ from support.viewing import READ_ALL, Crowd, rule, shown, tab
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 CONTROLLERS = "/apis/trellis.dev/v1alpha1/namespaces/{}/wasmcontrollers"
 
 

@@ -10,7 +10,7 @@ from support import guests
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, until
 from support.wat_guests import beats
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(240)]
 
 SIZE = 5_000_000
 BUDGET = 17_000_000

@@ -15,7 +15,7 @@ from support.wat_guests import FAULTS, guest, saying_version, sleeping
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 async def test_whatever_a_guest_does_it_is_named_and_its_neighbour_goes_on(

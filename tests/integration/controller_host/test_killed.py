@@ -13,7 +13,7 @@ import pytest
 from support.controllers_world import Host, Tenant
 from support.killed_controllers import Killed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(400)]
 
 KILLS = 3
 SEEDS = [int(seed) for seed in os.environ.get("KILLED_SEEDS", "1,2").split(",")]

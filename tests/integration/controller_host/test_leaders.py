@@ -23,7 +23,6 @@ from trellis.localcluster import ClusterInfo
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.nats,
-    pytest.mark.xdist_group("cluster"),
     pytest.mark.timeout(240),
 ]
 

@@ -10,7 +10,7 @@ from support import wat
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, until
 from support.lives import COUNTING, LOOPING
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 GRACE = 10
 

@@ -14,7 +14,7 @@ from support.crd_deletion import define_again, delete_definition
 from support.service_process import get
 from trellis.kube.resources import WASM_CONTROLLERS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.fixture

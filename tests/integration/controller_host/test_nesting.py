@@ -10,7 +10,7 @@ import pytest
 
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.fixture

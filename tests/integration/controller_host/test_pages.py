@@ -16,7 +16,7 @@ from support.pages import DOCS, blocks
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 PAGE = DOCS / "controllers-writing.md"
 NAMESPACES = ("team-a", "copies")

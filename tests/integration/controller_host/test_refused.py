@@ -16,7 +16,7 @@ from trellis.kube.resources import WASM_CONTROLLERS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 WORDS = "no owner is named"
 SECONDS = 30.0

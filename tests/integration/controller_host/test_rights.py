@@ -22,7 +22,7 @@ from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
 JOBS = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch"]}
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 FORBIDDEN = http.HTTPStatus.FORBIDDEN

@@ -26,7 +26,7 @@ from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.telemetry import setup
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from trellis.kube.resources import (
 from trellis.localcluster import ClusterInfo
 from trellis.telemetry import setup
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 API = "rbac.authorization.k8s.io"
 QUICK = Timings(linger=0.1, look=0.1, absent=0.2)

@@ -18,7 +18,7 @@ from support.controllers_world import CONFIG_MAPS, Host, Manifest, Tenant, until
 from support.wat_guests import guest
 from unit.node_installer.servers import Answer, Registry, Request, Server, certificates, serving
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 WASM = guest("good")
 SHA = hashlib.sha256(WASM).hexdigest()

@@ -65,7 +65,6 @@ def tree(trace: list[Span]) -> dict[str, list[str]]:
 
 @pytest.mark.cluster
 @pytest.mark.nats
-@pytest.mark.xdist_group("cluster")
 async def test_a_trace_leads_from_the_change_over_the_wake_to_what_was_written(
     host: Host, tenant: Tenant, target: Tenant, receiver: OtlpReceiver
 ) -> None:
@@ -102,7 +101,6 @@ async def test_a_trace_leads_from_the_change_over_the_wake_to_what_was_written(
 
 @pytest.mark.cluster
 @pytest.mark.nats
-@pytest.mark.xdist_group("cluster")
 async def test_a_guest_is_told_its_span_and_nothing_that_it_reads_or_says_is_in_one(
     host: Host, tenant: Tenant, receiver: OtlpReceiver
 ) -> None:

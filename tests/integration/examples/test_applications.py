@@ -14,7 +14,7 @@ from support.wadm_stand_in import WadmStandIn
 from trellis.kube.resources import APPLICATIONS
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @pytest.mark.parametrize(("folder", "port"), [("hello", 8080), ("secret", 8081)])

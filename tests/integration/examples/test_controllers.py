@@ -22,7 +22,7 @@ from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 TEAM, COPIES = "team-a", "copies"
 LONG_AGO = "2020-01-01T00:00:00Z"

@@ -12,7 +12,7 @@ from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, Resource
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", namespaced=True)
 HELLO = "hello"

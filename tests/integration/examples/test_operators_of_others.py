@@ -20,7 +20,7 @@ from support.secrets_world import define_grants
 from trellis.kube.resources import NAMESPACES
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 STRICTLY = ("apply", "--server-side", "--dry-run=server", "--validate=strict")
 

@@ -14,7 +14,7 @@ from support.reflected import ReflectedWorld
 from support.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 PAGE = (Path(__file__).parents[3] / "docs/quickstart.md").read_text()
 HELLO = "hello"

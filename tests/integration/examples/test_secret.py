@@ -23,7 +23,7 @@ from trellis.localcluster.nats import NatsServer
 from trellis.names import SECRETS_KEY
 from trellis_bundle.secrets_check_model import uses_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 ACCOUNT = "trellis-secrets-backend"
 HELLO = "hello"

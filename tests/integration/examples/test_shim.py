@@ -13,7 +13,7 @@ from support.host_world import PATIENCE
 from support.kubelets import kubelets
 from support.shims import Shim
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 async def test_the_shim_goes_to_nodes_with_the_label(fleet: Fleet, shim: Shim, kubectl: Kubectl) -> None:

@@ -14,7 +14,7 @@ from support.host_world import CHILDREN, PATIENCE, HostWorld
 from trellis import names
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def docker_config(**auths: dict[str, str]) -> str:

@@ -12,7 +12,7 @@ from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from trellis.kube.resources import BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 @contextmanager

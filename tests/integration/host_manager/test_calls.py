@@ -14,7 +14,7 @@ from trellis import names
 from trellis.kube.resources import BUDGETS, CONFIGMAPS, DEPLOYMENTS, EVENTS, HOST_CONFIGS, PODS
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SELDOM = 600.0
 GROUPS_AT_ONCE = 20

@@ -18,7 +18,7 @@ from trellis.breaker import Limits
 from trellis.kube.breaker import HELD
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, HOST_CONFIGS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 ALLOWED = Limits().objects
 ONE = {"one": ALLOWED + 2}

@@ -12,7 +12,7 @@ from support.host_world import CHILDREN, PATIENCE, HostWorld
 from trellis import localcluster
 from trellis.kube.resources import HOST_CONFIGS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 KINDS = ["ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"]
 

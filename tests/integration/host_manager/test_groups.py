@@ -13,7 +13,7 @@ from support.host_world import PATIENCE, HostWorld
 from trellis import names
 from trellis.kube.resources import BUDGETS, CONFIGMAPS, DAEMON_SETS, DEPLOYMENTS, HOST_CONFIGS, SECRETS, SERVICES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 NOWHERE = "nats://127.0.0.1:1"
 

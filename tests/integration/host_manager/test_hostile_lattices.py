@@ -16,7 +16,7 @@ from support.lattice_speaker import LatticeSpeaker
 from trellis.kube.resources import DEPLOYMENTS, EVENTS
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 HOSTS = 1_200
 LABELS = {f"label-{number}": "x" * 60 for number in range(40)}

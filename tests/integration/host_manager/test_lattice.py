@@ -15,7 +15,7 @@ from support.lattice_speaker import LatticeSpeaker
 from trellis.kube.resources import DEPLOYMENTS
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture

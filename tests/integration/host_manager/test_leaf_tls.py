@@ -21,7 +21,7 @@ from trellis.localcluster.certs import KUBELET_CLIENT, write_pki
 from trellis.localcluster.nats import NatsServer
 from trellis.localcluster.ports import free_ports
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SERVER = "kube-apiserver"
 """Certificate of a server on the loopback address, as an API server has it."""

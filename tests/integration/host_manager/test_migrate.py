@@ -37,7 +37,7 @@ from trellis.kube.resources import (
 )
 from trellis.kube.resources import APPLICATIONS as APPLICATION_OBJECTS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 Manifest = dict[str, Any]
 REGISTRATION = "v1beta1.core.oam.dev"

@@ -17,7 +17,7 @@ from support.host_world import PATIENCE, HostWorld
 from support.stand_ins import answering
 from trellis.kube.resources import API_SERVICES, HOST_CONFIGS, NODES, SERVICES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 AUTOSCALER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 AUTOSCALING_PATIENCE = 120.0

@@ -14,7 +14,7 @@ from support.validating_policies import refusing, rule
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, HOST_CONFIGS, Resource
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 WORDS = "no owner is named"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

@@ -31,7 +31,7 @@ from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 from trellis.names import breaker_name
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 GIVEN_ON = {(verb, "services") for verb in ("list", "update", "delete")}
 """Rights that are there only because each group's own Role has them."""

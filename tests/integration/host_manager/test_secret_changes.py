@@ -23,7 +23,7 @@ from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS
 from trellis.localcluster.nats import NatsServer
 from trellis.telemetry import setup
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 WANTED = {"annotations": {names.ANNOTATION_RESTART_ON: names.RESTART_ON_CHANGE}}
 

@@ -19,7 +19,7 @@ from trellis.localcluster import kill, owned_cluster, restart
 from trellis.localcluster.api import Api
 from trellis.localcluster.leafnodes import join
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 SILENCE = 10.0
 """Seconds without a heartbeat after which a host is silent, here; hosts beat twice a second."""

@@ -11,7 +11,7 @@ from support.kube_world import ForgetHistory
 from trellis.kube.client import Kube
 from trellis.localcluster import ClusterInfo, restart
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 class TestRealKube(KubeBehaviour):

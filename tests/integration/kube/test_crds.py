@@ -17,7 +17,7 @@ from trellis.kube.errors import Invalid, NotFound
 from trellis.kube.resources import DEFINITIONS, SHIMS, Manifest
 from trellis.provisioning import KWASM
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SHA256 = "ab" * 32
 

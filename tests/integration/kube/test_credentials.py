@@ -20,7 +20,7 @@ from trellis.localcluster.api import Api
 from trellis.localcluster.certs import write_pki
 
 Connect = Callable[[Path], Awaitable[Kube]]
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SHORT = WatchTimings(watch=(1, 2), backoff_first=0.2, backoff_most=1.0)
 """Watches that end and are opened anew every other second: an open one is not asked for its token again."""

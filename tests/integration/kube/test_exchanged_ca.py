@@ -17,7 +17,7 @@ from trellis.kube.watch_timings import WatchTimings
 from trellis.localcluster import ClusterInfo
 
 Connect = Callable[[Path], Awaitable[Kube]]
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 TIMINGS = WatchTimings(backoff_first=0.05, backoff_most=0.5)
 

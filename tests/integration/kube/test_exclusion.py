@@ -24,7 +24,7 @@ from trellis.kube.client import Kube
 from trellis.kube.resources import LEASES, NAMESPACES
 from trellis.localcluster import ClusterInfo
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 STOPPED_SECONDS = 30.0
 HOUR = 3600.0

@@ -14,7 +14,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, KubeError, NotFound, Unavailable
 from trellis.kube.resources import CONFIGMAPS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 BUDGET = 1.5
 GENEROUS = 10.0

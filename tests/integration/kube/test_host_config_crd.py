@@ -23,7 +23,7 @@ from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import DEFINITIONS
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 DATA = Path(__file__).parents[2] / "data"
 PLURAL = "wasmcloudhostconfigs"

@@ -20,7 +20,7 @@ from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.transport import HttpTransport
 from trellis.kube.watch_timings import WatchTimings
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SHORT = WatchTimings(idle=2.0, backoff_first=0.05, backoff_most=0.3)
 PROMPT = 5.0

@@ -13,7 +13,7 @@ from trellis.kube.errors import Forbidden, NotFound, NotLeading
 from trellis.kube.reader import Selection
 from trellis.kube.resources import CONFIGMAPS, ROLE_BINDINGS, ROLES, SECRETS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def account(namespace: str, name: str = "reader") -> str:

@@ -20,7 +20,7 @@ from trellis.localcluster import ClusterInfo, restart
 from trellis.localcluster.paths import Layout
 from trellis.localcluster.state import load
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 QUICK = WatchTimings(idle=2.0, backoff_first=0.05, backoff_most=0.5)
 

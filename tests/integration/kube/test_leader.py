@@ -15,7 +15,7 @@ from trellis.kube.errors import NotLeading
 from trellis.kube.leader import Leader, Timings
 from trellis.kube.resources import CONFIGMAPS, LEASES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 LEASE = "trellis-test"
 

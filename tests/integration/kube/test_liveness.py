@@ -23,7 +23,7 @@ from trellis.kube.transport import HttpTransport, Stream
 from trellis.kube.watch_timings import WatchTimings
 from trellis.telemetry import Metrics
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SHORT = WatchTimings(idle=1.0, deaf=2.0, probe=0.3, backoff_first=0.05, backoff_most=0.3)
 LONG_ENOUGH = 2 * (SHORT.idle + SHORT.deaf)

@@ -17,7 +17,7 @@ from trellis.kube.resources import CONFIGMAPS, EVENTS, NODES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 OF_NODES = ("node-watcher", "provisioner")
 """Their Events are of what is in no namespace; the Event is in ``default``."""

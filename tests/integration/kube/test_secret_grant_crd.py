@@ -20,7 +20,7 @@ from trellis.crds.secret_grants import SecretGrant
 from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[3]
 ISSUER = "A" + "B2" * 27 + "C"

@@ -16,7 +16,7 @@ from trellis.kube.resources import CONFIGMAPS, LEASES
 from trellis.localcluster import ClusterInfo
 
 Connect = Callable[[Path], Awaitable[Kube]]
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 LATENCY = 2.0
 TERM = 20.0

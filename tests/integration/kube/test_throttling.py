@@ -29,7 +29,7 @@ from trellis.localcluster.api import Api
 
 Connect = Callable[[Path], Awaitable[Kube]]
 Tries = Callable[[], list[dict[str, Any]]]
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 FLOWCONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1"
 WRITES = 12

@@ -16,7 +16,7 @@ from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SHA = "0123456789abcdef" * 4
 IMAGE = f"registry.example:5000/team/ttl:1.2@sha256:{SHA}"

@@ -14,7 +14,7 @@ from support.shims import CLASSES, Shim
 from trellis import names
 from trellis.provisioning import UNDO
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def canary_classes(shim: Shim) -> list[str]:

@@ -8,7 +8,7 @@ from support.fleet import Fleet, eventually
 from support.shims import Shim
 from trellis.shim_history import KEPT, label_selector
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 async def test_ten_versions_are_kept_and_go_with_their_shim(fleet: Fleet, shim: Shim) -> None:

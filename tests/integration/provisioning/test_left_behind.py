@@ -11,7 +11,7 @@ from trellis import names
 from trellis.provisioning import UNDO, decode_digests
 from trellis.shim_history import label_selector
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def named(fleet: Fleet, node: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from support.fleet import Fleet, Manifest, eventually
 from support.kubelets import kubelets
 from support.shims import Shim
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 SHIMS = 500
 LONGEST_STRING = 128 * 2**10

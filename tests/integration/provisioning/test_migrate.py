@@ -19,7 +19,7 @@ from support.leftovers import as_new, leftover
 from trellis import names
 from trellis.crds.kinds import KINDS, make_definition
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SHIMS = "/apis/runtime.spinkube.dev/v1alpha1/shims"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

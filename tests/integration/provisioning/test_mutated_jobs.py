@@ -10,7 +10,7 @@ from support.mutating_policies import mutating, put, remove
 from trellis import names
 from trellis.provision_reasons import Reason
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 IMAGE = "example.com/installer:1"
 POD = "/spec/template/spec"

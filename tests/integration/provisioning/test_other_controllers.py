@@ -20,7 +20,7 @@ from support.shims import Shim
 from trellis import names
 from trellis.provisioning import KWASM
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 CONDITION = "OtherControllerActive"
 

@@ -18,7 +18,7 @@ from support.shims import SHIMS, Shim
 from trellis import names
 from trellis.provisioning import REMOVE, Target
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SECONDS = 60
 """What is allowed a loaded machine; on a quiet one it is five. The deadline of a Job that hangs is 600 s."""

@@ -21,7 +21,7 @@ from trellis.provision_reasons import Reason
 from trellis.runtime import LedService
 from trellis.shim_status import Reason as ShimReason
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 WORDS = "no owner is named"
 QUICK = RefusalTimings(retry=2.0, spread=0.0)

@@ -26,7 +26,7 @@ from trellis.names import CLAIM_NAMESPACE
 from trellis.provision_reasons import NODE_UPDATE_REFUSED
 from trellis.shim_status import Reason as ShimReason
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 OF_REPEATED_EVENTS = {("get", "events"), ("patch", "events")}
 OF_AN_ELEVENTH_VERSION = {("delete", "controllerrevisions.apps")}

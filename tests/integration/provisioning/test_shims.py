@@ -11,7 +11,7 @@ from support.kubelets import kubelets
 from support.shims import SHIMS, Shim
 from trellis import names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 async def test_a_shim_goes_to_its_nodes_rolls_and_goes_away_again(fleet: Fleet, shim: Shim) -> None:

@@ -12,7 +12,7 @@ from support.fleet import KUBELET, Fleet, eventually
 from support.kubelets import kubelets
 from support.shims import SHIMS, Shim
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def show_ready(fleet: Fleet, node: str, status: str) -> None:

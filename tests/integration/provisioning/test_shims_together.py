@@ -14,7 +14,7 @@ from support.shims import SHIMS, Shim
 from trellis import names
 from trellis.deletions import DeletionTimings
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 NEW = "cd" * 32
 Make = Callable[[str], Shim]

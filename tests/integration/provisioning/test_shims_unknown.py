@@ -24,7 +24,7 @@ from trellis.kube.breaker import HELD
 from trellis.kube.resources import SHIMS as SHIM_KIND
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 DEFINITION = f"{DEFINITIONS}/{SHIM_KIND.definition}"
 ALLOWED = Limits().objects

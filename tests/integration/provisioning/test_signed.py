@@ -13,7 +13,7 @@ from support.fleet import Fleet, eventually
 from support.kubelets import kubelets
 from support.shims import Shim
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SHA = "ab" * 32
 KEY = ec.generate_private_key(ec.SECP256R1())

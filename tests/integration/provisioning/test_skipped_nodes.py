@@ -13,7 +13,7 @@ from support.shims import Shim
 from trellis import names
 from trellis.provision_reasons import Reason
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 REAL = 10
 FOREIGN = {

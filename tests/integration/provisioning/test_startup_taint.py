@@ -10,7 +10,7 @@ from support.fleet import Fleet, eventually
 from support.kubelets import kubelets
 from support.shims import Shim
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 KEY = "example.com/starting"
 STARTING = {"key": KEY, "value": "true", "effect": "NoSchedule"}

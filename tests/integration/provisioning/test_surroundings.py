@@ -10,7 +10,7 @@ from support.fleet import Fleet, eventually
 from support.job_container import Kubelet
 from support.shims import Shim
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def text_of(*parts: str) -> str:

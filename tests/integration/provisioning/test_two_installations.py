@@ -17,7 +17,7 @@ from trellis import names
 from trellis.kube.claim import CLAIM_TIMINGS
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 HOLDS = 40
 """Seconds within which a claim that nobody renews is taken."""

@@ -7,7 +7,7 @@ import pytest
 from support.secrets_host import value
 from support.secrets_world import SecretsWorld
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 async def test_a_component_is_given_an_entry_of_a_secret(secret_world: SecretsWorld) -> None:

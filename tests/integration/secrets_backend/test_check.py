@@ -32,7 +32,7 @@ from trellis.kube.resources import (
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 RECORDED = json.loads((Path(__file__).parents[2] / "data/secrets/vectors.json").read_text())
 TOKEN: str = next(one["jwt"] for one in RECORDED["jwts"] if (one["kind"], one["variant"]) == ("component", "good"))

@@ -22,7 +22,7 @@ from support.secrets_server import Asked, Place, asked_backend
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("secrets-conformance")]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from trellis.kube.resources import CLUSTER_ROLES, DEFINITIONS, SECRET_GRANTS
 from trellis.localcluster import ClusterInfo
 from trellis.runtime import Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 DEFINITION = DEFINITIONS.path(None, f"{SECRET_GRANTS.plural}.{SECRET_GRANTS.group}")
 READS = [

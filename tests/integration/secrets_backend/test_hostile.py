@@ -26,7 +26,7 @@ from trellis.localcluster import ClusterInfo
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SUBJECT = b"wasmcloud.secrets.v1alpha1.kube."
 PATIENT = replace(QUICK, answer=4.0)

@@ -25,7 +25,7 @@ from trellis.kube.resources import NAMESPACES, PODS, SECRETS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 class Installation:

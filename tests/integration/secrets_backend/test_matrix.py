@@ -21,7 +21,7 @@ from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SE
 from trellis.localcluster import ClusterInfo
 from trellis.runtime import Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 @dataclass

@@ -18,7 +18,7 @@ from trellis import names
 from trellis.kube.resources import SECRETS
 from trellis.runtime import Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 async def ask(host: Host, world: SecretsWorld, times: int, at_once: int = 16) -> Counter[str]:

@@ -21,7 +21,7 @@ from trellis.kube.resources import HOST_CONFIGS, NAMESPACES, ROLE_BINDINGS, ROLE
 from trellis.localcluster.nats import NatsServer
 from trellis.runtime import Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 ACCOUNTS = """
 accounts {

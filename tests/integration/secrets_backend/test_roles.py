@@ -23,7 +23,7 @@ from trellis.kube.resources import NAMESPACES, SECRETS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 ACCOUNT = "trellis-secrets-backend"
 JANE = "jane@example.com"

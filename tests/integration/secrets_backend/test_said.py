@@ -24,7 +24,7 @@ from trellis.bus.tail import Selection, tail
 from trellis.kube.resources import SECRETS
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 async def facts(world: SecretsWorld, wanted: int, fact: str, url: str = "") -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from support.tcp_proxy import TcpProxy, kubeconfig_through
 from trellis.localcluster import ClusterInfo
 from trellis.runtime import Service
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 AT_ONCE = 64
 SOME = 8

@@ -13,7 +13,7 @@ from support.secrets_host import value
 from support.secrets_world import SecretsWorld
 from trellis.kube.resources import SECRET_GRANTS
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(

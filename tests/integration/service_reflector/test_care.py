@@ -17,7 +17,7 @@ from support.reflected import ReflectedWorld
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, NAMESPACES, SERVICES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def a_service(name: str, **metadata: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from support.reflected import ReflectedWorld, Wadm
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, PODS, SERVICES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 SEED = 20_261_122
 APPLICATIONS = 100

@@ -13,7 +13,7 @@ from support.host_world import PATIENCE
 from support.manifests import ANY_HOST, capability, link, manifest
 from support.reflected import ReflectedWorld, Wadm
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def named(name: str, configuration: str, version: str = "v1") -> dict[str, Any]:

@@ -24,7 +24,7 @@ from trellis import names
 from trellis.kube.resources import EVENTS, HOST_CONFIGS, SECRETS, SERVICES
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 APPLICATIONS = ("shop", "cart", "mail")
 LONG = Timings(group_grace=3600.0)

@@ -13,7 +13,7 @@ from support.manifests import ANY_HOST, capability, link, manifest
 from support.reflected import ReflectedWorld, Wadm
 from trellis.kube.resources import SERVICES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def mirrored(world: ReflectedWorld) -> set[str]:

@@ -19,7 +19,7 @@ from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, LEASES, SERVICES, Resource
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 WORDS = "no team label"
 RECOVERY = 30.0

@@ -16,7 +16,7 @@ from trellis import names
 from trellis.kube.resources import ENDPOINTS, LEASES, SERVICES
 from trellis.localcluster import ClusterInfo
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 async def test_no_right_is_missing(world: ReflectedWorld, cluster: ClusterInfo, tmp_path: Path) -> None:

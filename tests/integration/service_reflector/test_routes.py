@@ -16,7 +16,7 @@ from support.reflected import ReflectedWorld
 from trellis import names
 from trellis.kube.resources import DEFINITIONS, HTTP_ROUTES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 DEFINITION = f"{HTTP_ROUTES.plural}.{HTTP_ROUTES.group}"
 
 

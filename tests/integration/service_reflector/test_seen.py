@@ -18,7 +18,7 @@ from support.manifests import ANY_HOST, capability, link, manifest
 from support.reflected import ReflectedWorld
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 async def trellis(world: ReflectedWorld, *words: str) -> tuple[int, dict[str, Any]]:

@@ -11,7 +11,7 @@ from support.reflected import ReflectedWorld
 from trellis import names
 from trellis.kube.resources import PODS, SERVICES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 async def test_an_application_is_a_service_as_long_as_it_is_deployed(world: ReflectedWorld) -> None:

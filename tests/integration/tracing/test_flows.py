@@ -39,7 +39,6 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.nats,
     pytest.mark.jaeger,
-    pytest.mark.xdist_group("cluster"),
     pytest.mark.timeout(300),
 ]
 

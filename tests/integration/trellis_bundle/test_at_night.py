@@ -18,7 +18,7 @@ from support.typed import bare_environment, typed
 from trellis.localcluster import ClusterInfo
 from trellis_bundle.status import AWAY, UNACCEPTED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.timeout(420)]
 
 Manifest = dict[str, Any]
 NOWHERE = "nats://127.0.0.1:1"

@@ -15,7 +15,7 @@ from support.typed import Done, bare_environment, typed_meanwhile
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 Manifest = dict[str, Any]
 

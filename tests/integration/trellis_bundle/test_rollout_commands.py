@@ -19,7 +19,7 @@ from support.kubelets import kubelets
 from support.shims import SHIMS, Shim
 from trellis import names
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 Done = subprocess.CompletedProcess[str]
 FIRST, SECOND = "ab" * 32, "cd" * 32

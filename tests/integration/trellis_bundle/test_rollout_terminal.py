@@ -15,7 +15,7 @@ from support.fleet import Fleet, eventually
 from support.kubelets import kubelets
 from support.shims import Shim
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def watch(fleet: Fleet, shim: str) -> tuple[int, str]:

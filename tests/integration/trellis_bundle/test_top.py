@@ -29,7 +29,7 @@ from support.viewing import READ_ALL, Crowd
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 SECONDS = 60.0
 
 

@@ -12,7 +12,7 @@ from support.page_browser import Chrome
 from support.page_visits import Visit
 from support.viewing import READ_ALL
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 async def test_a_token_opens_the_page_and_is_kept_nowhere_in_it(visit: Visit, chrome: Chrome) -> None:

@@ -26,7 +26,6 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.nats,
     pytest.mark.jaeger,
-    pytest.mark.xdist_group("demo"),
     pytest.mark.timeout(300),
 ]
 SLOW = 60_000

@@ -12,7 +12,7 @@ from support.page_browser import Chrome
 from support.page_visits import Visit
 from support.tcp_proxy import TcpProxy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 async def test_a_change_by_kubectl_is_on_the_page_within_a_second_of_being_made(visit: Visit, chrome: Chrome) -> None:

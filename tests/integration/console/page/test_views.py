@@ -11,7 +11,7 @@ from support.jaeger import Jaeger
 from support.page_browser import PHONE, Chrome, Window
 from support.page_visits import Visit
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 async def test_the_map_leads_from_a_node_to_what_runs_on_it_and_says_why(visit: Visit, chrome: Chrome) -> None:
