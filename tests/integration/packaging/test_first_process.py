@@ -102,4 +102,5 @@ def test_it_ends_at_once_when_told_to_while_it_starts(started: subprocess.Popen[
     [first] = psutil.Process(started.pid).children()
     first.send_signal(signal.SIGTERM)
     started.communicate(timeout=PATIENCE)
-    assert started.returncode == ENDED_BY_SIGTERM
+    # After the import of its app a service may run by the time the signal arrives, and then it stops as asked.
+    assert started.returncode in ({ENDED_BY_SIGTERM, 0} if moment.endswith(".app") else {ENDED_BY_SIGTERM})
