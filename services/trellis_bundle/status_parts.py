@@ -49,6 +49,9 @@ def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
             "renews it, another one leads once the Lease did not change for its duration"
         )
         return Part(name, f"led by {lead.holder}", problem, facts)
+    if lead.stranger:
+        problem = "its Lease is held by other software, so nobody leads: stop that, or delete the Lease"
+        return Part(name, f"held by {lead.holder}", problem, facts)
     text = f"led by {lead.holder}, renewed {max(age or 0, 0)} s ago" if age is not None else f"led by {lead.holder}"
     if age is None or age > lead.duration:
         return Part(name, text, "the leader does not renew its lease: has it crashed? another one takes over", facts)

@@ -77,10 +77,11 @@ class Health:
             self._not_ready_since = self._clock()
 
     def forget(self, what: str) -> None:
-        """Take a part away that no longer exists: the watch of a former leader."""
+        """Take a part away that no longer exists, with its note: the watch of a former leader."""
         self.ready(what)
         self._known.discard(what)
         self._probes.pop(what, None)
+        self._notes.pop(what, None)
 
     def note(self, what: str, text: str) -> None:
         """Say something about a part that makes nothing less ready: one tenant's affair, say; "" takes it back."""

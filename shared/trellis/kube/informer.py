@@ -132,7 +132,6 @@ class Informer(Generic[T]):
         finally:
             forget()
             self.kube.health.forget(self._what)
-            self.kube.health.note(self._what, "")
 
     async def _keep_contact(self) -> None:
         """See that somebody asks the API server: liveness must know whether it answers, and a watch alone is silent.

@@ -146,20 +146,32 @@ class Leader:
             return False
         if not took:
             self._follow()
+        else:
+            self._kube.health.note(self._what, "")
         self._told = None
         return took
 
     def _follow(self) -> None:
-        """Be ready, as another leads; not if the holder does not renew the lease, and holds it all the same."""
-        seconds = boot_clock() - self._observed_at if self._observed is not None else 0.0
-        if self._observed is None or seconds <= self._timings.duration:
-            self._kube.health.ready(self._what)
+        """Be ready, as another leads; not if that is no replica of the service, or does not renew the lease."""
+        record, health = self._observed, self._kube.health
+        if record is None:
+            health.ready(self._what)
             return
-        why = (
-            f"Lease {self._namespace}/{self._name} is held by {self._observed.holder}, which has not renewed it for "
-            f"{seconds:.0f} s; it is taken in {max(0.0, self._expires_in(self._observed)):.0f} s"
-        )
-        self._kube.health.not_ready(self._what, why)
+        held = f"Lease {self._namespace}/{self._name} is held by {record.holder}, which "
+        unmarked = f"{held}has not marked it: is that a replica of this service?" if not record.marked else ""
+        health.note(self._what, unmarked)
+        seconds = boot_clock() - self._observed_at
+        if seconds > self._timings.duration:
+            left = max(0.0, self._expires_in(record))
+            health.not_ready(self._what, f"{held}has not renewed it for {seconds:.0f} s; it is taken in {left:.0f} s")
+        elif record.stranger:
+            health.not_ready(
+                self._what,
+                f"{held}is no replica of this service: the last one was {record.marked}. Stop it; the Lease is taken "
+                "once it is not renewed any more",
+            )
+        else:
+            health.ready(self._what)
 
     async def _take(self, *, again: bool = True) -> bool:
         timeout = self._timings.call_timeout

@@ -10,6 +10,7 @@ import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from trellis import names
 from trellis.kube.resources import LEASES, Manifest
 
 _RELEASED_SECONDS = 1
@@ -24,6 +25,13 @@ class LeaseRecord:
     transitions: int
     duration: float
     acquired: str = ""
+    marked: str = ""
+    """The last holder that was of Trellis, "" if none ever was."""
+
+    @property
+    def stranger(self) -> bool:
+        """Whether the holder is surely not of Trellis: one of Trellis had the lease and this one did not mark it."""
+        return self.holder not in {"", self.marked} and self.marked != ""
 
 
 def read_lease(lease: Manifest) -> LeaseRecord:
@@ -35,6 +43,7 @@ def read_lease(lease: Manifest) -> LeaseRecord:
         transitions=spec.get("leaseTransitions") or 0,
         duration=float(spec.get("leaseDurationSeconds") or 0),
         acquired=spec.get("acquireTime") or "",
+        marked=(lease["metadata"].get("annotations") or {}).get(names.ANNOTATION_HOLDER) or "",
     )
 
 
@@ -49,7 +58,7 @@ def new_lease(name: str, namespace: str) -> Manifest:
 
 
 def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Manifest:
-    """Return the lease taken or renewed by ``identity``; a change of holder is counted.
+    """Return the lease taken or renewed by ``identity``, and marked as Trellis' own; a change of holder is counted.
 
     No two renewals in a row carry the same time, whatever the holder's clock does: to the others, and to the API
     server, an unchanged lease is one that nobody renewed.
@@ -68,7 +77,8 @@ def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Ma
         spec["acquireTime"] = _micro_time(now)
         # The first holder of a new lease is no transition.
         spec["leaseTransitions"] = record.transitions + (1 if lease["metadata"].get("resourceVersion") else 0)
-    return _with_spec(lease, spec)
+    marks = (lease["metadata"].get("annotations") or {}) | {names.ANNOTATION_HOLDER: identity}
+    return _with_spec(lease | {"metadata": lease["metadata"] | {"annotations": marks}}, spec)
 
 
 def released(lease: Manifest, *, now: datetime) -> Manifest:

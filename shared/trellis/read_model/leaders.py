@@ -22,18 +22,22 @@ WAITING_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who leads one service. ``age``: seconds since the last renewal by this machine's clock."""
+    """Who leads one service. ``age``: seconds since the last renewal by this machine's clock.
+
+    ``stranger``: the holder of the Lease is no replica of the service.
+    """
 
     holder: str
     age: float | None
     duration: float
+    stranger: bool = False
 
 
 async def read_leadership(kube: Kube, service: str, namespace: str, now: datetime) -> Leadership:
     """Return who leads a service (``node-watcher``); raises NotFound if it never ran, or another KubeError."""
     record = read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
     age = (now - datetime.fromisoformat(record.renewed)).total_seconds() if record.renewed else None
-    return Leadership(record.holder, age, record.duration)
+    return Leadership(record.holder, age, record.duration, record.stranger)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,35 @@ async def test_a_lease_of_a_stranger_that_asks_for_days_expires_after_a_minute(k
     await end(task)
 
 
+async def test_a_stranger_that_renews_for_ever_makes_the_candidate_not_ready(kube: FakeKube) -> None:
+    """Taken from one of ours: the lease still names that one as its last holder of Trellis."""
+    lease = taken(new_lease("trellis-test", "default"), identity="fellow", duration=2, now=datetime.now(UTC))
+    kube.put(LEASES, lease)
+    task = asyncio.create_task(candidate(kube).run(wait_for_ever, asyncio.Event()))
+    await until(lambda: kube.health.parts().get("lease trellis-test") is True, "ready beside a fellow")
+    assert not kube.health.notes()
+    for number in range(3):
+        lease["spec"] |= {"holderIdentity": "stranger", "renewTime": f"2026-01-01T00:00:0{number}.000000Z"}
+        kube.put(LEASES, lease)
+        before = len(kube.api.requests)
+        await until(lambda before=before: len(kube.api.requests) > before + 1, "another look")  # type: ignore[misc]
+        assert "stranger" in " ".join(kube.health.readiness().reasons)
+    kube.put(LEASES, taken(lease, identity="fellow", duration=2, now=datetime.now(UTC)))
+    await until(lambda: kube.health.readiness().ok, "ready once a fellow has it again")
+    await end(task)
+
+
+async def test_a_holder_without_a_mark_is_noted_and_leaves_the_candidate_ready(kube: FakeKube) -> None:
+    """A stranger that made the lease, or a replica of a release that did not mark it: nothing tells which."""
+    kube.put(LEASES, held_by("unmarked", "2026-01-01T00:00:00.000000Z"))
+    task = asyncio.create_task(candidate(kube).run(wait_for_ever, asyncio.Event()))
+    await until(lambda: "unmarked" in " ".join(kube.health.notes()), "the note")
+    assert kube.health.readiness().ok
+    kube.put(LEASES, held_by("", "2026-01-01T00:00:01.000000Z"))
+    await until(lambda: holder(kube) == "me" and not kube.health.notes(), "no note once it leads")
+    await end(task)
+
+
 async def test_a_lease_of_its_own_from_a_backup_ends_the_term(kube: FakeKube) -> None:
     """Whatever the term read and wrote since the backup may be undone: the next one reads it all again."""
     terms: list[asyncio.Event] = []

@@ -88,9 +88,10 @@ def test_a_long_node_name_is_never_cut() -> None:
         (Leadership("me", 11.0, 10.0), "does not renew"),
         (Leadership("me", None, 10.0), "does not renew"),
         (Leadership("", 1.0, 1.0), "was stopped"),
+        (Leadership("other", 1.0, 10.0, stranger=True), "other software"),
         (None, "never ran in namespace trellis-system"),
     ],
-    ids=["renews", "expired", "never renewed", "released", "no lease"],
+    ids=["renews", "expired", "never renewed", "released", "a stranger", "no lease"],
 )
 def test_a_service_without_a_live_leader_is_a_problem(lead: Leadership | None, problem: str) -> None:
     part = service_part("provisioner", lead, "trellis-system")
