@@ -3,7 +3,7 @@
 In: flags, the cluster. Out: a table or JSON. Called by the command line, and by the chart before it is uninstalled.
 Invariants: no finalizer is taken while somebody lives who would put it back; done again after an end at any point it
 comes to the same; neither the bus nor wadm is needed; no object is deleted; a kind that cannot be listed may have
-objects that bear one, so that this does not end well.
+objects that bear one, so that this does not end well; Shims are left to another installation that provisions the nodes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import asyncio
 import functools
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
@@ -27,6 +28,7 @@ from trellis.kube.errors import Conflict, NotFound, PatchTestFailed, TooManyRequ
 from trellis.kube.lease import LeaseRecord, read_lease
 from trellis.kube.reader import Selection
 from trellis.kube.resources import DEPLOYMENTS, LEASES, PODS, Manifest
+from trellis.read_model.leaders import read_claim
 from trellis.read_model.served import NotServedError, require_undefined
 from trellis.settings import SettingsError
 from trellis_bundle.cli_errors import CommandError, exit_on_error
@@ -44,9 +46,13 @@ _AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be done, and until when by a clock that never jumps. ``places``: each guard and where to look."""
+    """What is to be done, and until when by a clock that never jumps. ``places``: each guard and where to look.
+
+    ``claim``: namespace of the Lease by which one installation provisions the nodes.
+    """
 
     namespace: str
+    claim: str
     places: Sequence[tuple[Guard, str | None]]
     deadline: float
 
@@ -54,6 +60,11 @@ class Task:
     def services(self) -> list[str]:
         """The services that are to be stopped."""
         return list(dict.fromkeys(guard.service for guard, _ in self.places))
+
+    @property
+    def claimed(self) -> bool:
+        """Whether one of the kinds belongs to the installation that provisions the nodes."""
+        return any(guard.claimed for guard, _ in self.places)
 
 
 def let_go(  # noqa: PLR0913, PLR0917 - options of a command line
@@ -71,13 +82,16 @@ def let_go(  # noqa: PLR0913, PLR0917 - options of a command line
     """Take the finalizers of Trellis away, so that everything can be deleted without it. `helm uninstall` does this.
 
     First the services that would put them back are scaled to 0, and it is waited until none of them leads any more.
-    Nothing is deleted: hosts, applications and what was installed on nodes run on. Ends with 1 if the time is over;
-    run again it goes on. JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "letGo", "unfinished", "stays"}]}`;
-    `unfinished` were being deleted, and vanish now without what their service would have done.
+    Nothing is deleted: hosts, applications and what was installed on nodes run on. Shims stay as they are if another
+    installation provisions the nodes. Ends with 1 if the time is over; run again it goes on.
+    JSON: `{"stopped": ["…"], "kinds": [{"kind", "there", "letGo", "unfinished", "stays", "leftTo"}]}`;
+    `unfinished` were being deleted, and vanish now without what their service would have done; `leftTo` is the other
+    installation.
     """
     with exit_on_error():
         settings = client_settings(kubeconfig=kubeconfig, context=context)
-        task = Task(settings.namespace, chosen(confined or ()), time.monotonic() + _seconds(timeout))
+        deadline = time.monotonic() + _seconds(timeout)
+        task = Task(settings.namespace, settings.claim_namespace, chosen(confined or ()), deadline)
         if not dry_run:
             _agree(yes, output)
         stopped, rows = asyncio.run(_run(settings, task, dry_run=dry_run))
@@ -106,14 +120,22 @@ async def _run(settings: ClientSettings, task: Task, *, dry_run: bool) -> tuple[
         rows = {guard: Row(guard) for guard, _ in task.places}
         stopped: list[str] = []
         if dry_run:
+            claim = await read_claim(kube, task.claim, datetime.now(UTC)) if task.claimed else None
+            _leave(rows.values(), claim.holder if claim is not None and claim.holder != task.namespace else "")
             for guard, place in task.places:
                 await _look(kube, guard, place, rows[guard])
             return stopped, list(rows.values())
         leases = Leases()
         await _until(task.deadline, lambda: _stop(kube, task, leases, stopped))
+        others: list[str] = []
         try:
+            await _until(task.deadline, lambda: _find_other(kube, task, leases, others))
+            _leave(rows.values(), *others)
             for guard, place in task.places:
-                await _until(task.deadline, functools.partial(_free, kube, guard, place, rows[guard]))
+                if rows[guard].left_to:
+                    await _look(kube, guard, place, rows[guard])
+                else:
+                    await _until(task.deadline, functools.partial(_free, kube, guard, place, rows[guard]))
         except CommandError as error:
             again = "the services are stopped: run this again, or have helm upgrade bring them back"
             raise CommandError(f"{error}; {again}") from None
@@ -157,27 +179,48 @@ async def _stop(kube: Kube, task: Task, leases: Leases, stopped: list[str]) -> s
     pods = await kube.list(PODS, task.namespace, label_selector=SELECTOR)
     if running := still_run(pods.items):
         return f"still there: pod {', '.join(running)}"
-    records = await asyncio.gather(*(_lease(kube, service, task.namespace) for service in task.services))
+    leased = (_lease(kube, names.LEASE_PREFIX + service, task.namespace) for service in task.services)
+    records = await asyncio.gather(*leased)
     now = time.monotonic()
     led = {service: leases.leader(service, one, now) for service, one in zip(task.services, records, strict=True)}
     return "; ".join(f"{who} leads {service}: stop it" for service, who in led.items() if who)
 
 
-async def _lease(kube: Kube, service: str, namespace: str) -> LeaseRecord | None:
+async def _lease(kube: Kube, name: str, namespace: str) -> LeaseRecord | None:
     try:
-        return read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
+        return read_lease(await kube.get(LEASES, name, namespace))
     except NotFound:
         return None
 
 
+async def _find_other(kube: Kube, task: Task, leases: Leases, others: list[str]) -> str:
+    """Add the other installation that provisions the nodes, if there is one; return why that is not known yet."""
+    if not task.claimed:
+        return ""
+    record = await _lease(kube, names.LEASE_NODES, task.claim)
+    holder = leases.leader(names.LEASE_NODES, record, time.monotonic())
+    if holder in {"", task.namespace}:
+        return ""
+    if not leases.renewed(names.LEASE_NODES):
+        return f"installation {holder} holds Lease {task.claim}/{names.LEASE_NODES}, and may still provision the nodes"
+    others.append(holder)
+    return ""
+
+
+def _leave(rows: Iterable[Row], other: str = "") -> None:
+    """Leave what one installation of a cluster looks after to another one, if that is it."""
+    for row in rows:
+        row.left_to = other if row.guard.claimed else ""
+
+
 async def _look(kube: Kube, guard: Guard, place: str | None, row: Row) -> None:
-    """Show what would be let go."""
+    """Show what would be let go, or is left alone."""
     try:
         async for page in kube.pages(Selection(guard.res, place)):
             ours = [one for one in page.items if guard.is_ours(one)]
             row.there += len(ours)
             for one in ours:
-                if guard.holds(one):
+                if guard.holds(one) and not row.left_to:
                     row.took(one)
     except NotFound as error:
         await require_undefined(kube, guard.res, error)

@@ -28,7 +28,8 @@ class Guard:
     """A finalizer that a service puts on a kind.
 
     ``mark``: annotation that tells ours from others that bear it. ``stays``: what holds once it is gone.
-    ``unfinished``: what was not done to an object that was being deleted.
+    ``unfinished``: what was not done to an object that was being deleted. ``claimed``: the kind is looked after by one
+    installation of the cluster, the one that provisions its nodes.
     """
 
     service: str
@@ -37,6 +38,7 @@ class Guard:
     stays: str
     unfinished: str
     mark: str = ""
+    claimed: bool = False
 
     def is_ours(self, manifest: Manifest) -> bool:
         """Say whether an object of the kind is one that the service looks after."""
@@ -91,6 +93,7 @@ GUARDS: Final[tuple[Guard, ...]] = (
         stays="what they brought to nodes stays there, and no longer goes with them: to have it removed, delete them "
         "while provisioner runs",
         unfinished="what it brought may still be on nodes",
+        claimed=True,
     ),
 )
 """In the order in which they go: what mirrors something before what it mirrors, hosts before what runs them."""
@@ -98,12 +101,16 @@ GUARDS: Final[tuple[Guard, ...]] = (
 
 @dataclass(slots=True)
 class Row:
-    """What became of one kind. ``there``: how many of ours there are; the others are their keys."""
+    """What became of one kind. ``there``: how many of ours there are; the others are their keys.
+
+    ``left_to``: another installation, which looks after the kind.
+    """
 
     guard: Guard
     there: int = 0
     let_go: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
+    left_to: str = ""
 
     def took(self, manifest: Manifest) -> None:
         """Note that an object was let go."""
@@ -118,12 +125,15 @@ class Row:
             "there": self.there,
             "letGo": self.let_go,
             "unfinished": self.unfinished,
-            "stays": self.guard.stays if self.there else "",
+            "stays": self.guard.stays if self.there and not self.left_to else "",
+            "leftTo": self.left_to,
         }
 
     @property
     def note(self) -> str:
         """What a person has to know."""
+        if self.left_to:
+            return f"left alone: installation {self.left_to} provisions the nodes and looks after them"
         parts = [self.guard.stays] if self.there else []
         if self.unfinished:
             parts.append(f"were being deleted, {self.guard.unfinished}: {', '.join(self.unfinished)}")
@@ -161,12 +171,19 @@ class Leases:
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[LeaseRecord, float]] = {}
+        self._renewed: set[str] = set()
 
     def leader(self, service: str, record: LeaseRecord | None, now: float) -> str:
         """Return who leads a service, "" for nobody; ``now``: seconds of a clock that never jumps."""
         if record is None or not record.holder:
             return ""
         former = self._seen.get(service)
+        if former is not None and former[0] != record:
+            self._renewed.add(service)
         if former is None or former[0] != record:
             self._seen[service] = former = (record, now)
         return record.holder if now - former[1] <= record.duration else ""
+
+    def renewed(self, service: str) -> bool:
+        """Say whether a lease changed since it was looked at first: then its holder lives for sure."""
+        return service in self._renewed

@@ -154,8 +154,9 @@ def test_what_lets_go_may_list_and_patch_what_has_finalizers_stop_services_and_n
         ("patch", "deployments.apps/scale", "trellis-system"),
         ("list", "pods", "trellis-system"),
         ("get", "leases.coordination.k8s.io", "trellis-system"),
+        ("get", "leases.coordination.k8s.io", "kube-system"),
     }  # fmt: skip
-    [home] = [one for one in found if one["kind"] == "Role"]
+    [home] = [one for one in found if one["kind"] == "Role" and one["metadata"]["namespace"] == "trellis-system"]
     named = {rule["resources"][0]: set(rule.get("resourceNames", ())) for rule in home["rules"]}
     services = {guard.service for guard in GUARDS}
     assert named["leases"] == {names.LEASE_PREFIX + service for service in services}

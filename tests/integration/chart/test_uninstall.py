@@ -223,7 +223,8 @@ async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_delet
     records = leaving.shim.fleet.writes()
     assert refused(records, leaving.account.user) == []
     needed = {
-        (verb, what, where if where == SYSTEM else "") for verb, what, where in used(records, leaving.account.user)
+        (verb, what, where if where in {SYSTEM, names.CLAIM_NAMESPACE} else "")
+        for verb, what, where in used(records, leaving.account.user)
     }
     rare = {
         ("get", f"{DEFINITIONS.plural}.{DEFINITIONS.group}", ""),

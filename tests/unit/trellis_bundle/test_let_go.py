@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +17,13 @@ from support.not_served import define, refuse
 from trellis import names
 from trellis.kube.errors import NotFound
 from trellis.kube.fake import FakeKube
-from trellis.kube.lease import LeaseRecord
-from trellis.kube.resources import ALL, API_SERVICES, APPLICATIONS, DEFINITIONS, HOST_CONFIGS, SERVICES, SHIMS
+from trellis.kube.lease import LeaseRecord, new_lease, taken
+from trellis.kube.resources import ALL, API_SERVICES, APPLICATIONS, DEFINITIONS, HOST_CONFIGS, LEASES, SERVICES, SHIMS
 from trellis.read_model.served import NotServedError
 from trellis_bundle import let_go
 from trellis_bundle.cli_errors import CommandError
 from trellis_bundle.let_go_model import GUARDS, Leases, Row, chosen, replicas_of, still_run
+from trellis_bundle.settings import ClientSettings
 
 Manifest = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -104,6 +109,60 @@ def test_the_chart_lets_the_job_read_the_crd_of_each_kind_that_it_lists() -> Non
         DEFINITIONS.plural: {f"{res.plural}.{res.group}" for res in ours},
         API_SERVICES.plural: {f"{res.version}.{res.group}" for res in ours},
     }
+
+
+def claimed_by(kube: FakeKube, installation: str, duration: int = 30) -> None:
+    """Have an installation renew its claim on the nodes."""
+    lease = new_lease(names.LEASE_NODES, names.CLAIM_NAMESPACE)
+    kube.put(LEASES, taken(lease, identity=installation, duration=duration, now=datetime.now(UTC)))
+
+
+async def task_done(kube: FakeKube, monkeypatch: pytest.MonkeyPatch, *, dry_run: bool = False) -> dict[str, Row]:
+    """Run the whole command over this API server; return what became of each kind."""
+
+    @contextlib.asynccontextmanager
+    async def connected(_: object) -> AsyncIterator[FakeKube]:
+        yield kube
+
+    monkeypatch.setattr(let_go, "connected", connected)
+    task = let_go.Task("mine", names.CLAIM_NAMESPACE, chosen([]), time.monotonic() + 10)
+    _, rows = await let_go._run(ClientSettings(), task, dry_run=dry_run)
+    return {row.guard.res.kind: row for row in rows}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_shims_of_the_installation_that_provisions_the_nodes_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, *, dry_run: bool
+) -> None:
+    kube = FakeKube()
+    kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
+    kube.put(HOST_CONFIGS, made([names.FINALIZER_HOSTS], namespace="default"))
+
+    async def renew() -> None:
+        while True:
+            claimed_by(kube, "other")
+            await asyncio.sleep(0.1)
+
+    claimed_by(kube, "other")
+    renewing = asyncio.create_task(renew())
+    rows = await task_done(kube, monkeypatch, dry_run=dry_run)
+    renewing.cancel()
+    assert (rows["Shim"].there, rows["Shim"].let_go, rows["Shim"].left_to) == (1, [], "other")
+    assert "installation other" in rows["Shim"].note
+    assert kube.objects(SHIMS)[0]["metadata"]["finalizers"] == [names.FINALIZER]
+    assert rows["WasmCloudHostConfig"].let_go == ["default/x"]
+
+
+@pytest.mark.parametrize("holder", ["mine", "other", ""], ids=["its own", "one that is gone", "nobody"])
+async def test_a_claim_that_no_other_installation_renews_keeps_nothing(
+    monkeypatch: pytest.MonkeyPatch, holder: str
+) -> None:
+    kube = FakeKube()
+    kube.put(SHIMS, {"metadata": {"name": "spin", "finalizers": [names.FINALIZER]}})
+    if holder:
+        claimed_by(kube, holder, duration=1)
+    rows = await task_done(kube, monkeypatch)
+    assert (rows["Shim"].let_go, rows["Shim"].left_to) == (["spin"], "")
 
 
 async def free(kube: FakeKube, guard: Any, seconds: float = 5.0) -> Row:
