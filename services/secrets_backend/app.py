@@ -66,7 +66,7 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     """Join the parts."""
     watches = Watches(base.kube)
     known = Known(watches.groups.objects, watches.grants.objects)
-    deletions = GrantDeletions(base.kube, known, watches.grants, base.health, timings)
+    deletions = GrantDeletions(base.kube, known, watches.grants, base.health, timings, settings.namespace)
     known.grants_known = lambda: watches.grants.known and deletions.stands
     watches.groups.needed, watches.grants.needed = known.needs_groups, known.needs_grants
     reading = base.kube.apart(*_READING)

@@ -61,7 +61,7 @@ class LinkGrant:
     ``home``: the namespaces of its groups of hosts; ``groups``: namespace and lattice of each group; ``grants``: all
     SecretGrants, or at least those that could be for it. ``known``: False while SecretGrants cannot be listed; then
     nothing is granted, as a SecretGrant also limits what is granted by default. ``unsure``: the namespaces of which
-    that alone is so, since a SecretGrant for the link is gone that may have been deleted with the CRD.
+    that alone is so, since a SecretGrant for the link may have been deleted with the CRD.
     """
 
     home: frozenset[str]
@@ -106,7 +106,7 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
     if policy.namespace in link.unsure:
         raise Refusal(
             ErrorName.UPSTREAM,
-            f"a SecretGrant of namespace {policy.namespace} was deleted, perhaps with its CRD: ask again, "
+            f"a SecretGrant of namespace {policy.namespace} may have been deleted with its CRD: ask again, "
             "or create it again",
         )
     user = policy.impersonate

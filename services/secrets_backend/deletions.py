@@ -1,8 +1,9 @@
 """Whether SecretGrants that are gone were deleted one by one, or went with their CRD.
 
-In: changes of SecretGrants, their CRD from the API server. Out: ``known.deleted``, and whether the CRD stands. Called
-by ``app``. Invariants: the deletion of a grant takes effect only after a later read has shown that the CRD is the same
-one and is not being deleted; a CRD that cannot be read, or is being deleted, makes all SecretGrants unknown.
+In: changes of SecretGrants, their CRD from the API server. Out: ``known.deleted``, ``known.recreated``, and whether the
+CRD stands. Called by ``app``. Invariants: the deletion of a grant takes effect only after a later read has shown that
+the CRD is the same one and is not being deleted; a CRD that cannot be read, or is being deleted, makes all SecretGrants
+unknown; one that was created again while this process did not look closes namespaces as if it had looked.
 Why: SecretGrants have no finalizer, and a namespace without one is open by default to the hosts in it.
 """
 
@@ -19,30 +20,38 @@ from typing import Final
 from secrets_backend.decide import Grant
 from secrets_backend.gather import Known
 from secrets_backend.settings import Timings
+from trellis import names
 from trellis.health import Health
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError
+from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.informer import Change, Informer
-from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS
+from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS, SECRETS, Manifest
+from trellis.node_and_job import unix_seconds
 from trellis.telemetry import get_logger
 
 GRANT_DEFINITION: Final = f"{SECRET_GRANTS.plural}.{SECRET_GRANTS.group}"
 _WHAT: Final = f"CRD {GRANT_DEFINITION}"
 _DELETING: Final = "it is being deleted: no Secret is given until it is created again"
+_RECREATED: Final = (
+    "it was created again a short time ago: a namespace without a SecretGrant is closed for some minutes, as those that"
+    " it had may have gone with the former CRD; create them again"
+)
 
 _log = get_logger(__name__)
 
 
 @dataclass(eq=False)
 class GrantDeletions:
-    """Reads the CRD at the start, and after each change of a SecretGrant."""
+    """Reads the CRD at the start, and after each change of a SecretGrant. ``home``: namespace of the installation."""
 
     kube: Kube
     known: Known
     grants: Informer[Grant]
     health: Health
     timings: Timings
+    home: str
     clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
     stands: bool = False
     """Whether the last read of the CRD showed that it is there, and not being deleted."""
     _uid: str = ""
@@ -73,25 +82,54 @@ class GrantDeletions:
         seen = dict(self.known.deleted)
         try:
             found = (await self.kube.get(DEFINITIONS, GRANT_DEFINITION))["metadata"]
+            if found["uid"] != self._uid and not found.get("deletionTimestamp"):
+                await self._is_another(found)
         except KubeError as error:
             return self._unknown(self.kube.words(error))
         if found.get("deletionTimestamp"):
             return self._unknown(_DELETING)
         self.health.ready(_WHAT)
         self.stands = True
-        if self._uid not in {"", found["uid"]}:
-            self._kept_until = self.clock() + self.timings.grants
-        self._uid = found["uid"]
         left = self._kept_until - self.clock()
         if left > 0:
-            return left if self.known.deleted else None
+            return left if self.known.deleted or self.known.recreated else None
         self._forget(seen)
         return None
+
+    async def _is_another(self, found: Manifest) -> None:
+        """Keep namespaces closed, as this CRD may be there in place of a former one."""
+        seconds = self.timings.grants if self._uid else await self._seconds_left(found)
+        if seconds > 0 and not self._uid:
+            self.known.recreated = True
+            self.known.changed()
+            self.health.note(_WHAT, _RECREATED)
+        self._kept_until = self.clock() + seconds
+        self._uid = found["uid"]
+
+    async def _seconds_left(self, found: Manifest) -> float:
+        """Return how long a CRD that was not seen before keeps namespaces closed.
+
+        It is there in place of a former one if it is younger than the key, which the first start of secrets_backend
+        created. Its age is that by this machine's clock; one that is behind keeps them closed for longer.
+
+        Raises:
+            KubeError: the key could not be read.
+        """
+        try:
+            key = (await self.kube.get(SECRETS, names.SECRETS_KEY, self.home, metadata=True))["metadata"]
+        except NotFound:
+            return 0.0
+        created = unix_seconds(found["creationTimestamp"]) or 0
+        if created <= (unix_seconds(key["creationTimestamp"]) or 0):
+            return 0.0
+        return min(self.timings.grants, self.timings.grants + created - self.wall())
 
     def _forget(self, seen: dict[str, Grant]) -> None:
         for key, grant in seen.items():
             if self.known.deleted.get(key) is grant:  # not one that was deleted since the read began
                 del self.known.deleted[key]
+        self.known.recreated = False
+        self.health.note(_WHAT, "")
         self.known.changed()
 
     def _unknown(self, why: str) -> float:

@@ -33,6 +33,8 @@ class Known:
     """Whether SecretGrants can be listed and their CRD stands, so that what is in neither place does not exist."""
     deleted: dict[str, Grant] = field(default_factory=dict)
     """SecretGrants that are gone, perhaps with their CRD: their namespaces are closed until that is known."""
+    recreated: bool = False
+    """Whether the CRD of SecretGrants was created again, and those that went with the former one are not known."""
     _found: dict[LinkAddress, LinkGrant] = field(default_factory=dict)
 
     def changed(self) -> None:
@@ -90,5 +92,8 @@ class Known:
         on = [group for key, group in self.groups.items() if self.addresses.get(key) in same]
         groups = frozenset((group.namespace, group.spec.lattice) for group in on if group.spec is not None)
         grants = tuple(grant for grant in self.grants.values() if grant.is_for(groups))
+        home = frozenset(namespace for namespace, _ in groups)
         unsure = frozenset(grant.namespace for grant in self.deleted.values() if grant.is_for(groups))
-        return LinkGrant(frozenset(namespace for namespace, _ in groups), groups, grants, unsure=unsure)
+        if self.recreated:
+            unsure |= home - {grant.namespace for grant in grants}
+        return LinkGrant(home, groups, grants, unsure=unsure)

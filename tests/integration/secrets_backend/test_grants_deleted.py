@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import http
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,8 @@ from support.grants import SYSTEM, granted, manifests, until_given
 from support.host_world import PATIENCE
 from support.secrets_host import Host, value
 from support.secrets_world import SecretsWorld, define_grants
-from trellis.kube.resources import CLUSTER_ROLES, DEFINITIONS, SECRET_GRANTS
+from trellis import names
+from trellis.kube.resources import CLUSTER_ROLES, DEFINITIONS, SECRET_GRANTS, SECRETS
 from trellis.localcluster import ClusterInfo
 from trellis.runtime import Service
 
@@ -107,6 +110,27 @@ async def test_a_grant_that_is_deleted_with_its_crd_does_not_open_its_namespace(
         define_grants(world.api)
         await eventually(lambda: service.health.readiness().ok, "ready again", seconds=PATIENCE)
         assert await answer(host, world) == "UpstreamError"
+        close(world)
+        await answers(host, world, "PolicyError")
+
+
+async def test_a_start_after_the_crd_was_created_again_opens_nothing(secret_world: SecretsWorld) -> None:
+    """All replicas are restarted after the CRD is back, as an upgrade does that creates it again."""
+    world = secret_world
+    world.ready_to_ask()
+    close(world)
+    async with world.backend(), world.asking() as host:
+        await answers(host, world, "PolicyError")
+    async with definition_held_back(world):
+        pass
+    key = world.api.call("GET", SECRETS.path(world.system, names.SECRETS_KEY))[1]["metadata"]["creationTimestamp"]
+    # Times of the API server have whole seconds.
+    await eventually(lambda: time.time() >= datetime.fromisoformat(key).timestamp() + 1, "the key is older")
+    define_grants(world.api)
+    async with world.backend() as service, world.asking() as host:
+        await eventually(lambda: service.health.readiness().ok, "ready", seconds=PATIENCE)
+        assert await answer(host, world) == "UpstreamError"
+        assert any("created again" in note for note in service.health.notes())
         close(world)
         await answers(host, world, "PolicyError")
 

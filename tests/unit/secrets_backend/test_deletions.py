@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,11 +11,13 @@ from secrets_backend.decide import Grant
 from secrets_backend.deletions import GRANT_DEFINITION, GrantDeletions
 from secrets_backend.gather import Known
 from secrets_backend.settings import Timings
+from trellis import names
 from trellis.crds.secret_grants import SecretGrantSpec
 from trellis.kube.changes import Change, ChangeKind
+from trellis.kube.errors import Call, Unavailable
 from trellis.kube.fake import FakeKube
 from trellis.kube.informer import Informer
-from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS
+from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS, SECRETS, Resource
 from trellis.lattice.address import LinkAddress
 from trellis.lattice.group_views import view_group
 
@@ -23,6 +26,8 @@ GRANT = Grant(
     "shop", "closes", SecretGrantSpec.model_validate({"from": [{"namespace": "shop"}], "serviceAccounts": []})
 )
 GRACE = 300.0
+WALL = 1_800_000_000.0
+READ_KEY = Call("GET", "Secret", "secrets", "default", names.SECRETS_KEY)
 
 
 class World:
@@ -38,12 +43,33 @@ class World:
         informer = Informer(self.kube, SECRET_GRANTS, lambda _: GRANT, lambda _: None)
         timings = Timings(definition=5.0, grants=GRACE)
         self.deletions = GrantDeletions(
-            self.kube, self.known, informer, self.kube.health, timings, clock=lambda: self.now
+            self.kube,
+            self.known,
+            informer,
+            self.kube.health,
+            timings,
+            "default",
+            clock=lambda: self.now,
+            wall=lambda: WALL + self.now,
         )
 
     async def define(self) -> dict[str, Any]:
         manifest = {"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, "spec": {}}
         return await self.kube.create(DEFINITIONS, manifest | {"metadata": {"name": GRANT_DEFINITION}})
+
+    def stands_since(self, seconds: float, key: float | None) -> None:
+        """Have a CRD of that age, and a key of that age from an earlier start; None for none."""
+        self.kube.put(DEFINITIONS, {"metadata": {"name": GRANT_DEFINITION}})
+        self.set_age(DEFINITIONS, seconds)
+        if key is not None:
+            self.kube.put(SECRETS, {"metadata": {"name": names.SECRETS_KEY, "namespace": "default"}})
+            self.set_age(SECRETS, key)
+
+    def set_age(self, res: Resource, seconds: float) -> None:
+        """Have the objects of a kind created so many seconds ago."""
+        at = f"{datetime.fromtimestamp(WALL - seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        for one in self.kube.api.store.tables[res].objects.values():
+            one["metadata"]["creationTimestamp"] = at
 
     async def undefine(self, made: dict[str, Any]) -> None:
         await self.kube.delete(DEFINITIONS, GRANT_DEFINITION, uid=made["metadata"]["uid"])
@@ -130,3 +156,58 @@ async def test_a_grant_that_is_created_again_counts_at_once(world: World) -> Non
     world.write()
     assert world.unsure == set()
     assert world.known.link_grant(LINK).grants == (GRANT,)
+
+
+@pytest.mark.parametrize("ago", [100.0, -50.0], ids=["by this clock", "in the future of this clock"])
+async def test_a_start_after_the_crd_was_created_again_closes_namespaces_without_a_grant(
+    world: World, ago: float
+) -> None:
+    """What stood there before is not known to this process; the key is from before, so there was a backend."""
+    world.stands_since(ago, key=7000.0)
+    world.grants.clear()
+    wait = await world.deletions.look()
+    assert wait == GRACE - max(ago, 0.0)
+    assert world.deletions.stands
+    assert world.unsure == {"shop"}
+    assert world.kube.health.readiness().ok
+    assert any(GRANT_DEFINITION in note for note in world.kube.health.notes())
+    world.write()
+    assert world.unsure == set(), "a grant that was created again counts at once"
+    world.lose()
+    assert world.unsure == {"shop"}
+    world.now = wait
+    assert await world.deletions.look() is None
+    assert world.unsure == set()
+    assert not world.kube.health.notes()
+
+
+@pytest.mark.parametrize(
+    ("crd", "key"), [(100.0, None), (100.0, 99.0), (100.0, 100.0), (GRACE, 7000.0)],
+    ids=["first start", "key made after the CRD", "key made in the same second", "CRD is an old one"],
+)  # fmt: skip
+async def test_a_start_beside_a_crd_that_was_not_created_again_closes_nothing(
+    world: World, crd: float, key: float | None
+) -> None:
+    world.stands_since(crd, key=key)
+    world.grants.clear()
+    assert await world.deletions.look() is None
+    assert world.deletions.stands
+    assert world.unsure == set()
+
+
+async def test_a_key_that_cannot_be_read_leaves_grants_unknown(world: World) -> None:
+    world.stands_since(100.0, key=7000.0)
+    world.grants.clear()
+    get = world.kube.get
+
+    async def refuse(res: Any, *arguments: Any, **options: Any) -> Any:
+        if res is SECRETS:
+            raise Unavailable(READ_KEY, status=0, reason="Unavailable", message="no answer")
+        return await get(res, *arguments, **options)
+
+    world.kube.get = refuse  # type: ignore[method-assign]
+    assert await world.deletions.look() == 5.0
+    assert not world.deletions.stands
+    world.kube.get = get  # type: ignore[method-assign]
+    assert await world.deletions.look() == 200.0
+    assert world.unsure == {"shop"}
