@@ -12,7 +12,7 @@ import binascii
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -22,12 +22,13 @@ from rich.text import Text
 
 from secrets_backend.decide import Grant, Identity, view_grant
 from secrets_backend.rights import roles_hint
-from secrets_backend.settings import Settings
+from secrets_backend.settings import Settings, Timings
 from secrets_backend.tokens import Token, TokenError, TokenKind, read_token
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound
-from trellis.kube.resources import SECRET_GRANTS, SECRETS, Manifest
+from trellis.kube.resources import DEFINITIONS, SECRET_GRANTS, SECRETS, Manifest
+from trellis.node_and_job import unix_seconds
 from trellis.read_model.apps import application_of
 from trellis.read_model.reading import REVIEWS
 from trellis.read_model.served import list_served
@@ -39,11 +40,13 @@ from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
 from trellis_bundle.secrets_check_model import (
+    DEFINITION,
     Around,
     Row,
     Step,
     impersonation_review,
     judge,
+    judge_definition,
     link_of,
     reading_review,
     uses_of,
@@ -72,12 +75,13 @@ class Checked:
     namespace: str
     application: str
     token: Step
+    definition: Step
     rows: list[Row]
 
     @property
     def well(self) -> bool:
         """Whether nothing stops any of its secrets."""
-        return self.token.well is not False and all(row.well for row in self.rows)
+        return False not in {self.token.well, self.definition.well} and all(row.well for row in self.rows)
 
 
 def check(  # noqa: PLR0913, PLR0917 - options of a command line
@@ -102,12 +106,13 @@ def check(  # noqa: PLR0913, PLR0917 - options of a command line
 ) -> None:
     """Say of each secret of an application which rule lets it through or stops it.
 
-    The token is checked as secrets_backend does; `wash inspect --jwt-only IMAGE` shows a component's. Then, for each
-    secret of the manifest: its policy, the grant of the lattice's link, whether secrets_backend may be the account, and
-    whether the account may read that Secret; and, if you may read it yourself, whether it is there and has the entry.
-    Ends with 1 if something is stopped. JSON: `{"ok", "namespace", "application", "token": step, "secrets": [{"ok",
-    "component", "name", "secret", "field", "policy", "namespace", "user", "rule", "steps": [step…]}]}`; a step is
-    `{"what", "ok", "text"}`, its `ok` null if that is not known.
+    The token is checked as secrets_backend does; `wash inspect --jwt-only IMAGE` shows a component's. Then, whether the
+    CRD of SecretGrants stands; and, for each secret of the manifest: its policy, the grant of the lattice's link,
+    whether secrets_backend may be the account, and whether the account may read that Secret; and, if you may read it
+    yourself, whether it is there and has the entry. Ends with 1 if something is stopped. JSON: `{"ok", "namespace",
+    "application", "token": step, "definition": step, "secrets": [{"ok", "component", "name", "secret", "field",
+    "policy", "namespace", "user", "rule", "steps": [step…]}]}`; a step is `{"what", "ok", "text"}`, its `ok` null if
+    that is not known.
     """
     with exit_on_error(NoLatticeError):
         settings = client_settings(kubeconfig=kubeconfig, context=context)
@@ -150,12 +155,25 @@ async def _check(settings: ClientSettings, asked: Asked, token: Step) -> Checked
         label = str((metadata.get("labels") or {}).get(names.LABEL_LATTICE) or "")
         groups = await read_groups(kube)
         group = group_of(groups, metadata["namespace"], label)
-        link = link_of(group, groups, await _grants(kube))
+        grants, definition = await asyncio.gather(_grants(kube), _definition(kube))
+        link = replace(link_of(group, groups, grants), known=definition.well is not False)
         around = Around(link, asked.token, asked.users, asked.backend)
         rows = [judge(app, use, around) for use in uses_of(app)]
         asking = Asking(kube, settings.namespace)
         rows = list(await asyncio.gather(*map(asking.complete, rows)))
-    return Checked(metadata["namespace"], application_of(metadata), token, rows)
+    return Checked(metadata["namespace"], application_of(metadata), token, definition, rows)
+
+
+async def _definition(kube: Kube) -> Step:
+    """Return whether the CRD of SecretGrants stands, as secrets_backend reads it."""
+    try:
+        found = await kube.get(DEFINITIONS, SECRET_GRANTS.definition)
+    except NotFound:
+        return judge_definition(None, 0.0, 0.0)
+    except KubeError as error:
+        return Step(DEFINITION, None, f"whether it stands is not known: {error}")
+    age = time.time() - (unix_seconds(found["metadata"]["creationTimestamp"]) or 0)
+    return judge_definition(found, age, Timings().grants)
 
 
 async def _grants(kube: Kube) -> list[Grant]:
@@ -244,6 +262,7 @@ def _show(checked: Checked, output: Format) -> None:
             "namespace": checked.namespace,
             "application": checked.application,
             "token": checked.token.document(),
+            "definition": checked.definition.document(),
             "secrets": [row.document() for row in checked.rows],
         }
         print_json(document)
@@ -251,7 +270,8 @@ def _show(checked: Checked, output: Format) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("SECRET", "RULE", "OK", ""):
         table.add_column(heading, no_wrap=heading in {"RULE", "OK"}, overflow="fold")
-    table.add_row(Text(""), Text(checked.token.what), _MARKS[checked.token.well], Text(one_line(checked.token.text)))
+    for step in (checked.token, checked.definition):
+        table.add_row(Text(""), Text(step.what), _MARKS[step.well], Text(one_line(step.text)))
     for row in checked.rows:
         title = f"{row.use.name} of {row.use.place}"
         for index, step in enumerate(row.steps):

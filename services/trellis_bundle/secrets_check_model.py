@@ -19,12 +19,15 @@ from secrets_backend.refusals import Refusal
 from secrets_backend.resources import ACCOUNT, ACCOUNT_PREFIX, account_of
 from secrets_backend.tokens import Token
 from trellis.crds.host_config import WasmCloudHostConfigSpec
+from trellis.kube.resources import SECRET_GRANTS
 from trellis.lattice.group_views import GroupView
 
 Manifest = Mapping[str, Any]
 
 POLICY_TYPE: Final = "policy.secret.wasmcloud.dev/v1alpha1"
 _SENT_TYPE: Final = "properties.secret.wasmcloud.dev/v1alpha1"
+DEFINITION: Final = "CRD of SecretGrants"
+_REFUSES: Final = "secrets_backend refuses every request with UpstreamError"
 _ANYBODY: Final = Token("", "", None)
 
 
@@ -93,6 +96,25 @@ class Around:
     token: Token | None
     users: frozenset[str]
     backend: str
+
+
+def judge_definition(found: Manifest | None, age: float, closed: float) -> Step:
+    """Return whether the CRD of SecretGrants lets secrets_backend answer; ``found`` None: it is not there.
+
+    ``age``: its seconds by this machine's clock. ``closed``: for so long a new one keeps namespaces closed.
+    """
+    if found is None:
+        return Step(DEFINITION, False, f"it does not exist: {_REFUSES}; `trellis crds apply {SECRET_GRANTS.plural}`")
+    if found["metadata"].get("deletionTimestamp"):
+        return Step(DEFINITION, False, f"it is being deleted: {_REFUSES}, until it is created again")
+    if (left := closed - age) > 0:
+        return Step(
+            DEFINITION,
+            None,
+            "it was created a short time ago: if SecretGrants went with a former one, their namespaces are refused with"
+            f" UpstreamError for {min(left, closed):.0f} s, or until they are created again",
+        )
+    return Step(DEFINITION, True, "it stands")
 
 
 def uses_of(app: Manifest) -> list[Use]:

@@ -16,6 +16,7 @@ from support import planted
 from support.applications_kind import ApplicationsKind, until
 from support.grants import Granted, granted
 from support.secrets_command import SecretsCommand
+from support.secrets_world import define_grants
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import (
     APPLICATIONS,
@@ -78,7 +79,8 @@ class World:
         found = json.loads(done.stdout)
         assert found["ok"] == (code == 0)
         [row] = found["secrets"]
-        told = {step["what"]: (step["ok"], step["text"]) for step in [found["token"], *row["steps"]]}
+        steps = [found["token"], found["definition"], *row["steps"]]
+        told = {step["what"]: (step["ok"], step["text"]) for step in steps}
         return told | {"user": (None, row["user"] or "")}
 
     async def roles(self, *arguments: str) -> None:
@@ -205,3 +207,16 @@ async def test_whoever_may_not_read_a_secret_is_not_told_whether_it_is_there(wor
     assert "is told only to who may read it" in before["secret"][1]
     assert before["impersonation"][0] is None
     assert "is not known" in before["right to read"][1]
+
+
+async def test_a_crd_that_is_not_there_stops_every_secret(world: World) -> None:
+    """secrets_backend would answer UpstreamError: the namespaces of hosts are not open then either."""
+    assert world.api.call("DELETE", DEFINITIONS.path(name=SECRET_GRANTS.definition))[0] == http.HTTPStatus.OK
+    until(lambda: not world.api.ok(DEFINITIONS.path(name=SECRET_GRANTS.definition)), "the CRD is gone")
+    try:
+        told = await world.steps(code=1)
+    finally:
+        define_grants(world.api)
+    assert told["CRD of SecretGrants"][0] is False
+    assert told["grant"][0] is False
+    assert "impersonation" not in told

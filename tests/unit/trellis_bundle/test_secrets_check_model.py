@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from trellis_bundle.secrets_check_model import (
     Use,
     impersonation_review,
     judge,
+    judge_definition,
     link_of,
     reading_review,
     uses_of,
@@ -153,6 +155,33 @@ def test_issuers_of_grants_for_others_leave_no_doubt(other: dict[str, Any]) -> N
     row = judge(APP, USE, around(LinkGrant(HOME.home, HOME.groups, (grant,)), None))
     assert row.steps[-1].well is True
     assert "--entity-jwt" not in told(row)
+
+
+DELETING = {"deletionTimestamp": "2026-01-01T00:05:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "age", "well"),
+    [
+        ({}, 300.0, True),
+        ({}, 299.0, None),
+        ({}, -60.0, None),
+        (DELETING, 900.0, False),
+        (None, 900.0, False),
+    ],
+    ids=["stands", "created a short time ago", "by a clock that is ahead", "being deleted", "not there"],
+)
+def test_whether_the_crd_stands_is_a_rule_of_its_own(
+    metadata: dict[str, Any] | None, age: float, *, well: bool | None
+) -> None:
+    step = judge_definition(None if metadata is None else {"metadata": metadata}, age, 300.0)
+    assert step.well is well
+    assert ("UpstreamError" in step.text) is (well is not True)
+
+
+def test_while_grants_are_unknown_no_secret_is_given() -> None:
+    row = judge(APP, USE, around(link=replace(HOME, known=False)))
+    assert [(step.what, step.well) for step in row.steps] == [("policy", True), ("grant", False)]
 
 
 def group(namespace: str, lattice: str = "default", **spec: Any) -> GroupView:
