@@ -84,19 +84,24 @@ async def test_one_of_two_installations_provisions_and_both_are_reported(twice: 
 
 
 async def test_what_another_installation_provisioned_is_not_begun_again_at_once(twice: Fleet) -> None:
-    fleet, second = twice, other(twice)
-    [node] = fleet.add("node")
+    """There and back: each of them has another installer for the nodes that the other one provisioned."""
+    fleet = twice
+    nodes = fleet.add("node")
     async with fleet.services():
-        await fleet.all_provisioned([node])
-    async with fleet.services(**second) as [watcher, planner]:
-        await eventually(
-            lambda: any("InstallationChanged" in note for note in planner.health.notes()), "reported", seconds=HOLDS
-        )
-        assert watcher.health.readiness().ok
-        [more] = fleet.add("node")
-        await eventually(lambda: fleet.provisioned(more), "a new node is begun at once")
-        assert fleet.provisioned(node)
-        assert jobs(fleet) == 2, "one for each node"
+        await fleet.all_provisioned(nodes)
+    for installation in (other(fleet), {}):
+        async with fleet.services(**installation) as [watcher, planner]:
+            await eventually(
+                lambda planner=planner: any("InstallationChanged" in note for note in planner.health.notes()),
+                "reported",
+                seconds=HOLDS,
+            )
+            await eventually(lambda watcher=watcher: watcher.health.readiness().ok, "both have taken over")
+            [more] = fleet.add("node")
+            await eventually(lambda more=more: fleet.provisioned(more), "a new node is begun at once")
+            assert all(fleet.provisioned(node) for node in nodes)
+            nodes.append(more)
+            assert jobs(fleet) == len(nodes), "one for each node"
 
 
 async def test_a_claim_that_is_deleted_is_taken_by_the_installation_that_runs(twice: Fleet) -> None:
