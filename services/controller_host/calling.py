@@ -27,6 +27,7 @@ from controller_host.happenings import record
 from controller_host.turns import Allowance
 from trellis.kube.client import Kube
 from trellis.kube.errors import AnswerTooLarge, Call, Forbidden, KubeError, NotLeading
+from trellis.kube.refusals import is_refused
 from trellis.kube.resources import Resource
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry, get_logger
@@ -130,11 +131,14 @@ class Calls:
         self._parent: Context | None = None
         self.asked = 0
         """How many requests there were, refused ones included."""
+        self.refused = False
+        """Whether the API server refused a request of this call: by a policy, a quota, a missing permission."""
 
     def begin(self, parent: Context | None) -> None:
         """Begin a call of the guest, whose requests are part of this trace."""
         self._left = CALLS_SECONDS
         self._refusals = 0
+        self.refused = False
         self._parent = parent
 
     def become(self, account: Account) -> None:
@@ -162,6 +166,7 @@ class Calls:
                 raise CallFlood from None
             return refused.answer()
         except KubeError as error:
+            self.refused = self.refused or is_refused(error)
             return _failed(error)
         except Exception as error:  # noqa: BLE001 - a guest must not see how the host is made, and must get an answer
             _log.error(

@@ -21,6 +21,7 @@ from controller_host.loading import ENGINE_UNAVAILABLE, EngineUnavailable
 from controller_host.room import DISK_FULL, Room
 from controller_host.turns import Turn
 from trellis.bus.backoff import Backoff
+from trellis.kube.refusals import RefusalTimings
 from trellis.telemetry import get_logger
 
 INIT_FAILED: Final = "InitFailed"
@@ -54,6 +55,7 @@ class Outcomes:
 
     told: Told
     backoff: Backoff = field(default_factory=Backoff)
+    refusals: RefusalTimings = field(default_factory=RefusalTimings)
     closing: bool = False
 
     def take(self, one: Hosted, served: Served) -> None:
@@ -61,7 +63,8 @@ class Outcomes:
         now = one.used_at = time.monotonic()
         for turn, result in served.done:
             if result.error:
-                one.agenda.failed(turn.key, now)
+                most = self.refusals.bound(one.agenda.refused + 1) if result.refused else None
+                one.agenda.failed(turn.key, now, most=most)
                 self._note(one, RECONCILE_FAILED, f"{key_text(turn.key)}: {result.error}")
             else:
                 one.agenda.done(turn.key, now, result.again)

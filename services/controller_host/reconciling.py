@@ -7,6 +7,7 @@ Invariant: the call is a span, and what the guest asks for is part of it.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -62,7 +63,7 @@ def reconcile(instance: Instance, calls: Calls, delivery: Delivery, figures: Fig
         key = reference(delivery.turn.key)
         request = reconcile_request(key, delivery.item, delivery.turn.attempt, _traceparent(span))
         called = instance.call("reconcile", request)
-        result = read_result(called.answer, called.requeue_ms)
+        result = replace(read_result(called.answer, called.requeue_ms), refused=calls.refused)
         if result.error:
             span.set_status(trace.StatusCode.ERROR, "it returned an error")  # whose words may quote a Secret
     figures.calls += 1

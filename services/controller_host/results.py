@@ -20,10 +20,14 @@ _LONGEST_ERROR: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a call came to. ``error``: "" if it was good; ``again``: seconds after which it wants another."""
+    """What a call came to. ``error``: "" if it was good; ``again``: seconds after which it wants another.
+
+    ``refused``: the API server refused something that it asked for.
+    """
 
     error: str = ""
     again: float | None = None
+    refused: bool = False
 
 
 def reconcile_request(key: Mapping[str, str], item: bytes | None, attempt: int, traceparent: str | None) -> bytes:

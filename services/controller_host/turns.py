@@ -2,8 +2,9 @@
 
 Pure: keys and times in, turns out. Called by ``hosting``, in the event loop; which controller is next is the business
 of ``trellis.bus.queue``, whose key is the controller. Invariants: a key waits once, however often it changed; a key
-that changes while it is worked on waits again; what failed waits longer each time, apart from its neighbours; nothing
-here costs a task or a timer, whatever the number of controllers.
+that changes while it is worked on waits again; what failed waits longer each time, apart from its neighbours, up to a
+bound that is lower where the API server refused something; nothing here costs a task or a timer, whatever the number of
+controllers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import heapq
 import itertools
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from trellis.bus.backoff import Backoff
@@ -35,12 +36,13 @@ class Turn(Generic[K]):
 class Agenda(Generic[K]):
     """The keys of one controller; all times are seconds of one monotonic clock."""
 
-    __slots__ = ("_backoff", "_failures", "_heap", "_later", "_order", "_ready")
+    __slots__ = ("_backoff", "_failures", "_heap", "_later", "_order", "_ready", "_refused")
 
     def __init__(self, backoff: Backoff | None = None) -> None:
         self._backoff = backoff or Backoff()
         self._ready: OrderedDict[K, float] = OrderedDict()
         self._failures: dict[K, int] = {}
+        self._refused: dict[K, None] = {}
         self._later: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._order = itertools.count()
@@ -67,15 +69,29 @@ class Agenda(Generic[K]):
             self._ready.move_to_end(turn.key, last=False)
 
     def done(self, key: K, now: float, again: float | None = None) -> None:
-        """Note a success; ``again``: seconds after which the key wants a turn, if it does not change before."""
+        """Note a success; ``again``: seconds after which the key wants a turn, if it does not change before.
+
+        The success of a key that was refused has the others tried at once, as one policy refuses many.
+        """
         self._failures.pop(key, None)
+        if key in self._refused:
+            del self._refused[key]
+            self._hasten(self._refused, now)
         if again is not None:
             self.postpone(key, now, again)
 
-    def failed(self, key: K, now: float) -> float:
-        """Note a failure; returns the seconds until the key's next turn: 1 s, doubling, at most 5 min, full jitter."""
+    def failed(self, key: K, now: float, *, most: float | None = None) -> float:
+        """Note a failure; returns the seconds until the key's next turn: 1 s, doubling, at most 5 min, full jitter.
+
+        ``most``: the longest wait, given if the API server refused something.
+        """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay = self._backoff.delay(failures)
+        backoff = self._backoff
+        self._refused.pop(key, None)
+        if most is not None:
+            self._refused[key] = None
+            backoff = replace(backoff, cap=min(backoff.cap, most))
+        delay = backoff.delay(failures)
         self.postpone(key, now, delay)
         return delay
 
@@ -92,15 +108,21 @@ class Agenda(Generic[K]):
 
     def forgive(self, now: float) -> None:
         """Let everything that failed have its turn now, as if it had not: what it failed on is another by now."""
-        for key in list(self._failures):
+        self._hasten(self._failures, now)
+        self._failures.clear()
+        self._refused.clear()
+
+    def _hasten(self, keys: Iterable[K], now: float) -> None:
+        """Let those of the keys that wait for their time have their turn now."""
+        for key in keys:
             if self._later.pop(key, None) is not None:
                 self._ready.setdefault(key, now)
-        self._failures.clear()
 
     def clear(self) -> None:
         """Forget all that waits, and all failures."""
         self._ready.clear()
         self._failures.clear()
+        self._refused.clear()
         self._later.clear()
         self._heap.clear()
 
@@ -108,6 +130,7 @@ class Agenda(Generic[K]):
         """Forget one key."""
         self._ready.pop(key, None)
         self._failures.pop(key, None)
+        self._refused.pop(key, None)
         self._later.pop(key, None)
 
     def wait(self, now: float) -> float | None:
@@ -125,6 +148,11 @@ class Agenda(Generic[K]):
     def attempt(self, key: K) -> int:
         """Return how often a key failed in a row."""
         return self._failures.get(key, 0)
+
+    @property
+    def refused(self) -> int:
+        """How many keys failed last because the API server refused something."""
+        return len(self._refused)
 
     @property
     def failing(self) -> int:

@@ -41,6 +41,10 @@ class RefusalTimings:
     retry: float = 15.0
     spread: float = 0.25
 
+    def bound(self, refused: int) -> float:
+        """Return the longest wait of a key while so many are refused."""
+        return self.retry + self.spread * refused
+
 
 def is_refused(error: Exception) -> bool:
     """Return whether the API server refused a write for a reason that only a person can remove.
@@ -98,7 +102,7 @@ class Refusals(Generic[K]):
         """Take a failed run: the queue's own backoff grows to minutes, which is too long after a refusal."""
         if isinstance(error, KubeError) and self.refuses(error):
             self.refused[key] = str(error)
-            bound = self.timings.retry + self.timings.spread * len(self.refused)
+            bound = self.timings.bound(len(self.refused))
             self.queue.add_after(key, bound * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load
             self._report()
 

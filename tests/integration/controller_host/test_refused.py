@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from support.controllers_world import CONFIG_MAPS, DEADLINE, Host, Tenant, prebuilt, until
+from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 from support.fleet import Fleet, Manifest
 from support.service_process import get
 from support.validating_policies import refusing, rule
@@ -79,4 +79,4 @@ async def test_what_is_refused_of_a_controllers_writes_is_its_last_fault(
             await until(lambda: WORDS in message(tenant, "mirror"), "in the status")
             await until(lambda: any(WORDS in str(one["message"]) for one in tenant.events()), "an Event")
             assert tenant.status("mirror")["failing"] == 1
-        await until(lambda: target.data("one") == {"color": "red"}, "it is mirrored", DEADLINE)
+        await until(lambda: target.data("one") == {"color": "red"}, "it is mirrored", SECONDS)

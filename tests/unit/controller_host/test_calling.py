@@ -244,3 +244,24 @@ async def test_events_of_a_guest_are_bounded(world: World) -> None:
     refused = [answer["error"]["reason"] for answer in answers if "error" in answer]
     assert set(refused) == {"TooManyCalls"}
     assert 25 <= len(world.kube.objects(EVENTS)) == 40 - len(refused) < 40
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words", "refused"),
+    [
+        (403, "Forbidden", "denied by a policy", True),
+        (422, "Invalid", "ValidatingAdmissionPolicy denied it", True),
+        (500, "InternalError", "failed calling webhook: no answer", True),
+        (409, "Conflict", "another version", False),
+        (404, "NotFound", "no such object", False),
+    ],
+)
+async def test_a_call_of_the_guest_knows_whether_something_was_refused(
+    world: World, status: int, reason: str, words: str, *, refused: bool
+) -> None:
+    world.kube.answer_next(9, lambda _: status_reply(status, reason, words), when=lambda one: one.method == "POST")
+    world.calls.begin(None)
+    await world.ask(op="create", object=a_config_map())
+    assert world.calls.refused is refused
+    world.calls.begin(None)
+    assert not world.calls.refused

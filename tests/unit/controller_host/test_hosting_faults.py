@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from controller_host.guest.faults import FaultKind, GuestFault
 from controller_host.progress import Progress
+from controller_host.turns import Agenda
 from support.fake_guests import FakeInstance
 from support.hosting_parts import key_of
 from support.hosting_world import DEADLINE, KEY, Recorder, World, names_in, trapping
 from trellis.bus.backoff import Backoff
-from trellis.kube.resources import SECRETS
+from trellis.kube.fake import status_reply
+from trellis.kube.refusals import RefusalTimings
+from trellis.kube.resources import CONFIGMAPS, SECRETS, Resource
 
 
 async def test_a_failure_of_the_hosts_own_costs_no_turn(
@@ -65,6 +70,45 @@ async def test_a_module_that_is_refused_says_why_and_a_new_spec_is_tried_at_once
         assert refused.reason == "NotWasm"
         world.add("recorder", generation=2)
         await world.until(lambda: len(recorder.inits) == 1, "started")
+
+
+class Writing(Recorder):
+    """A guest that creates a ConfigMap for each key, and fails where it is refused that."""
+
+    def answer(self, instance: FakeInstance, request: dict[str, Any]) -> dict[str, Any]:
+        metadata = {"namespace": "team-a", "name": f"of-{request['key']['name']}"}
+        wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        answer = orjson.loads(instance.host.call(orjson.dumps({"op": "create", "object": wanted})))
+        return {"error": answer["error"]["message"]} if "error" in answer else {}
+
+
+class ConfigMaps:
+    """All kinds that there are."""
+
+    async def resource(self, api_version: str, kind: str) -> Resource:
+        assert (api_version, kind) == ("v1", "ConfigMap")
+        return CONFIGMAPS
+
+
+@pytest.mark.parametrize("status", [403, 409], ids=["refused", "another failure"])
+async def test_what_the_api_server_refuses_is_tried_again_soon(tmp_path: Path, status: int) -> None:
+    writing = Writing()
+    world = World(tmp_path, {b"writing": writing})
+    world.add("writing")
+    async with world.running():
+        await world.at_rest()
+        world.hosting.calling.kinds = ConfigMaps()
+        world.one().agenda = Agenda(Backoff(first=300.0, random=lambda: 1.0))
+        world.hosting.outcomes.refusals = RefusalTimings(retry=0.1, spread=0.0)
+        refuse = status_reply(status, "Forbidden" if status == 403 else "Conflict", "not now")
+        world.kube.answer_next(2, lambda _: refuse, when=lambda one: one.method == "POST")
+        for name in ("a", "b"):
+            world.watches.put(name)
+        if status == 403:
+            await world.until(lambda: len(writing.told) == 4 and not world.one().agenda.failing, "both are written")
+        else:
+            await world.until(lambda: world.one().agenda.failing == 2, "both failed")
+            assert (world.one().agenda.wait(time.monotonic()) or 0) > 200
 
 
 async def test_a_trap_is_named_begins_cold_and_hurts_no_neighbour(tmp_path: Path, recorder: Recorder) -> None:

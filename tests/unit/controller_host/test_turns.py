@@ -53,6 +53,36 @@ def test_a_failing_key_waits_longer_each_time_and_its_neighbour_does_not() -> No
     assert delays == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
 
 
+def test_a_key_that_is_refused_waits_no_longer_than_it_may() -> None:
+    agenda = an_agenda()
+    now, delays = 0.0, []
+    agenda.changed("a", now)
+    for _ in range(8):
+        agenda.take(now, 1)
+        delays.append(agenda.failed("a", now, most=15.0))
+        now += delays[-1]
+    assert delays == [1, 2, 4, 8, 15, 15, 15, 15]
+    agenda.take(now, 1)
+    assert agenda.failed("a", now) == 256, "what fails for another reason waits as always"
+
+
+def test_a_success_of_a_refused_key_has_the_other_refused_keys_tried() -> None:
+    agenda = an_agenda()
+    for key in ("a", "b", "broken"):
+        agenda.changed(key, 0)
+    agenda.take(0, 3)
+    for key in ("a", "b"):
+        agenda.failed(key, 0, most=15.0)
+    agenda.failed("broken", 0)
+    assert agenda.refused == 2
+    agenda.changed("a", 0.5)
+    assert keys(agenda, 0.5) == ["a"]
+    agenda.done("a", 0.6)
+    assert keys(agenda, 0.6) == ["b"]
+    agenda.done("b", 0.7)
+    assert (agenda.refused, keys(agenda, 0.7)) == (0, [])
+
+
 def test_a_success_ends_a_row_of_failures() -> None:
     agenda = an_agenda()
     agenda.changed("a", 0)
