@@ -212,7 +212,8 @@ class Reconcile:
         # What was to be waited for may have come, and the time be over, while the rest was written.
         first = self.known.early_for(key) or 0.0 if snapshot.early and not status else None
         undecided = _UNDECIDED_SECONDS if self.known.changes.of(key) else None
-        looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first, undecided)
+        retry = self.known.retries.left(key)
+        looks = (self.sources_seconds if soon is None else soon, due_in(snapshot), first, undecided, retry)
         return min(one for one in looks if one is not None) + _LATE_SECONDS
 
     async def _stays(self, snapshot: Snapshot) -> float | None:

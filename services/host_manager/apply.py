@@ -13,7 +13,16 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from host_manager.children import fingerprint
-from host_manager.decide import Action, ApplyChild, DeleteChild, RecyclePod, SetFinalizers, WarnGroup, WriteStatus
+from host_manager.decide import (
+    Action,
+    ApplyChild,
+    DeleteChild,
+    RecyclePod,
+    RetryPods,
+    SetFinalizers,
+    WarnGroup,
+    WriteStatus,
+)
 from host_manager.gather import RESOURCES, Known
 from host_manager.group import API_VERSION, KIND, Manifest
 from host_manager.snapshot import Head
@@ -117,6 +126,8 @@ class Effects:
                 )
             case RecyclePod():
                 await self._recycle(key, action)
+            case RetryPods():
+                await self._retry(key, action)
             case _:
                 assert_never(action)
         return None
@@ -135,6 +146,21 @@ class Effects:
                 self.known.listening.recycling.begun(key)
         _log.info("pod of a silent host evicted", group=key, pod=action.pod.name)
         await self._one(key, WarnGroup(action.head, "HostRecycled", action.message), "")
+
+    async def _retry(self, key: str, action: RetryPods) -> None:
+        """Change an annotation: a Deployment's controller copies it to the ReplicaSet, whose controller tries again."""
+        metadata = action.found["metadata"]
+        patch = {name: metadata[name] for name in ("uid", "resourceVersion")}
+        patch["annotations"] = {names.ANNOTATION_PODS_RETRIED: action.at}
+        with contextlib.suppress(NotFound, Conflict):  # it changed meanwhile: it is still due, and looked at again
+            await self.kube.merge_patch(
+                RESOURCES[action.found["kind"]],
+                metadata["name"],
+                {"metadata": patch},
+                metadata["namespace"],
+                field_manager=names.FIELD_MANAGER_HOST_MANAGER,
+            )
+            self.known.retries.tried(key)
 
     async def _write(self, key: str, action: ApplyChild) -> None:
         found = await self._taken_over(action)

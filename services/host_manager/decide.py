@@ -28,7 +28,7 @@ from host_manager.pods import PodView
 from host_manager.restarts import over, restarted
 from host_manager.secret_changes import SecretChange
 from host_manager.snapshot import Head, Snapshot
-from host_manager.status import BAD_NEWS, Facts, counts_of, make_status, may_wait
+from host_manager.status import BAD_NEWS, Facts, counts_of, make_status, may_wait, refused_workload
 from host_manager.takeover import taken_over
 from host_manager.template import managed_by
 from trellis import names
@@ -98,7 +98,15 @@ class RecyclePod:
     message: str
 
 
-Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup | RecyclePod
+@dataclass(frozen=True, slots=True)
+class RetryPods:
+    """Have the controller of what runs the pods try again what was refused; ``at``: the time, RFC 3339."""
+
+    found: Manifest
+    at: str
+
+
+Action = SetFinalizers | ApplyChild | DeleteChild | WriteStatus | WarnGroup | RecyclePod | RetryPods
 
 
 def decide(snapshot: Snapshot) -> list[Action]:
@@ -111,7 +119,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
     if snapshot.other is not None:
         return _status(snapshot, None)
     if snapshot.glance:
-        return [*_status(snapshot, _first_marks(snapshot)), *_recycle(snapshot)]
+        return [*_status(snapshot, _first_marks(snapshot)), *_recycle(snapshot), *_retry(snapshot)]
     actions = _finalizers(head)
     if snapshot.group is None or any(problem.blocks for problem in snapshot.problems):
         return [*actions, *_status(snapshot, None)]
@@ -131,6 +139,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         *_deletions(snapshot, wanted),
         *_status(snapshot, marks),
         *_recycle(snapshot),
+        *_retry(snapshot),
     ]
 
 
@@ -287,6 +296,11 @@ def _recycle(snapshot: Snapshot) -> list[Action]:
     if pod is None:
         return []
     return [RecyclePod(snapshot.head, pod, f"pod {pod.name} is restarted: its host was silent for 70 s")]
+
+
+def _retry(snapshot: Snapshot) -> list[Action]:
+    workload = refused_workload(snapshot) if snapshot.retry_pods else None
+    return [RetryPods(workload, snapshot.now)] if workload is not None else []
 
 
 def _status(snapshot: Snapshot, marks: Marks | None) -> list[Action]:

@@ -20,6 +20,7 @@ from host_manager.group import LATEST, Group, Inputs, Manifest, Wish
 from host_manager.inputs import Problem, Source, read_inputs, sources_of
 from host_manager.listening import Listening
 from host_manager.looked import HalfMade, Looked
+from host_manager.pod_retries import PodRetries
 from host_manager.pods import PodView
 from host_manager.resources import make_nats_conf
 from host_manager.snapshot import Snapshot, group_of, misread, view_head
@@ -98,6 +99,7 @@ class Known:
     making: dict[str, HalfMade] = field(default_factory=dict)
     ready: dict[str, dict[tuple[str, str, str], float]] = field(default_factory=dict)
     changes: Changes = field(default_factory=Changes)
+    retries: PodRetries = field(default_factory=PodRetries)
     calls: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CALLS_AT_ONCE))
 
     def forget(self, key: str) -> None:
@@ -108,6 +110,7 @@ class Known:
         self.ready.pop(key, None)
         self.said.groups.pop(key, None)
         self.changes.forget(key)
+        self.retries.forget(key)
 
     def begun(self, key: str) -> None:
         """Something of a group may have been made."""
@@ -182,8 +185,8 @@ class Known:
             early = self.early_for(key) is not None
             glance = await self._glance(replace(base, problems=looked.problems, early=early), group)
             if self._as_left(key, glance, looked):
-                return self.listening.fill(glance)
-        return self.listening.fill(await self._look(base, group))
+                return self.retries.fill(self.listening.fill(glance))
+        return self.retries.fill(self.listening.fill(await self._look(base, group)))
 
     def _ready_at(self, key: str, pods: tuple[PodView, ...]) -> dict[str, float]:
         """Return by name since when each pod is seen ready, by our own clock."""

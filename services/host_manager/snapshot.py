@@ -62,7 +62,7 @@ class Snapshot:
     of it was ever made but what ``applied`` says, so what could only be taken over was not looked for. ``early``: that
     was a moment ago, and what there is to say of it may wait until the pods' controller has seen it.
     ``changes``: Secrets that its hosts may have been given, and that changed since. ``held``: it is being deleted, and
-    the circuit breaker holds that.
+    the circuit breaker holds that. ``retry_pods``: its pods are refused, and are to be tried again now.
     """
 
     head: Head
@@ -88,6 +88,7 @@ class Snapshot:
     ready_at: Mapping[str, float] = field(default_factory=dict)
     changes: tuple[SecretChange, ...] = ()
     held: bool = False
+    retry_pods: bool = False
 
 
 def group_of(head: Head, manifest: Mapping[str, Any]) -> Group | Problem:

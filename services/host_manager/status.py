@@ -108,6 +108,25 @@ def counts_of(snapshot: Snapshot) -> Counts | None:
     return Counts("Deployment", int(workload["spec"].get("replicas", 1)), replicas, ready, updated, seen)
 
 
+def refused_workload(snapshot: Snapshot) -> Manifest | None:
+    """Return what runs the pods if the API server refuses some of them, None if not.
+
+    A DaemonSet has no condition for that: it has fewer pods than nodes to run them.
+    """
+    counts = counts_of(snapshot)
+    if counts is None:
+        return None
+    workload = snapshot.children[counts.kind, snapshot.head.name]
+    fewer = counts.kind == "DaemonSet" and counts.seen and counts.replicas < counts.desired
+    return workload if fewer or _failure(workload) is not None else None
+
+
+def _failure(workload: Manifest) -> Manifest | None:
+    """Return the condition of a Deployment whose pods are refused."""
+    conditions = (workload.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if (one.get("type"), one.get("status")) == ("ReplicaFailure", "True")), None)
+
+
 def _selector(snapshot: Snapshot) -> dict[str, str]:
     if snapshot.group is not None:
         return selector_of(snapshot.group)
@@ -176,9 +195,8 @@ def _degraded(snapshot: Snapshot, counts: Counts | None) -> Said:
     if blocker and any(problem.blocks for problem in snapshot.problems):
         return kind, "True", *blocker
     workload = snapshot.children.get((counts.kind, snapshot.head.name)) if counts else None
-    for one in ((workload or {}).get("status") or {}).get("conditions") or ():
-        if one.get("type") == "ReplicaFailure" and one.get("status") == "True":
-            return kind, "True", str(one.get("reason") or "ReplicaFailure"), str(one.get("message") or "")
+    if workload is not None and (one := _failure(workload)) is not None:
+        return kind, "True", str(one.get("reason") or "ReplicaFailure"), str(one.get("message") or "")
     troubled = sorted((pod for pod in snapshot.pods if pod.trouble), key=lambda pod: pod.name)
     if troubled:
         first = troubled[0]

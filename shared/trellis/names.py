@@ -170,6 +170,8 @@ ANNOTATION_RESTARTED_FOR: Final = "trellis.dev/restarted-for"
 """On a pod template: the Secrets that its pods were restarted for, ``<namespace>/<name>=<resourceVersion> …``."""
 ANNOTATION_RESTARTED_AT: Final = "trellis.dev/restarted-at"
 """On a pod template, RFC 3339: when its pods were last restarted for changed Secrets."""
+ANNOTATION_PODS_RETRIED: Final = "trellis.dev/pods-retried"
+"""On what runs the pods of a group, RFC 3339: when its controller was last asked to try again what was refused."""
 
 # --- of Services that mirror applications; the first are annotations of the application ---
 ANNOTATION_SERVICE: Final = "trellis.dev/service"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,17 @@ from support.exclusion import place
 from support.fleet import eventually
 from support.host_world import PATIENCE, HostWorld
 from support.stand_ins import answering
-from trellis.kube.resources import API_SERVICES, HOST_CONFIGS, NODES, SERVICES
+from trellis.kube.resources import API_SERVICES, EVENTS, HOST_CONFIGS, NODES, SERVICES, Resource
 
 pytestmark = pytest.mark.cluster
 
 AUTOSCALER = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 AUTOSCALING_PATIENCE = 120.0
 """It looks every 15 s, and knows new kinds after 30 s."""
+RECOVERED_SECONDS = 30.0
+"""After which everything runs that a refusal kept from it."""
+ATTEMPTS = 15
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
 METRICS = "v1beta1.metrics.k8s.io"
 
 
@@ -29,6 +33,12 @@ METRICS = "v1beta1.metrics.k8s.io"
 async def running(hosts: HostWorld) -> AsyncIterator[HostWorld]:
     async with hosts.service():
         yield hosts
+
+
+def refused_pods(hosts: HostWorld) -> int:
+    """Return how often a pod was refused, by Events."""
+    events = [one for one in hosts.call("GET", EVENTS)["items"] if one["reason"] == "FailedCreate"]
+    return sum(one.get("count") or 1 for one in events)
 
 
 async def degraded(hosts: HostWorld, reason: str, *words: str) -> None:
@@ -44,19 +54,40 @@ async def degraded(hosts: HostWorld, reason: str, *words: str) -> None:
         pytest.fail(f"not {reason} with {words}: {hosts.condition('group', 'Degraded')}")
 
 
-async def test_a_quota_that_refuses_pods_is_told_in_its_words_and_ends_with_it(running: HostWorld) -> None:
-    path = f"/api/v1/namespaces/{running.namespace}/resourcequotas"
+@asynccontextmanager
+async def quota(hosts: HostWorld) -> AsyncIterator[None]:
+    """Have a quota of one pod, for the time of a block that ends after many attempts to make another one."""
+    path = f"/api/v1/namespaces/{hosts.namespace}/resourcequotas"
     body = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}}
-    assert running.api.call("POST", path, body)[0] == http.HTTPStatus.CREATED
+    assert hosts.api.call("POST", path, body)[0] == http.HTTPStatus.CREATED
     await eventually(
-        lambda: (running.api.call("GET", f"{path}/small")[1].get("status") or {}).get("used"), "it counts", seconds=60
+        lambda: (hosts.api.call("GET", f"{path}/small")[1].get("status") or {}).get("used"), "it counts", seconds=60
     )
-    running.create("group", hostReplicas=2)
-    await degraded(running, "FailedCreate", "exceeded quota: small", "limited: pods=1")
-    assert running.api.call("DELETE", f"{path}/small")[0] == http.HTTPStatus.OK
-    # The Deployment's controller tries again when it is asked to look: by itself it waits for longer and longer.
-    running.change("group", hostReplicas=3)
+    yield
+    # By themselves the controllers of pods wait for twice as long after each attempt: 40 s and more after these.
+    await eventually(lambda: refused_pods(hosts) >= ATTEMPTS, "many attempts", seconds=3 * PATIENCE)
+    assert hosts.api.call("DELETE", f"{path}/small")[0] == http.HTTPStatus.OK
+
+
+async def test_a_quota_that_refuses_pods_is_told_in_its_words_and_ends_with_it(running: HostWorld) -> None:
+    async with quota(running):
+        running.create("group", hostReplicas=2)
+        await degraded(running, "FailedCreate", "exceeded quota: small", "limited: pods=1")
+    await eventually(
+        lambda: running.status("group").get("readyReplicas") == 2, "all hosts run", seconds=RECOVERED_SECONDS
+    )
+    assert len(running.call("GET", REPLICA_SETS)["items"]) == 1, "no pod was made anew for it"
     await running.settled("group")
+
+
+async def test_pods_of_a_daemon_set_that_a_quota_refused_run_soon_after_it(running: HostWorld) -> None:
+    async with quota(running):
+        running.create("group", schedulingOptions={"daemonset": True})
+        await eventually(lambda: len(running.pods("group")) == 1, "one host runs", seconds=PATIENCE)
+    await eventually(
+        lambda: running.condition("group", "Ready")[0] == "True", "all hosts run", seconds=RECOVERED_SECONDS
+    )
+    assert len(running.pods("group")) >= 2
 
 
 async def test_an_image_that_cannot_be_had_is_told_with_the_kubelets_words(running: HostWorld) -> None:

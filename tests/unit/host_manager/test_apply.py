@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any
 
@@ -9,16 +10,17 @@ import pytest
 
 from host_manager.apply import Effects
 from host_manager.children import make_children, marks_for
-from host_manager.decide import ApplyChild, RecyclePod
+from host_manager.decide import ApplyChild, RecyclePod, RetryPods
 from host_manager.gather import Known
 from host_manager.group import LATEST, Inputs
 from host_manager.pods import PodView
 from host_manager.snapshot import Head
 from support.host_groups import wish
+from trellis import names
 from trellis.kube.errors import NotFound, TooManyRequests
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
-from trellis.kube.resources import NAMESPACES, ROLE_BINDINGS
+from trellis.kube.resources import DEPLOYMENTS, NAMESPACES, ROLE_BINDINGS
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
@@ -84,3 +86,19 @@ async def test_only_a_host_that_may_restart_makes_the_next_one_wait(
     else:
         await effects.apply(KEY, [action])
     assert effects.known.listening.recycling.may(KEY, time.monotonic()) is not paused
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["as it was read", "changed meanwhile"])
+async def test_what_runs_refused_pods_is_annotated_as_it_was_read(
+    kube: FakeKube, effects: Effects, *, changed: bool
+) -> None:
+    read = kube.put(DEPLOYMENTS, {"metadata": {"name": "group", "namespace": "g"}, "spec": {"replicas": 1}})
+    found = copy.deepcopy(dict(read))
+    if changed:
+        kube.put(DEPLOYMENTS, found | {"spec": {"replicas": 2}})
+    await effects.apply(KEY, [RetryPods(found, "2026-01-01T00:00:00Z")])
+    [deployment] = kube.objects(DEPLOYMENTS)
+    annotations = deployment["metadata"].get("annotations") or {}
+    assert (names.ANNOTATION_PODS_RETRIED in annotations) is not changed
+    assert (effects.known.retries.left(KEY) is None) is changed
+    assert deployment["spec"] == {"replicas": 2 if changed else 1}

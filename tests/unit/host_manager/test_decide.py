@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from host_manager.children import Marks, fingerprint, make_children, marks_for, read_marks
-from host_manager.decide import Action, ApplyChild, DeleteChild, SetFinalizers, WarnGroup, WriteStatus, decide, report
+from host_manager.decide import (
+    Action,
+    ApplyChild,
+    DeleteChild,
+    RetryPods,
+    SetFinalizers,
+    WarnGroup,
+    WriteStatus,
+    decide,
+    report,
+)
 from host_manager.group import ADOPTED, LATEST, Group, Inputs, Wish
 from host_manager.inputs import Problem
 from host_manager.pods import PodView, Trouble
@@ -342,6 +352,27 @@ def test_a_quota_that_is_reached_is_said() -> None:
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"}
     known.children["Deployment", "group"]["status"] = {"conditions": [failure]}
     assert condition(decide(known), "Degraded")["message"] == "exceeded quota"
+
+
+FAILURE = {"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]}
+
+
+@pytest.mark.parametrize("glance", [False, True])
+@pytest.mark.parametrize(
+    ("status", "due", "tried"),
+    [(FAILURE, True, True), (FAILURE, False, False), ({}, True, False)],
+    ids=["refused and due", "not due", "not refused"],
+)
+def test_pods_that_are_refused_are_tried_again_when_that_is_due(
+    status: dict[str, Any], *, due: bool, tried: bool, glance: bool
+) -> None:
+    known = settled(retry_pods=due, glance=glance)
+    known.children["Deployment", "group"]["status"] = status
+    found = [action for action in decide(known) if isinstance(action, RetryPods)]
+    assert bool(found) is tried
+    if tried:
+        assert found[0].found is known.children["Deployment", "group"]
+        assert found[0].at == known.now
 
 
 @pytest.mark.parametrize(
