@@ -33,14 +33,14 @@ from service_reflector.routes import make_route
 from trellis import names
 from trellis.kube.breaker import Breaker
 from trellis.kube.client import Kube
-from trellis.kube.errors import Forbidden, Invalid, NotFound
+from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trellis.kube.informer import Informer
 from trellis.kube.reader import Selection
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.refusals import is_terminating
 from trellis.kube.resources import ENDPOINT_SLICES, ENDPOINTS, HOST_CONFIGS, HTTP_ROUTES, SERVICES, Resource
 from trellis.lattice.group_views import GroupView
-from trellis.lattice.service_views import RouteView, ServiceView, SliceView
+from trellis.lattice.service_views import RouteView, ServiceView, SliceView, view_slice
 from trellis.telemetry import get_logger
 
 Manifest = dict[str, Any]
@@ -227,8 +227,32 @@ class Effects:
                 )
                 self.slices.wrote(written, found)
                 return
-        made = await self.kube.create(ENDPOINT_SLICES, make_slice(wanted, namespace, service.uid))
+        body = make_slice(wanted, namespace, service.uid)
+        try:
+            made = await self.kube.create(ENDPOINT_SLICES, body)
+        except AlreadyExists:
+            if (relabelled := await self._relabel(body, service)) is None:
+                raise
+            made = relabelled
         self.slices.wrote(made, found)
+
+    async def _relabel(self, body: Manifest, service: ServiceView) -> Manifest | None:
+        """Write a slice of ours that lost the labels by which it is watched, and by which Services find it.
+
+        Returns None if it is another's: it does not belong to the Service.
+        """
+        metadata = body["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        listing = await self.kube.list(ENDPOINT_SLICES, namespace, field_selector=f"metadata.name={name}")
+        found = next((view_slice(item) for item in listing.items), None)
+        if found is None or found.owner != service.uid or found.family != body["addressType"]:
+            return None
+        read = {"uid": found.uid, "resourceVersion": found.resource_version}
+        patch = {key: value for key, value in body.items() if key != "addressType"} | {"metadata": metadata | read}
+        _log.info("labels of an EndpointSlice restored", service=service.key, slice=name)
+        return await self.kube.merge_patch(
+            ENDPOINT_SLICES, name, patch, namespace, field_manager=names.FIELD_MANAGER_SERVICE_REFLECTOR
+        )
 
     async def _delete(self, res: Resource, found: SliceView | RouteView) -> None:
         with contextlib.suppress(NotFound):

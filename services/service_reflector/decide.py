@@ -58,6 +58,7 @@ def decide(snapshot: Snapshot) -> list[Action]:
         if claim.application.listeners and claim.wish.wanted:
             actions += _mirror(snapshot, claim, held.get(claim.lattice, ""))
     actions += _removals(snapshot, held)
+    actions += [WarnService(one, "CopiedService", _copied(one)) for one in snapshot.services.values() if one.original]
     for kept in snapshot.preserved:
         actions.append(WarnService(kept.service, kept.reason, kept.message))
         actions += [Warn(group, kept.reason, kept.message) for group in kept.groups]
@@ -248,6 +249,13 @@ def _removals(snapshot: Snapshot, held: dict[str, str]) -> Iterator[Action]:
         if name not in claimed and (there is None or not there.application):
             # Kept for a Service that is not made again: they belong to none, so nobody else removes them.
             yield from (DeleteSlice(one, "Unpublished") for one in pieces if one.kept and one not in snapshot.awaited)
+
+
+def _copied(one: ServiceView) -> str:
+    return (
+        f"its annotations are those of Service {one.original}, so it is a copy and is left alone; remove the "
+        f"annotations of trellis.dev and the finalizer {names.WASMCLOUD_OPERATOR_SERVICE}, or delete it"
+    )
 
 
 def _destruction(one: ServiceView) -> Destruction:

@@ -166,7 +166,7 @@ class Known:
         """
         namespace, _, name = key.partition("/")
         claims, refused = self._claims(namespace, name)
-        services = self._services(namespace, name)
+        services = self._services(namespace, name, claims)
         groups = self.host_groups
         found = {one.name: owner_of(one, groups, self._answer) for one in services.values() if one.application}
         unknown = [services[one] for one, owner in found.items() if owner.undecided is not None]
@@ -205,9 +205,12 @@ class Known:
             found |= {names.service_name(name), names.second_service_name(name, claim.lattice)}
         return found
 
-    def _services(self, namespace: str, name: str) -> dict[str, ServiceView]:
+    def _services(self, namespace: str, name: str, claims: Iterable[Claim]) -> dict[str, ServiceView]:
+        """Return the Services of an application, and what has the name of one of them; edited ones lost their marks."""
         plain = names.service_name(name)
-        keys = {*self.by_key.get(f"{namespace}/{name}", ()), f"{namespace}/{plain}"}
+        second = (f"{namespace}/{names.second_service_name(name, claim.lattice)}" for claim in claims)
+        edited = [key for key in second if (one := self.services.get(key)) is not None and one.peers]
+        keys = {*self.by_key.get(f"{namespace}/{name}", ()), f"{namespace}/{plain}", *edited}
         return {
             one.name: one
             for key in sorted(keys)

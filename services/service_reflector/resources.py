@@ -188,6 +188,7 @@ def _annotations(mirror: Mirror) -> dict[str, str]:
         names.ANNOTATION_APPLICATION: mirror.application,
         names.ANNOTATION_LATTICE: mirror.lattice,
         names.ANNOTATION_HOST_GROUPS: " ".join(mirror.groups),
+        names.ANNOTATION_REFLECTED_AS: mirror.key,
         names.ANNOTATION_LISTENERS: listeners_annotation(mirror),
         names.ANNOTATION_REACH: write_reach(tuple(listener for _, listener in mirror.ports)),
         names.ANNOTATION_MIRRORED: " ".join(asked),

@@ -197,6 +197,8 @@ ANNOTATION_LATTICE: Final = "trellis.dev/lattice"
 """On a Service: the lattice of its application, ``<name>/<digest of whose NATS>``."""
 ANNOTATION_HOST_GROUPS: Final = "trellis.dev/host-groups"
 """On a Service: ``namespace/name`` of the host groups on its lattice, joined by spaces: they decide if it changes."""
+ANNOTATION_REFLECTED_AS: Final = "trellis.dev/reflected-as"
+"""On a Service: its own ``namespace/name``: a copy, which has the annotations of its original, is told by it."""
 ANNOTATION_LISTENERS: Final = "trellis.dev/listeners"
 """On a Service: which port is which component's, ``http=httpserver``: the names of ports stay."""
 ANNOTATION_REACH: Final = "trellis.dev/reach"
@@ -313,7 +315,16 @@ def _hashed_object(application: str, digest: str) -> str:
 
 def second_service_name(application: str, lattice: str) -> str:
     """Return the name of the Service of an application whose plain name another lattice's application has."""
-    return f"{service_name(application)[:_HASHED_MAX].rstrip('-')}-{short_hash(lattice, application)}"
+    return f"{_second_prefix(application)}{short_hash(lattice, application)}"
+
+
+def may_be_service_of(name: str, application: str) -> bool:
+    """Say whether a Service of this name may be an application's, on any lattice."""
+    return name == service_name(application) or name.startswith(_second_prefix(application))
+
+
+def _second_prefix(application: str) -> str:
+    return f"{service_name(application)[:_HASHED_MAX].rstrip('-')}-"
 
 
 def slice_name(service: str, components: str, family: str, index: int) -> str:

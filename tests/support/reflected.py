@@ -141,7 +141,7 @@ class ReflectedWorld:
     def slices(self, service: str) -> list[Manifest]:
         """Return the EndpointSlices of a Service, by name."""
         found = self.hosts.call("GET", ENDPOINT_SLICES)["items"]
-        of = [one for one in found if one["metadata"]["labels"].get(names.LABEL_SERVICE_NAME) == service]
+        of = [one for one in found if one["metadata"].get("labels", {}).get(names.LABEL_SERVICE_NAME) == service]
         return sorted(of, key=lambda one: str(one["metadata"]["name"]))
 
     def addresses(self, service: str) -> set[str]:

@@ -74,8 +74,9 @@ def view_pod(pod: Manifest) -> PodView:
 class ServiceView:
     """A Service. ``application`` and ``lattice``: whose mirror it is, "" if it is none of ours.
 
-    ``peers``: wasmcloud-operator made it. ``manifest``: labels, annotations, finalizers and spec of what is ours or
-    its, empty for any other.
+    ``original``: ``namespace/name`` of the Service that it is a user's copy of, "" if it is none.
+    ``peers``: wasmcloud-operator made it, or it has that operator's finalizer, as ours and their copies have.
+    ``manifest``: labels, annotations, finalizers and spec of what is ours or its, empty for any other.
     """
 
     namespace: str
@@ -87,6 +88,7 @@ class ServiceView:
     peers: bool = False
     deleting: bool = False
     manifest: Manifest | None = None
+    original: str = ""
 
     @property
     def key(self) -> str:
@@ -100,10 +102,19 @@ class ServiceView:
 
 
 def view_service(service: Manifest) -> ServiceView:
-    """Project a Service."""
+    """Project a Service.
+
+    Marks count only on the Service that they were written on: users copy manifests, also into other namespaces, and
+    edit annotations.
+    """
     metadata = service["metadata"]
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     application = annotations.get(names.ANNOTATION_APPLICATION, "")
+    key = f"{metadata['namespace']}/{metadata['name']}"
+    reflected_as = annotations.get(names.ANNOTATION_REFLECTED_AS, key)
+    original = reflected_as if application and reflected_as != key else ""
+    if original or (application and not names.may_be_service_of(metadata["name"], application)):
+        application = ""
     finalizers = metadata.get("finalizers") or ()
     peers = names.WASMCLOUD_OPERATOR_SERVICE in finalizers or (
         labels.get(names.LABEL_MANAGED_BY) in NAMES[Peer.WASMCLOUD_OPERATOR] and not metadata.get("ownerReferences")
@@ -120,10 +131,11 @@ def view_service(service: Manifest) -> ServiceView:
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         application=application,
-        lattice=annotations.get(names.ANNOTATION_LATTICE, ""),
+        lattice=annotations.get(names.ANNOTATION_LATTICE, "") if application else "",
         peers=not application and peers,
         deleting=bool(metadata.get("deletionTimestamp")),
         manifest=kept if application or peers else None,
+        original=original,
     )
 
 
