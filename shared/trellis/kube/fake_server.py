@@ -183,7 +183,8 @@ class FakeApiServer:
             more = f"{version}-{len(self._pages)}"
             self._pages[more] = (version, found[limit:])
         metadata = {"resourceVersion": str(version), "continue": more}
-        return {"kind": f"{target.res.kind}List", "metadata": metadata, "items": found[:limit]}
+        kind, version_of = f"{target.res.kind}List", target.res.api_version
+        return {"apiVersion": version_of, "kind": kind, "metadata": metadata, "items": found[:limit]}
 
     def _patch(self, target: Target, request: HttpRequest, body: Any) -> Manifest:  # noqa: ANN401 - JSON
         manager = request.query["fieldManager"]

@@ -38,6 +38,8 @@ _SAME_VERSION_AGAIN = {401, 429}
 """Status of a refused watch that says nothing about its resource version."""
 _WITHOUT = "what depends on it is not known, and counts as not there"
 """Of a kind that may be refused: other operators that run, say."""
+_FRUITLESS_MOST = 3
+"""Watches in a row that ended early without an event or bookmark; then a list shows whether they miss something."""
 _EARLY_SECONDS = 1.0
 """A watch that ends so long before its time did not end because of it."""
 
@@ -89,6 +91,7 @@ class Informer(Generic[T]):
         self._version = ""
         self._witness: Manifest | None = None
         """Metadata of the object that changed last, as far as is known: a store that has it has all before it."""
+        self._fruitless = 0
         self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
         self.failing: KubeError | None = None
@@ -205,7 +208,7 @@ class Informer(Generic[T]):
             self._progressed = time.monotonic()
         for key in [key for key in self.objects if key not in seen]:
             self._remove(key)
-        self._version, self._witness = version, witness
+        self._version, self._witness, self._fruitless = version, witness, 0
         lacked = self.lacking is not None or self._refusal is not None
         self.lacking = self._refusal = None
         self.kube.health.note(self._what, "")
@@ -240,7 +243,12 @@ class Informer(Generic[T]):
         if time.monotonic() - began >= self.timings.lived:
             self._backoff.reset()
         await asyncio.sleep(self._backoff.next())
-        return not cut and time.monotonic() - began >= seconds - _EARLY_SECONDS
+        if not cut and time.monotonic() - began >= seconds - _EARLY_SECONDS:
+            return True
+        self._fruitless += 1
+        if self._fruitless >= _FRUITLESS_MOST:
+            self._witness = None  # a proxy that passes no stream on ends each of them, whatever happens meanwhile
+        return False
 
     async def _same_history(self) -> bool:
         """Return whether the API server still has the newest change that was seen here.
@@ -267,6 +275,7 @@ class Informer(Generic[T]):
 
     def _take(self, event: WatchEvent) -> None:
         self._heard = self._progressed = time.monotonic()
+        self._fruitless = 0
         self._version = event.object["metadata"]["resourceVersion"]
         if event.type == "DELETED":
             self._witness = None

@@ -193,7 +193,10 @@ class Reader:
 
     async def _page(self, selection: Selection, limit: int, token: str) -> tuple[Page, str]:
         query = {"limit": str(limit)} | ({"continue": token} if token else {"resourceVersion": ""})
-        found = await self._caller.call(selection.call("LIST"), selection.request(**query), timeout=TIMEOUT)
+        call = selection.call("LIST")
+        found = await self._caller.call(call, selection.request(**query), timeout=TIMEOUT)
+        if not _is_list_of(selection.resource, found):
+            raise unavailable(call, f"{self.server} answered with something else than a list of {selection.resource}")
         metadata = found["metadata"]
         page = Page(found.get("items") or [], str(metadata["resourceVersion"]), first=not token)
         return page, str(metadata.get("continue") or "")
@@ -206,9 +209,44 @@ async def _events(call: Call, lines: AsyncIterator[bytes]) -> AsyncIterator[Watc
         except orjson.JSONDecodeError:
             # A connection that is cut in the middle of a line.
             raise unavailable(call, "the watch was cut in the middle of an event") from None
+        if not _is_event(event):
+            raise unavailable(call, "the watch sent something else than an event")
         if event["type"] == "ERROR":
             raise error_from_event(call, event["object"])
         yield WatchEvent(event["type"], event["object"])
+
+
+def _is_list_of(res: Resource, found: Any) -> bool:  # noqa: ANN401 - it is JSON
+    """Say whether an answer is a list of a kind, and not what a proxy says with status 200.
+
+    An empty list of something else would count as the deletion of all objects. The kind of a list is the CRD's to
+    name; ``List`` is what no API server calls one.
+    """
+    if not isinstance(found, dict) or found.get("apiVersion") != res.api_version:
+        return False
+    kind, metadata, items = str(found.get("kind")), found.get("metadata"), found.get("items") or []
+    versioned = isinstance(metadata, dict) and bool(metadata.get("resourceVersion"))
+    return kind.removesuffix("List") not in {kind, ""} and versioned and _are_objects(items)
+
+
+def _are_objects(items: object) -> bool:
+    return isinstance(items, list) and all(map(_is_object, items))
+
+
+def _is_object(item: object) -> bool:
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    return isinstance(metadata, dict) and {"name", "resourceVersion"} <= metadata.keys()
+
+
+def _is_event(event: Any) -> bool:  # noqa: ANN401 - it is JSON
+    """Say whether a line of a watch is an event: one without its object, or its version, ends no informer."""
+    if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+        return False
+    found = event.get("object")
+    if event["type"] in {"ERROR", "BOOKMARK"}:
+        metadata = found.get("metadata") if isinstance(found, dict) else None
+        return isinstance(found, dict) and (event["type"] == "ERROR" or "resourceVersion" in (metadata or {}))
+    return _is_object(found)
 
 
 def _manifest(found: Any) -> Manifest:  # noqa: ANN401 - it is JSON

@@ -154,6 +154,52 @@ async def test_a_server_that_ends_each_watch_at_once_does_not_run_it_hot(kube: F
         assert requests(kube).count("W") <= 40
 
 
+ANSWERS_OF_OTHERS = {
+    "nothing": b"{}",
+    "null": b"null",
+    "text": b'"ok"',
+    "page": b"<html>log in</html>",
+    "status": b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}',
+    "any-list": b'{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[]}',
+    "no-kind": b'{"metadata":{"resourceVersion":"9"},"items":[]}',
+    "no-version": b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":""},"items":[]}',
+    "other-api": b'{"kind":"ConfigMapList","apiVersion":"v2","metadata":{"resourceVersion":"9"},"items":[]}',
+    "no-objects": b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"a":1}]}',
+    "no-array": b'{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":{"a":1}}',
+    "event-without-object": b'{"type":"ADDED"}',
+    "bookmark-without-version": b'{"type":"BOOKMARK","object":{"kind":"ConfigMap"}}',
+}
+"""What proxies, log-in pages and stand-ins say with status 200."""
+
+
+@pytest.mark.parametrize("body", ANSWERS_OF_OTHERS.values(), ids=ANSWERS_OF_OTHERS)
+async def test_what_answers_a_list_with_something_else_deletes_nothing_and_is_survived(
+    kube: FakeKube, body: bytes
+) -> None:
+    kube.put(CONFIGMAPS, configmap("default", "a"))
+    timings = WatchTimings(relist=0.2, backoff_first=0.01, backoff_most=0.05)
+    async with Watched(kube, "default", timings=timings) as watched:
+        kube.answer_next(10**6, lambda _: Reply(200, body, {}), when=is_list)
+        await until(lambda: not kube.health.readiness().ok, "not ready")
+        assert not watched.task.done()
+        kube.answer_next(0, lambda _: Reply(200, body, {}))
+        kube.put(CONFIGMAPS, configmap("default", "b"))
+        await until(lambda: "default/b" in watched.informer.objects, "b")
+        assert watched.kinds_of("default/a") == [ChangeKind.ADDED]
+
+
+@pytest.mark.parametrize("body", [*ANSWERS_OF_OTHERS.values(), b""], ids=[*ANSWERS_OF_OTHERS, "empty"])
+async def test_what_answers_each_watch_with_something_else_makes_nobody_deaf(kube: FakeKube, body: bytes) -> None:
+    async with Watched(kube, "default", timings=QUICK) as watched:
+        kube.answer_next(10**6, lambda _: Reply(200, body, {}), when=is_watch)
+        kube.cut_watches()
+        kube.put(CONFIGMAPS, configmap("default", "a"))
+        await until(lambda: "default/a" in watched.informer.objects, "a, by a list")
+        kube.put(CONFIGMAPS, configmap("default", "b"))
+        await until(lambda: "default/b" in watched.informer.objects, "b, by a list")
+        assert not watched.task.done()
+
+
 async def test_an_outage_is_visible_and_deletes_nothing(kube: FakeKube) -> None:
     kube.put(CONFIGMAPS, configmap("default", "a"))
     async with Watched(kube, "default", timings=QUICK) as watched:
