@@ -25,15 +25,13 @@ from trellis.bus.errors import BusError, ClusterTaken, ServerTooNarrow
 from trellis.bus.hearing import DEAF_SECONDS
 from trellis.bus.permissions import ADVISORIES
 from trellis.bus.publisher import BUDGET_SECONDS
-from trellis.bus.streams import Epoch, StreamLimits, ensure_streams
+from trellis.bus.streams import LEAST_MESSAGE, Epoch, StreamLimits, ensure_streams
 from trellis.bus.subscriber import ACK_WAIT_SECONDS, STRANGER_SECONDS, Subscription
 from trellis.bus.user_client import UserClient
 from trellis.events.subjects import STREAM_EVENTS
 from trellis.telemetry import get_logger
 
 _FLUSH_SECONDS: Final = 2
-_ROOM: Final = 64 * 1024
-"""Bytes that a message of an event or a dead letter may need; NATS takes 1 MiB unless it is set."""
 _TROUBLE: Final = (BusError, nats.errors.Error, OSError, TimeoutError)
 
 _log = get_logger(__name__)
@@ -74,8 +72,8 @@ def jetstream_of(broker: NatsBroker) -> JetStreamContext:
 
 def _require_room(broker: NatsBroker) -> None:
     room = client_of(broker).max_payload
-    if room < _ROOM:
-        raise ServerTooNarrow(f"NATS takes messages of {room} bytes: raise its max_payload to {_ROOM} at least")
+    if room < LEAST_MESSAGE:
+        raise ServerTooNarrow(f"NATS takes messages of {room} bytes: raise its max_payload to {LEAST_MESSAGE} at least")
 
 
 async def _see_to_permissions(broker: NatsBroker) -> None:

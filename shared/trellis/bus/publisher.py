@@ -22,15 +22,16 @@ from trellis.bus.backoff import Backoff
 from trellis.bus.connection import client_of, describe
 from trellis.bus.dead import header_bytes
 from trellis.bus.errors import BusUnavailable, FactRefused, NotAllowed
+from trellis.bus.streams import LEAST_MESSAGE
 from trellis.bus.user_client import PermissionDenied
 
 BUDGET_SECONDS: Final = 10.0
 _ATTEMPT_SECONDS: Final = 2.5
 _AGAIN: Final = Backoff(first=0.1, cap=1.0)
-# Error codes of JetStream's API: server/errors.json of nats-server. A message over the stream's max_msg_size; an
-# account that is over its limits, which says nothing about the message although it comes as a bad request.
+# Error codes of JetStream's API: server/errors.json of nats-server. A message over the stream's max_msg_size; what says
+# nothing about the message although it comes as a bad request: an account over its limits, a stream that is sealed.
 _TOO_LARGE: Final = 10054
-_ACCOUNT_LIMITS: Final = 10002
+_OF_THE_STREAM: Final = frozenset({10002, 10109})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +91,11 @@ class Publisher:
         except PermissionDenied as error:
             self.availability.refused(str(error))
             raise NotAllowed(str(error)) from error
-        except BadRequestError as error:
-            if error.err_code == _ACCOUNT_LIMITS:
-                raise
-            raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
         except APIError as error:
             if error.err_code == _TOO_LARGE:
-                raise FactRefused(f"{subject} has {len(body)} bytes, more than stream {stream} takes") from error
+                if len(body) > LEAST_MESSAGE:
+                    raise FactRefused(f"{subject} has {len(body)} bytes, more than stream {stream} takes") from error
+            elif isinstance(error, BadRequestError) and error.err_code not in _OF_THE_STREAM:
+                raise FactRefused(f"{subject} was refused by stream {stream}: {error.description}") from error
             raise
         return stored.seq

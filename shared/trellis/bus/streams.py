@@ -25,6 +25,8 @@ from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, 
 from trellis.telemetry import get_logger
 
 DUPLICATE_WINDOW_SECONDS: Final = 120.0
+LEAST_MESSAGE: Final = 64 * 1024
+"""Bytes that a message of an event or a dead letter may need; NATS takes 1 MiB unless it is set."""
 _DAY: Final = 86_400.0
 _MIB: Final = 1024 * 1024
 _UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -114,10 +116,26 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
             f"stream {name} takes {', '.join(info.config.subjects or ()) or 'no subjects'}, but not {subject}: "
             f"add it (nats stream edit {name}), or delete the stream to have it made anew"
         )
+    if (why := _takes_nothing(info.config)) is not None:
+        raise StreamError(f"stream {name} {why}")
     copies, more = info.config.num_replicas or 1, wanted.num_replicas or 1
     if copies < more:
         _tell_of_copies(name, copies, more)
     return info
+
+
+def _takes_nothing(config: StreamConfig) -> str | None:
+    """Return why a stream that a person changed stores no event, and what to do; None if it stores them."""
+    if config.sealed:
+        return f"is sealed, so it takes no message: delete it to have it made anew (nats stream rm {config.name})"
+    if config.no_ack:
+        return f"acknowledges no message (no_ack): turn that on again (nats stream edit {config.name} --ack)"
+    if 0 < (config.max_msg_size or 0) < LEAST_MESSAGE:
+        return (
+            f"takes messages of {config.max_msg_size} bytes: raise its max_msg_size to {LEAST_MESSAGE} at least, or "
+            f"remove it (nats stream edit {config.name} --max-msg-size=-1)"
+        )
+    return None
 
 
 def _new_stream(name: str, subject: str, limits: StreamLimits) -> StreamConfig:

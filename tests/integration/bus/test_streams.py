@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from nats.js import JetStreamContext
@@ -139,3 +140,29 @@ async def test_a_stream_that_stores_nothing_is_told_and_so_is_its_recovery(
     await empty.purge_stream(STREAM_EVENTS)
     await bus.publish(opted_out("c"), dedup="c")
     assert buses.healths[0].readiness().ok
+
+
+@pytest.mark.parametrize(
+    ("change", "mended"),
+    [({"sealed": True}, None), ({"no_ack": True}, {"no_ack": False}), ({"max_msg_size": 10}, {"max_msg_size": -1})],
+    ids=["sealed", "no-ack", "max-msg-size"],
+)
+async def test_a_stream_that_a_person_made_take_nothing_is_named_and_no_event_is_dropped_for_it(
+    buses: Buses, empty: JetStreamContext, change: dict[str, Any], mended: dict[str, Any] | None
+) -> None:
+    bus = buses.new(timing=Timing(check=0.5, publish_budget=1.0))
+    await bus.connect()
+    await bus.publish(opted_out("a"), dedup="a")
+    config = (await empty.stream_info(STREAM_EVENTS)).config
+    await empty.update_stream(replace(config, **change))
+    with pytest.raises(BusUnavailable):
+        await bus.publish(opted_out("b"), dedup="b")
+    [name] = change
+    words = name if mended else "is sealed"
+    await eventually(lambda: any(words in why for why in buses.healths[0].readiness().reasons))
+    if mended is None:
+        await empty.delete_stream(STREAM_EVENTS)
+    else:
+        await empty.update_stream(replace(config, **mended))
+    await eventually(lambda: buses.healths[0].readiness().ok)
+    await bus.publish(opted_out("b"), dedup="b")
