@@ -11,6 +11,7 @@ import asyncio
 import time
 from typing import Final
 
+from trellis.events.subjects import STREAM_EVENTS
 from trellis.health import Health
 from trellis.redaction import redact_url
 from trellis.telemetry import get_logger
@@ -19,6 +20,7 @@ HEALTH: Final = "bus"
 RIGHTS: Final = "bus permissions"
 STORAGE: Final = "bus storage"
 SHARED: Final = "bus consumers"
+PAUSED: Final = "bus consumers paused"
 # What was refused, or not stored, is tried again every five seconds, a publish that waits for an answer after 15:
 # silence for longer means that it works, or that nobody needs it.
 _REFUSED_SECONDS: Final = 15.0
@@ -38,7 +40,7 @@ class Availability:
         self._refused_at: float | None = None
         self._unstored: set[str] = set()
         self._unstored_at = 0.0
-        self._shared = ""
+        self._shared = self._paused = ""
         self._over = False
         self.why = "not connected yet"
         self.usable = asyncio.Event()
@@ -133,6 +135,19 @@ class Availability:
         _log.warning("two clusters share consumers", url=self._address, reason=why)
         self._health.not_ready(SHARED, why)
 
+    def paused(self, consumer: str) -> None:
+        """A user paused this consumer; "" if none is. A restart would not resume it, so liveness is not concerned."""
+        if self._over or consumer == self._paused:
+            return
+        self._paused = consumer
+        if not consumer:
+            self._health.forget(PAUSED)
+            _log.info("no consumer is paused any more", url=self._address)
+            return
+        why = f"{consumer} is paused, so events wait: resume it (nats consumer resume {STREAM_EVENTS} {consumer})"
+        _log.warning("a consumer is paused", url=self._address, reason=why)
+        self._health.not_ready(PAUSED, why)
+
     def forget(self) -> None:
         """The bus is closed on purpose: it is no part of the service any more, whatever its connection still meets.
 
@@ -142,5 +157,5 @@ class Availability:
             return
         self._over = True
         self.usable.clear()
-        for part in (HEALTH, RIGHTS, STORAGE, SHARED):
+        for part in (HEALTH, RIGHTS, STORAGE, SHARED, PAUSED):
             self._health.forget(part)

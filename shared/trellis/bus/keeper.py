@@ -261,6 +261,7 @@ class Keeper:
                 await subscription.stop()
             if not subscription.running:
                 renewed |= await subscription.start(broker, self._epoch)
+        self._availability.paused(next((each.durable for each in self.subscriptions if each.paused), ""))
         self._availability.shared(next((each.name for each in self.subscriptions if each.shared), ""))
         if not self._consuming:
             await self._pause()  # stopped in the meantime

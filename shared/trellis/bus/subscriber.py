@@ -100,12 +100,18 @@ class Subscription(Generic[M]):
         self._other = OtherReader(self._consumer.reader, reader.stranger)
         self._holding = Holding()
         self._signed_on = False
+        self.paused = False
         self.hearing: Final = Hearing(name, reader.listeners)
 
     @property
     def shared(self) -> bool:
         """Whether another cluster reads with the same consumer."""
         return self._other.there
+
+    @property
+    def durable(self) -> str:
+        """The consumer's name on the server, "" while there is none."""
+        return self._consumer.durable(self._epoch) if self._epoch is not None else ""
 
     @property
     def running(self) -> bool:
@@ -173,7 +179,8 @@ class Subscription(Generic[M]):
             return False
         if self._other.look(reader_of(info), time.monotonic()):
             await self._consumer.sign_on(jetstream, epoch, self._holding.crashes)
-        if not info.num_pending:
+        self.paused = bool(info.paused)
+        if self.paused or not info.num_pending:
             self.hearing.heard()
         if deaf := self.hearing.needs_repair:
             seconds, waiting = round(self.hearing.staleness()), info.num_pending

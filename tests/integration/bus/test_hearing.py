@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
+from datetime import UTC, datetime, timedelta
 
 import nats.errors
 import pytest
 import structlog
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
@@ -144,3 +148,28 @@ async def test_a_bus_whose_closing_is_given_up_asks_for_no_restart(
     assert health._probes == {}, "nobody is there any more who could hear"
     assert health.parts() == {}
     assert buses.metrics.registry.get_sample_value("trellis_subscription_staleness_seconds", LABELS) is None
+
+
+async def test_a_consumer_that_a_user_pauses_is_named_asks_for_no_restart_and_goes_on_when_it_is_resumed(
+    buses: Buses, client: Client, jetstream: JetStreamContext
+) -> None:
+    listener, deaf = Listener(), 2.0
+    bus = await buses.consuming(listener, timing=Timing(check=0.2, ack_wait=1.0, publish_budget=10.0, deaf=deaf))
+    [name] = [one.name for one in await jetstream.consumers_info(STREAM_EVENTS) if buses.cluster in one.name]
+    [health] = buses.healths
+
+    async def pause(until: datetime) -> None:
+        body = json.dumps({"pause_until": until.isoformat().replace("+00:00", "Z")}).encode()
+        answer = await client.request(f"$JS.API.CONSUMER.PAUSE.{STREAM_EVENTS}.{name}", body, timeout=5)
+        assert "error" not in json.loads(answer.data), answer.data
+
+    await pause(datetime.now(UTC) + timedelta(hours=1))
+    await bus.publish(opted_out("late"), dedup="late")
+    await eventually(lambda: any(name in why for why in health.readiness().reasons))
+    until = time.monotonic() + 3 * deaf
+    await eventually(lambda: not health.liveness().ok or time.monotonic() > until)
+    assert health.liveness().ok
+    assert not listener.names
+    await pause(datetime.now(UTC) - timedelta(hours=1))
+    await eventually(lambda: listener.names == ["late"])
+    await eventually(lambda: health.readiness().ok)
