@@ -1,7 +1,8 @@
-"""Pods of installer Jobs that the API server refuses, as the Job controller reports them in Events.
+"""Pods of installer Jobs that are not created: refused, as the Job controller's Events report, or the Job is suspended.
 
-In: Events with reason FailedCreate about Jobs. Out: by Job, the newest words, and for how long they are known. Filled
-by the informer, read by ``gather``. Invariant: time is this process' own; an Event that expires ends what it reported.
+In: Events with reason FailedCreate about Jobs, and Jobs. Out: by Job, the newest words, and for how long these are
+known. Filled by the informers, read by ``gather``. Invariant: time is this process' own; an Event that expires ends
+what it reported.
 Source: the Job controller's Event; a Job without a pod has no condition that would tell.
 """
 
@@ -13,9 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from trellis.kube.changes import Change
+from trellis.provisioning import JobView
 
 FAILED_CREATE: Final = "reason=FailedCreate,involvedObject.kind=Job"
 """Field selector of these Events."""
+_SUSPENDED: Final = "spec.suspend"
+"""In place of an Event's key."""
+_WHY_SUSPENDED: Final = (
+    "the Job was created suspended (spec.suspend), by Kueue or another admission webhook or policy; "
+    "exempt namespace {} there"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +55,25 @@ class PodRefusals:
         """Take one change of the informer; return the uid of the Job."""
         one = change.new or change.old
         uid = one.job_uid if one is not None else ""
-        if change.new is not None:
-            self.events.setdefault(uid, {})[change.key] = change.new
+        self._note(uid, change.key, change.new)
+        return uid
+
+    def take_job(self, old: JobView | None, new: JobView | None) -> None:
+        """Take one change of a Job: one that is suspended has no Event, and no pod."""
+        if new is not None and new.suspended and not new.deleting:
+            self._note(new.uid, _SUSPENDED, PodRefusal(new.uid, _WHY_SUSPENDED.format(new.namespace), ""))
+        elif (job := new or old) is not None:
+            self._note(job.uid, _SUSPENDED, None)
+
+    def _note(self, uid: str, key: str, refusal: PodRefusal | None) -> None:
+        if refusal is not None:
+            self.events.setdefault(uid, {})[key] = refusal
             self.since.setdefault(uid, self.now())
         elif uid in self.events:
-            self.events[uid].pop(change.key, None)
+            self.events[uid].pop(key, None)
             if not self.events[uid]:
                 self.events.pop(uid)
                 self.since.pop(uid, None)
-        return uid
 
     def words(self, job_uid: str) -> str:
         """Return what the API server answered last, "" if it refused no pod of this Job."""

@@ -56,6 +56,7 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
     def handle(change: Change[JobView]) -> None:
         known.jobs.change(change.old, change.new)
         known.clock.change(change.old, change.new)
+        known.pod_refusals.take_job(change.old, change.new)
         known.marks.take_job(change.old, change.new)
         if change.new is not None and known.begun.jobs.get(change.new.node_uid) == change.new.name:
             known.begun.end(change.new.node_uid)

@@ -114,6 +114,8 @@ def view_job(manifest: Manifest) -> JobView:
         undoes=annotations.get(names.ANNOTATION_UNDOES, ""),
         deleting="deletionTimestamp" in metadata,
         has_pods=any(status.get(count) for count in _POD_COUNTS),
+        # Whoever suspends or resumes one that exists changes its spec.
+        suspended=bool((manifest.get("spec") or {}).get("suspend")) and metadata.get("generation", 1) == 1,
     )
 
 

@@ -191,7 +191,7 @@ class JobView:
     ``succeeded``: one of its pods did, whatever the Job says. ``ends_now``: it was told to end before its time.
     ``given_up``: why Kubernetes waits for the end of its pods, to fail it then; "" if it does not.
     ``feared``: the Shims that may be there from before it though no mark names them; by name. ``has_pods``: a pod of
-    it was created, whatever became of it.
+    it was created, whatever became of it. ``suspended``: it was created suspended, so it never had a pod.
     """
 
     namespace: str
@@ -224,6 +224,7 @@ class JobView:
     undoes: str = ""
     deleting: bool = False
     has_pods: bool = False
+    suspended: bool = False
 
     @property
     def shims(self) -> dict[str, str]:

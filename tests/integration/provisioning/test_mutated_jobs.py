@@ -6,8 +6,11 @@ import pytest
 
 from provisioner.admitted import Changed
 from support.fleet import Fleet, eventually
+from support.kubelets import kubelets
 from support.mutating_policies import mutating, put, remove
+from support.shims import Shim
 from trellis import names
+from trellis.kube.refusals import RefusalTimings
 from trellis.provision_reasons import Reason
 
 pytestmark = pytest.mark.cluster
@@ -56,3 +59,20 @@ async def test_what_admission_changes_besides_is_reported_and_the_node_provision
         assert Changed.IMAGE.value in said
         assert Changed.DEADLINE.value in said
         await fleet.quiet()
+
+
+async def test_a_job_that_is_suspended_is_reported_at_once_and_retried_within_seconds(fleet: Fleet, shim: Shim) -> None:
+    """Kueue suspends each Job of a namespace, and leaves one without a queue suspended for ever."""
+    [node] = shim.add_nodes(1)
+    timings = RefusalTimings(retry=2.0, spread=0.0)
+    async with kubelets(fleet), fleet.services(refusal_timings=timings) as running:
+        async with mutating(fleet, put('"/spec/suspend"', "true")):
+            shim.apply()
+            reason = Reason.INSTALLER_REFUSED.value
+            await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
+            assert "suspended" in shim.message("Degraded")
+            assert "suspended" in fleet.events(node)[reason]
+            assert any("suspended" in why for one in running for why in one.health.readiness().reasons)
+        await eventually(lambda: shim.has(node), "provisioned", seconds=30)
+        await fleet.quiet()
+        await eventually(lambda: all(one.health.readiness().ok for one in running), "ready again")
