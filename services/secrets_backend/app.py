@@ -67,7 +67,9 @@ def compose(settings: Settings, base: Base, *, timings: Timings) -> Work:
     watches = Watches(base.kube)
     known = Known(watches.groups.objects, watches.grants.objects)
     deletions = GrantDeletions(base.kube, known, watches.grants, base.health, timings, settings.namespace)
-    known.grants_known = lambda: watches.grants.known and deletions.stands
+    known.grants_known = lambda: (
+        watches.grants.known and deletions.stands and not any(one.outdated(timings.stale) for one in watches)
+    )
     watches.groups.needed, watches.grants.needed = known.needs_groups, known.needs_grants
     reading = base.kube.apart(*_READING)
     parts = _parts(settings, base, reading, timings)

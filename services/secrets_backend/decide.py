@@ -59,9 +59,9 @@ class LinkGrant:
     """What the requests of a link may name.
 
     ``home``: the namespaces of its groups of hosts; ``groups``: namespace and lattice of each group; ``grants``: all
-    SecretGrants, or at least those that could be for it. ``known``: False while SecretGrants cannot be listed; then
-    nothing is granted, as a SecretGrant also limits what is granted by default. ``unsure``: the namespaces of which
-    that alone is so, since a SecretGrant for the link may have been deleted with the CRD.
+    SecretGrants, or at least those that could be for it. ``known``: False while SecretGrants or host groups cannot be
+    read; then nothing is granted, as a SecretGrant also limits what is granted by default. ``unsure``: the namespaces
+    of which that alone is so, since a SecretGrant for the link may have been deleted with the CRD.
     """
 
     home: frozenset[str]
@@ -101,7 +101,7 @@ def identify(policy: Policy, token: Token, link: LinkGrant, users: frozenset[str
     if not link.known:
         raise Refusal(
             ErrorName.UPSTREAM,
-            "SecretGrants cannot be listed, or their CRD cannot be read or is being deleted: ask again",
+            "SecretGrants or host groups cannot be read, or the CRD of SecretGrants is being deleted: ask again",
         )
     if policy.namespace in link.unsure:
         raise Refusal(

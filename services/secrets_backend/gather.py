@@ -30,7 +30,8 @@ class Known:
     tried: set[LinkAddress] = field(default_factory=set)
     """Links of which it is known which others lead into their account, or that it cannot be known now."""
     grants_known: Callable[[], bool] = lambda: True
-    """Whether SecretGrants can be listed and their CRD stands, so that what is in neither place does not exist."""
+    """Whether SecretGrants can be listed and their CRD stands, so that what is in neither place does not exist; and
+    neither they nor host groups are outdated."""
     deleted: dict[str, Grant] = field(default_factory=dict)
     """SecretGrants that are gone, perhaps with their CRD: their namespaces are closed until that is known."""
     recreated: bool = False

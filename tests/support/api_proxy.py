@@ -42,7 +42,8 @@ class Trouble(StrEnum):
 class ApiProxy:
     """An asynchronous context manager. ``trouble``: what it has now; ``late``: seconds that each request waits.
 
-    ``withheld``: what begins so is not served, as a kind without its CRD.
+    ``withheld``: what begins so is not served, as a kind without its CRD; ``broken``: it is answered by 500, as a kind
+    whose conversion webhook fails.
     ``keeps``: connections to the real server are used again; half of what a proxy does would be making them.
     """
 
@@ -57,7 +58,7 @@ class ApiProxy:
         self._watches: set[asyncio.Task[Any]] = set()
         self.trouble: Trouble | None = None
         self.late = 0.0
-        self.withheld = ""
+        self.withheld = self.broken = ""
         self.port = 0
         self.authorities: list[bytes] = []
 
@@ -117,6 +118,8 @@ class ApiProxy:
         watches = request.query.get("watch", "") in {"true", "1"}
         if self.withheld and request.path.startswith(self.withheld):
             return web.Response(status=web.HTTPNotFound.status_code, text="404 page not found\n")
+        if self.broken and request.path.startswith(self.broken):
+            return _refused(int(Trouble.BROKEN))
         match self.trouble:
             case Trouble.BUSY | Trouble.BROKEN | Trouble.EXPIRED:
                 return _refused(int(self.trouble))

@@ -109,6 +109,10 @@ class Informer(Generic[T]):
         """Return the seconds since the last event, bookmark or complete list."""
         return time.monotonic() - self._heard
 
+    def outdated(self, seconds: float) -> bool:
+        """Return whether the kind cannot be read, and nothing of it was heard for more than so many seconds."""
+        return self.failing is not None and self.staleness() > seconds
+
     def wrote(self, manifest: Manifest, former: T | None) -> None:
         """Take an object as a write returned it, unless ``former``, which the write was made from, is held no more.
 

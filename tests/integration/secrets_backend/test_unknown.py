@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from secrets_backend.settings import Timings
+from support import planted
 from support.api_proxy import ApiProxy
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.secrets_host import value
 from support.secrets_world import SecretsWorld
-from trellis.kube.resources import SECRET_GRANTS
+from trellis.kube.resources import HOST_CONFIGS, SECRET_GRANTS, Resource
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
@@ -37,3 +40,29 @@ async def test_a_grant_that_cannot_be_listed_does_not_open_its_namespace(
             proxy.withheld = ""
             await eventually(lambda: service.health.readiness().ok, "ready again", seconds=PATIENCE)
             assert "PolicyError" in str(value(await host.get("db", "password", namespace=secret_world.namespace)))
+
+
+@pytest.mark.parametrize("kind", [SECRET_GRANTS, HOST_CONFIGS], ids=["grants", "host-groups"])
+async def test_what_was_known_of_a_kind_that_cannot_be_read_any_more_opens_nothing_for_long(
+    secret_world: SecretsWorld, tmp_path: Path, kind: Resource
+) -> None:
+    """Its conversion webhook fails, say: nobody learns that a namespace was closed meanwhile."""
+    world = secret_world
+    world.ready_to_ask()
+    timings = Timings(key=1.0, probe=1.0, stale=3.0)
+    async with ApiProxy(Path(world.hosts.fleet.info.kubeconfig), tmp_path) as proxy:
+        kubeconfig = proxy.kubeconfig(proxy.port, tmp_path / "kubeconfig")
+        async with world.backend(timings, kubeconfig=kubeconfig) as service, world.asking() as host:
+
+            async def answered(what: str) -> None:
+                async with asyncio.timeout(PATIENCE):
+                    while what not in str(value(await host.get("db", "password", namespace=world.namespace))):
+                        pass
+
+            await answered(planted.VALUE)
+            proxy.broken = f"{kind.path(None, None)}"
+            proxy.cut_watches()
+            await answered("UpstreamError")
+            assert any(f"watch {kind.plural}" in reason for reason in service.health.readiness().reasons)
+            proxy.broken = ""
+            await answered(planted.VALUE)
