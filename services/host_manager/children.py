@@ -76,17 +76,20 @@ def basis_of(group: Group, inputs: Inputs) -> str:
     return names.short_hash(text, inputs.checksum)
 
 
-def marks_for(group: Group, inputs: Inputs, workload: Manifest | None, *, asked: bool) -> Marks:
+def marks_for(
+    group: Group, inputs: Inputs, workload: Manifest | None, *, asked: bool, recorded: int | None = None
+) -> Marks:
     """Return the revision that the pods of a group are to have, and its basis.
 
-    ``workload``: what runs them now. ``asked``: the user wants the latest. See ADR 30.
+    ``workload``: what runs them now. ``asked``: the user wants the latest. ``recorded``: the revision in the group's
+    status, which counts for a workload of ours whose marks a user removed. See ADR 30.
     """
     basis = basis_of(group, inputs)
     if asked or workload is None:
         return Marks(LATEST, basis)
     found = read_marks(workload)
     if found is None:
-        return Marks(ADOPTED, basis)
+        return Marks(recorded if recorded is not None and is_applied_by_us(workload) else ADOPTED, basis)
     return Marks(found.revision if found.basis == basis else LATEST, basis)
 
 

@@ -202,7 +202,8 @@ def _workload(snapshot: Snapshot) -> Manifest | None:
 def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:
     """Return which template the pods are to have."""
     try:
-        return marks_for(group, snapshot.inputs, _workload(snapshot), asked=snapshot.head.wants_latest)
+        recorded, asked = snapshot.status.get("templateRevision"), snapshot.head.wants_latest
+        return marks_for(group, snapshot.inputs, _workload(snapshot), asked=asked, recorded=recorded)
     except TemplateError as error:
         return Problem("InvalidTemplate", str(error))
 

@@ -138,6 +138,24 @@ async def test_what_somebody_changes_on_a_child_is_put_right(hosts: HostWorld) -
         )
 
 
+async def test_labels_that_are_removed_from_a_deployment_are_put_back_and_no_host_is_restarted(
+    hosts: HostWorld,
+) -> None:
+    async with hosts.service():
+        hosts.create("group")
+        await hosts.settled("group", revision=2)
+        before = hosts.call("GET", DEPLOYMENTS, "group")
+        hosts.call("PATCH", DEPLOYMENTS, "group", {"metadata": {"labels": None}})
+
+        def restored() -> bool:
+            return bool(
+                hosts.call("GET", DEPLOYMENTS, "group")["metadata"].get("labels") == before["metadata"]["labels"]
+            )
+
+        await eventually(restored, "the labels are put back", seconds=PATIENCE)
+        assert hosts.call("GET", DEPLOYMENTS, "group")["metadata"]["generation"] == before["metadata"]["generation"]
+
+
 async def test_a_group_in_which_nothing_changes_is_not_written(hosts: HostWorld) -> None:
     """Quantities in words of their own: the API server stores 1000m as 1, which must not look like a difference."""
     resources = {"wasmcloud": {"requests": {"cpu": "1000m"}}}

@@ -200,6 +200,25 @@ def test_an_adopted_group_gets_our_template_only_when_its_pods_roll_anyway(
     assert marks_for(known.group, known.inputs, workload, asked=True).revision == LATEST
 
 
+@pytest.mark.parametrize(
+    ("manager", "recorded", "revision"),
+    [
+        (names.FIELD_MANAGER_HOST_MANAGER, LATEST, LATEST),
+        (names.FIELD_MANAGER_HOST_MANAGER, None, ADOPTED),
+        ("another", LATEST, ADOPTED),
+    ],
+    ids=["ours", "never recorded", "of another operator"],
+)
+def test_a_workload_without_its_marks_keeps_the_revision_of_the_status_if_it_is_ours(
+    manager: str, recorded: int | None, revision: int
+) -> None:
+    known = snapshot(children=children())
+    workload = stored(known.children["Deployment", "group"], manager)
+    del workload["metadata"]["labels"]
+    assert known.group is not None
+    assert marks_for(known.group, known.inputs, workload, asked=False, recorded=recorded).revision == revision
+
+
 def test_what_a_group_lacks_keeps_its_children_from_being_made() -> None:
     problem = Problem("SecretMissing", "Secret g/x is missing")
     actions = decide(snapshot(problems=(problem,)))
