@@ -14,6 +14,8 @@ from trellis import names
 from trellis.kube.resources import LEASES, Manifest
 
 _RELEASED_SECONDS = 1
+_TRANSITIONS_MOST = 2**31 - 1
+"""An int32 of the API: a write of a larger number is refused, so a Lease that was edited so could never be taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ def taken(lease: Manifest, *, identity: str, duration: int, now: datetime) -> Ma
     if record.holder != identity:
         spec["acquireTime"] = _micro_time(now)
         # The first holder of a new lease is no transition.
-        spec["leaseTransitions"] = record.transitions + (1 if lease["metadata"].get("resourceVersion") else 0)
+        more = 1 if lease["metadata"].get("resourceVersion") else 0
+        spec["leaseTransitions"] = min(record.transitions + more, _TRANSITIONS_MOST)
     marks = (lease["metadata"].get("annotations") or {}) | {names.ANNOTATION_HOLDER: identity}
     return _with_spec(lease | {"metadata": lease["metadata"] | {"annotations": marks}}, spec)
 

@@ -149,3 +149,19 @@ async def test_a_missing_namespace_is_waited_for(kube: Kube, namespace: str) -> 
     await until(lambda: first.leader.leading, "first leads")
     await until(lambda: kube.health.readiness().ok, "ready once its work has begun")
     await first.crash()
+
+
+async def test_a_lease_that_was_edited_to_the_largest_numbers_is_taken_all_the_same(kube: Kube, namespace: str) -> None:
+    largest = 2**31 - 1
+    body = {
+        "apiVersion": LEASES.api_version,
+        "kind": LEASES.kind,
+        "metadata": {"name": LEASE, "namespace": namespace},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": largest, "leaseTransitions": largest},
+    }
+    await kube.create(LEASES, body)
+    candidate = Candidate(kube, namespace, "candidate")
+    await until(lambda: candidate.leader.leading, "it leads")
+    assert (await kube.get(LEASES, LEASE, namespace))["spec"]["leaseTransitions"] == largest
+    candidate.stop.set()
+    await asyncio.wait_for(candidate.task, 5)
