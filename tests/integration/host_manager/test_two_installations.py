@@ -15,7 +15,7 @@ from trellis import names
 from trellis.kube.resources import DEPLOYMENTS, HOST_CONFIGS, LEASES, NAMESPACES, Resource
 from trellis.runtime import LedService
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True)
 CALM = 5.0

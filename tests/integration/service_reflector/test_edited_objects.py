@@ -15,7 +15,7 @@ from support.reflected import ReflectedWorld
 from trellis import names
 from trellis.kube.resources import ENDPOINT_SLICES, EVENTS, NAMESPACES, SERVICES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.cluster
 
 
 def copy_of(service: dict[str, Any], name: str) -> dict[str, Any]:
