@@ -18,6 +18,7 @@ pytest_plugins = [
     "support.cluster",
     "support.durations",
     "support.real_lattice",
+    "support.faked_clock",
     "support.fleet",
     "support.golden",
     "support.host_world",

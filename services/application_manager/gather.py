@@ -164,7 +164,7 @@ class Known:
         """Return all that a decision about one application depends on."""
         found = self.objects_of(key)
         view = found[0] if found else None
-        now, obj = time.time(), view.object if view is not None else None
+        now, obj = self.kube.now(), view.object if view is not None else None
         if not self.groups_known():
             why = "host groups cannot be listed: the application's lattice is not known"
             return World(key, view, tuple(found[1:]), Snapshot(obj, Absence.AWAY, now=now), why=why)

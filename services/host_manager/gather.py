@@ -167,7 +167,7 @@ class Known:
             return None
         head = view_head(manifest)
         pods = tuple(self.by_group.get(key, {}).values())
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.fromtimestamp(self.kube.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         status = manifest.get("status") or {}
         group = group_of(head, manifest)
         if isinstance(group, Problem):

@@ -40,7 +40,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a decision about one node may depend on. Times in seconds; ``now`` in Unix seconds."""
+    """All that a decision about one node may depend on. ``now``: by the API server's clock, in Unix seconds."""
 
     name: str
     node: NodeView | None
@@ -52,6 +52,8 @@ class Snapshot:
     verify_timeout: float
     inspect_after: float
     now: float
+    done_for: float = 0.0
+    """Seconds since this process saw that the newest Job ended well, 0 if it did not."""
     users: tuple[User, ...] = ()
     deleting: frozenset[str] = frozenset()
     """Names of the Shims that still exist and were deleted by themselves: no circuit breaker holds what follows."""

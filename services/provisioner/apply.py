@@ -174,7 +174,8 @@ class Effects:
             _log.info("the slot went to another node, or is about to", node=node.name, attempt=action.attempt)
             return
         self.known.in_use.pop(node.uid, None)
-        waited = time.time() - self.known.waiting_since.pop(node.uid, time.time())
+        now = self.kube.now()
+        waited = now - self.known.waiting_since.pop(node.uid, now)
         plan = self.known.plans.pop(node.uid, None)
         with self.telemetry.tracer.start_as_current_span(
             "create installer job",

@@ -47,7 +47,7 @@ async def world_of(known: Known) -> World:
         hands_off=frozenset(
             node.uid for node, target in targets if target and (labelled(node, target) or known.other(node, target))
         ),
-        now=time.time(),
+        now=known.kube.now(),
         begun=known.begun.entries(),
         feared=feared,
         stuck=frozenset(uid for uid, seconds in left.items() if seconds <= 0),
@@ -62,7 +62,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
     if node is not None:
         await _find_begun(known, node)
     jobs = known.jobs.of_name(name)
-    now = time.time()
+    now = known.kube.now()
     job = newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))
     if node is not None and node.uid in known.pods_left and not any(map(at_work, jobs)):
         pods_left = await known.pods.at_work(known.settings.installer_namespace, node.uid)
@@ -81,7 +81,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
     target = begun_of(node, target, entry) if node else None
     going = leaving(node, target) if node and target and entry else ()
     timeout = _verify_timeout(known, job)
-    overdue = job is not None and job.finished_at is not None and now >= job.finished_at + timeout
+    done_for = known.clock.done_for(job) if job is not None else 0.0
     return Snapshot(
         name=name,
         node=node,
@@ -93,17 +93,18 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         verify_timeout=timeout,
         inspect_after=known.settings.inspect_after,
         now=now,
+        done_for=done_for,
         feared=feared,
         stuck_in=known.clock.left(job) if job is not None and at_work(job) else math.inf,
         pod_refused=known.pod_refusals.words(job.uid) if job is not None else "",
         pod_refused_for=known.pod_refusals.seconds(job.uid) if job is not None else 0.0,
         refusal_retry=known.refusal_retry(),
-        update_refused=await _update_refused(known, node, job, now),
+        update_refused=await _update_refused(known, node, job, done_for),
         refused=known.refused.words(node.uid) if node is not None else "",
         pods_left=pods_left,
         tell_skip=node is not None and node.skip is not None and known.told_skipped.get(node.uid) != node.skip,
         canaries=_canaries(known, job, target),
-        pods=await _pods(known, job, explain=overdue),
+        pods=await _pods(known, job, explain=done_for >= timeout),
         unserved=node is not None and known.unserved(node),
         users=await known.pods.users(name, going, known.shims) if going else (),
         other=known.other(node, target) if node and target else None,
@@ -113,12 +114,11 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
     )
 
 
-async def _update_refused(known: Known, node: NodeView | None, job: JobView | None, now: float) -> str:
+async def _update_refused(known: Known, node: NodeView | None, job: JobView | None, done_for: float) -> str:
     """Return why node_watcher does not write on a Node what is proved there, "" if it may be about to."""
     if node is None or job is None or proof_of(job, node) is None or fulfilled(job, node):
         return ""
-    overdue = now - (job.finished_at or job.created_at) >= RECORD_SECONDS
-    return await known.pods.update_refused(node) if overdue else ""
+    return await known.pods.update_refused(node) if done_for >= RECORD_SECONDS else ""
 
 
 def _verify_timeout(known: Known, job: JobView | None) -> float:

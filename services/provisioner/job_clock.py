@@ -60,6 +60,11 @@ class JobClock:
         phase, since = self.since[job.uid]
         return max(0.0, since + self.grace + (0.0 if phase is Phase.ENDING else self.deadline) - self.now())
 
+    def done_for(self, job: JobView) -> float:
+        """Return the seconds since this process saw that a Job ended well, 0 if it did not."""
+        phase, since = self.since.get(job.uid, (Phase.WORKING, 0.0))
+        return self.now() - since if phase is Phase.DONE else 0.0
+
 
 def _phase_of(job: JobView) -> Phase | None:
     if job.deleting or job.given_up:

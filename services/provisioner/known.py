@@ -225,7 +225,7 @@ class Known:
 
     def task(self, node: NodeView, target: Target) -> Task:
         """Return what the Job that brings a node to its target is to do."""
-        limits, latest = self.settings.limits(self.shims.values()), time.time() + self.settings.retries().most
+        limits, latest = self.settings.limits(self.shims.values()), self.kube.now() + self.settings.retries().most
         failure, changes = node.failed, changes_of(node, target)
         forgiven = failure and any(is_forgiven(limits.get(name), failure, latest) for name in changes)
         return task_of(node, target, self.shims, replace(self.rules, retry_refused=bool(forgiven)))

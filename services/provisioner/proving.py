@@ -48,11 +48,11 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
         if fulfilled(job, node):
             actions.append(_clear_away(snapshot, job))
         else:
-            actions += update_refused(snapshot, node, job)
+            actions += update_refused(snapshot, node)
         return actions
     if job.failure is not None:
         return []
-    left = (job.finished_at or job.created_at) + snapshot.verify_timeout - snapshot.now
+    left = snapshot.verify_timeout - snapshot.done_for  # whatever the clocks of others say
     if job.canaries and job.proved is None:
         return _try_out(snapshot, node, job, left)  # at once: the kubelet lists a new handler only after seconds
     if left > 0:
@@ -63,8 +63,7 @@ def verify(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
 
 def _clear_away(snapshot: Snapshot, job: JobView) -> Action:
     """Where many installers end at once, clearing their Jobs away must not keep the next nodes waiting."""
-    finished = job.finished_at or job.created_at
-    left = min(finished + CLEAR_SECONDS - snapshot.now, CLEAR_SECONDS)  # whatever another's clock says
+    left = CLEAR_SECONDS - snapshot.done_for
     return LookAgain(left) if left > 0 else DeleteJob(job, Reason.PROVED, foreground=False)
 
 

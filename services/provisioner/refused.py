@@ -39,10 +39,9 @@ def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action
     return [report, replace, GiveBackSlot(node, snapshot.refusal_retry)]
 
 
-def update_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
+def update_refused(snapshot: Snapshot, node: NodeView) -> list[Action]:
     """Report that what is proved cannot be written on the Node; look again, less and less often, until it is."""
-    elapsed = snapshot.now - (job.finished_at or job.created_at)
-    again: list[Action] = [LookAgain(min(max(elapsed, RECORD_SECONDS), snapshot.refusal_retry))]
+    again: list[Action] = [LookAgain(min(max(snapshot.done_for, RECORD_SECONDS), snapshot.refusal_retry))]
     if not snapshot.update_refused:
         return again
     return [ReportRefusal(node, Reason.UPDATE_REFUSED, snapshot.update_refused), *again]

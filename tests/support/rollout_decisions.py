@@ -158,7 +158,7 @@ def decided(
     feared = doubted(node, entry, its) if entry and not certain else frozenset[str]()
     node = feared_on(node, feared) if feared else node
     target = begun_of(node, target_on(node, wish), entry)
-    snapshot = Snapshot(node.name, node, jobs, entry, target, frozenset(), None, 0.0, 20.0, NOW, feared=feared)
+    snapshot = Snapshot(node.name, node, jobs, entry, target, frozenset(), None, 0.0, 20.0, NOW, 60.0, feared=feared)
     steps: list[Action] = []
     for action in decide(snapshot):
         steps += action.steps if isinstance(action, Destroy) else [action]

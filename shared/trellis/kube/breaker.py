@@ -67,10 +67,11 @@ class Breaker:
     scope: Scope
     released: Callable[[], None]
     limits: Limits = field(default_factory=Limits)
-    clock: Callable[[], float] = field(default_factory=UnhurriedClock)
+    clock: Callable[[], float] | None = None
     poll_seconds: float = POLL_SECONDS
 
     def __post_init__(self) -> None:
+        self._now = self.clock or UnhurriedClock(self.kube.now)
         self._states: dict[str, State] = {}  # as stored
         self._version: str | None = None
         self._known = False  # whether the states are those of the API server, as far as this process can tell
@@ -160,7 +161,7 @@ class Breaker:
 
     def _next(self, requests: Sequence[_Request]) -> tuple[dict[str, State], list[bool]]:
         """Return the states after these requests, and the answers in their order."""
-        now = self.clock()
+        now = self._now()
         states, answers = self._settled(), dict[int, bool]()
         for kind in sorted({request.target.kind for request in requests}):
             mine = [request for request in requests if request.target.kind == kind]
@@ -177,7 +178,7 @@ class Breaker:
         return states, [answers[id(request)] for request in requests]
 
     def _settled(self) -> dict[str, State]:
-        now = self.clock()
+        now = self._now()
         return {kind: settled(state, now, self.limits) for kind, state in self._states.items()}
 
     # --- the record in Kubernetes ---
@@ -195,7 +196,7 @@ class Breaker:
         for kind in (set(known) | {kind for kind, state in stored.items() if state is None}) - set(self._states):
             if kind not in known:
                 _log.error("the breaker's record cannot be read: destructions are held", kind=kind)
-            self._states[kind] = known.get(kind) or unreadable(self.clock(), self.limits)
+            self._states[kind] = known.get(kind) or unreadable(self._now(), self.limits)
             self._repair = True
         self._known = True
 
@@ -247,7 +248,7 @@ class Breaker:
     def _say_closed(self, kinds: set[str]) -> None:
         for kind in sorted(kinds):
             closing = self._states.get(kind, State()).closing
-            by = closing.by if closing and closing.until > self.clock() else "time"
+            by = closing.by if closing and closing.until > self._now() else "time"
             _log.warning("breaker closed: what was held is tried again", kind=kind, by=by)
         if kinds:
             self._told.clear()
@@ -276,4 +277,4 @@ class Breaker:
                 reason=HELD,
                 message=held_message(target, opening, self.scope.service),
             )
-        return max(_LEAST_WAIT, opening.until - self.clock())
+        return max(_LEAST_WAIT, opening.until - self._now())

@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from trellis.kube.backoff import Backoff
 from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, error_from, too_large, unavailable
 from trellis.kube.nesting import parse
+from trellis.kube.server_clock import ServerClock
 from trellis.kube.shared_transport import IMPERSONATE, IMPERSONATE_GROUP
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream, Transport
 from trellis.telemetry import Telemetry
@@ -32,6 +33,8 @@ from trellis.telemetry import Telemetry
 _READ_TRIES = 2
 _DEFAULT_RETRY_AFTER = 1.0
 _ANSWER_IS_RECENT = 30.0
+_NOT_ITS_OWN = 500
+"""From this status on an answer may be a proxy's, in place of the API server."""
 _SECRET = {"secrets"}
 
 
@@ -80,6 +83,7 @@ class Caller:
     transport: Transport
     telemetry: Telemetry
     contact: Contact = field(default_factory=Contact)
+    clock: ServerClock = field(default_factory=ServerClock)
     guard: Callable[[], None] | None = None
     user: str = ""
     groups: tuple[str, ...] = ()
@@ -123,6 +127,7 @@ class Caller:
         try:
             async with self.transport.stream(self._as_user(request), idle_seconds=idle_seconds) as stream:
                 self.contact.answered()
+                self._note_time(stream.status, stream.headers)
                 self._count(call, str(stream.status))
                 if stream.status >= 400:
                     body = b"".join([line async for line in stream.lines])
@@ -180,6 +185,7 @@ class Caller:
             self._count(call, "toolong")
             raise too_large(call, request.most or 0) from None
         self.contact.answered()
+        self._note_time(reply.status, reply.headers)
         self._count(call, str(reply.status))
         return reply
 
@@ -207,6 +213,10 @@ class Caller:
         if asyncio.get_running_loop().time() + wait >= deadline:
             raise error
         await asyncio.sleep(wait)
+
+    def _note_time(self, status: int, headers: Mapping[str, str]) -> None:
+        if status < _NOT_ITS_OWN:
+            self.clock.answered(headers.get("Date"))
 
     def _count(self, call: Call, code: str) -> None:
         self.telemetry.metrics.kube_requests_total.labels(

@@ -75,7 +75,7 @@ class Claim:
         record = self._leader.record
         if not record.transitions or not record.acquired:
             return 0.0
-        age = (datetime.now(UTC) - datetime.fromisoformat(record.acquired)).total_seconds()
+        age = self.kube.now() - datetime.fromisoformat(record.acquired).timestamp()
         return min(max(0.0, self.timings.settle - age), self.timings.settle)
 
     @property
@@ -122,7 +122,7 @@ class Claim:
             self._waiting.clear()
 
     async def _record(self) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.fromtimestamp(self.kube.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         found = await self.kube.get(LEASES, names.LEASE_NODES, self.namespace)
         annotations = (found["metadata"].get("annotations") or {}) | {names.WAITING_PREFIX + self.installation: now}
         await self.kube.replace(LEASES, found | {"metadata": found["metadata"] | {"annotations": annotations}})

@@ -83,6 +83,10 @@ class Kube(Perspectives):
             user_agent += f" ({_UNFIT_FOR_HEADERS.sub('-', identity)})"
         return cls(Caller(await HttpTransport.open(access, user_agent), telemetry), health=health)
 
+    def now(self) -> float:
+        """Return the time in Unix seconds by the API server's clock: to compare with what Kubernetes wrote."""
+        return self._caller.clock()
+
     async def wait_available(self) -> None:
         """Return once the server is ready; tries for ever, with one warning while it is not."""
         backoff = Backoff()

@@ -14,6 +14,7 @@ from trellis.kube.client import Kube
 from trellis.kube.fake_refusals import Target
 from trellis.kube.fake_server import FakeApiServer, status_reply
 from trellis.kube.resources import ALL, PODS, Manifest, Resource
+from trellis.kube.server_clock import ServerClock
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply
 from trellis.telemetry import Telemetry, setup
 
@@ -29,9 +30,11 @@ class FakeKube(Kube):
         telemetry: Telemetry | None = None,
         health: Health | None = None,
         resources: tuple[Resource, ...] = ALL,
+        clock: ServerClock | None = None,
     ) -> None:
         self.api = FakeApiServer(resources)
-        super().__init__(Caller(self.api, telemetry or setup("fake")), health=health or Health("fake"))
+        caller = Caller(self.api, telemetry or setup("fake"), clock=clock or ServerClock())
+        super().__init__(caller, health=health or Health("fake"))
 
     @property
     def writes(self) -> list[HttpRequest]:

@@ -1,7 +1,8 @@
 """Unix seconds that never run ahead of the time that really passes.
 
 Called by the circuit breaker, whose limits are per time: a wall clock that is set ahead by hours must not permit what
-only hours would. A wall clock that is set back is followed, because others write their times by it.
+only hours would. One that is set back is followed, because others write their times by it. In services it is the API
+server's (``trellis.kube.server_clock``): with several servers, one may be ahead of the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 class UnhurriedClock:
     """A clock. ``wall``: Unix seconds; ``steady``: seconds since any moment, never set."""
 
-    wall: Callable[[], float] = time.time
+    wall: Callable[[], float]
     steady: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from trellis.kube.errors import Forbidden, NotLeading, Unavailable
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, Manifest
+from trellis.kube.server_clock import ServerClock
 from trellis.kube.transport import HttpRequest
 from trellis.kube.unhurried_clock import UnhurriedClock
 from trellis.telemetry import Metrics, setup
@@ -28,8 +29,8 @@ NAME = "trellis-breaker-node-watcher"
 class World:
     """One cluster and a clock; ``breaker`` is what each leader makes anew."""
 
-    def __init__(self) -> None:
-        self.kube = FakeKube(telemetry=setup("node_watcher", metrics=Metrics()))
+    def __init__(self, clock: ServerClock | None = None) -> None:
+        self.kube = FakeKube(telemetry=setup("node_watcher", metrics=Metrics()), clock=clock)
         self.kube.put(NAMESPACES, {"metadata": {"name": NS}})
         self.now = 1_000_000.0
         self.population = 40
@@ -244,18 +245,39 @@ async def test_a_cancelled_asker_leaves_the_others_their_answer(world: World) ->
 
 
 async def test_a_wall_clock_that_is_set_ahead_permits_nothing_more() -> None:
-    world, ahead = World(), [0.0]
-    breaker = replace(world.breaker(), clock=UnhurriedClock(lambda: time.time() + ahead[0]))
-    scope, recorder = breaker.scope, breaker.recorder
-    assert isinstance(Breaker(world.kube, recorder, scope, world.release).clock, UnhurriedClock), "as in services"
+    wall, steady = [1_000_000.0], [0.0]
+    world = World(ServerClock(lambda: wall[0], lambda: steady[0]))
+    breaker = replace(world.breaker(), clock=None)
     answers = [await breaker.hold(target(number)) for number in range(5)]
     assert answers == [None] * 5
-    ahead[0] = 30 * 86_400.0
-    assert await breaker.hold(target(5)) is not None, "no 60 s have passed"
-    ahead[0] *= 2
-    assert await breaker.hold(target(6)) is not None, "it is open for 600 s"
-    ahead[0] = -3600.0
-    assert await breaker.hold(target(7)) is not None
+    for wrong in (30 * 86_400.0, 60 * 86_400.0, -3600.0):
+        wall[0] += wrong
+        steady[0] += 1.0
+        assert await breaker.hold(target(5)) is not None, "no 60 s have passed, and it is open for 600 s"
+
+
+@pytest.mark.parametrize("wrong", [-3600.0, 3600.0, 30 * 86_400.0])
+async def test_a_leader_whose_clock_is_wrong_from_the_start_keeps_what_another_opened(wrong: float) -> None:
+    clock = ServerClock(lambda: 1_000_000.0 + wrong, lambda: 0.0)
+    world = World(clock)
+    former = world.breaker()
+    for number in range(6):
+        await former.hold(target(number))
+    assert world.state().opening is not None
+    clock.answered(formatdate(world.now, usegmt=True))
+    leader = replace(world.breaker(), clock=None)
+    assert await leader.hold(target(5)) is not None
+
+
+async def test_one_of_several_api_servers_that_is_ahead_permits_nothing_more() -> None:
+    steady = [0.0]
+    clock = ServerClock(lambda: 1_000_000.0, lambda: steady[0])
+    world = World(clock)
+    breaker = replace(world.breaker(), clock=None)
+    assert [await breaker.hold(target(number)) for number in range(5)] == [None] * 5
+    clock.answered(formatdate(1_100_000, usegmt=True))
+    steady[0] += 1.0
+    assert await breaker.hold(target(5)) is not None
 
 
 def test_a_clock_that_is_set_back_is_followed_and_one_that_is_set_ahead_is_not() -> None:

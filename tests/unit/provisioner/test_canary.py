@@ -68,6 +68,7 @@ def a_snapshot(node: NodeView, *jobs: JobView, **changes: Any) -> Snapshot:
         verify_timeout=60,
         inspect_after=20,
         now=1015,
+        done_for=5,
         canaries=(CANARY,),
     )
     return replace(snapshot, **changes)
@@ -216,27 +217,27 @@ def test_what_failed_is_taken_back_before_it_is_judged() -> None:
 )
 def test_a_pod_that_does_not_end_in_time_has_failed(pod: dict[str, str], words: str) -> None:
     job = a_shims_job(LISTS)
-    undo = only(decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Pending", **pod),), now=1071)), CreateUndo)
+    undo = only(decide(a_snapshot(LISTS, job, pods=(a_pod(job, "Pending", **pod),), done_for=61)), CreateUndo)
     assert words in undo.message
 
 
 def test_a_handler_that_never_shows_is_taken_back_too() -> None:
     node = replace(LISTS, handlers=frozenset({"runc"}))
     job = a_shims_job(node, proved=Proof.CANARY)
-    undo = only(decide(a_snapshot(node, job, now=1071)), CreateUndo)
+    undo = only(decide(a_snapshot(node, job, done_for=61)), CreateUndo)
     assert undo.reason is Reason.HANDLER_MISSING
 
 
 def test_a_node_that_lists_nothing_says_what_to_do() -> None:
     job = a_shims_job(SILENT, canaries=frozenset())
-    undo = only(decide(a_snapshot(SILENT, job, now=1071)), CreateUndo)
+    undo = only(decide(a_snapshot(SILENT, job, done_for=61)), CreateUndo)
     assert "lists no runtime handlers at all, so not 'wasmtime': containerd://1.6.33" in undo.message
     assert "spec.verify.canaryImage" in undo.message
 
 
 def test_nothing_is_taken_back_from_a_node_that_is_away() -> None:
     node = replace(LISTS, ready=False)
-    judged = only(decide(a_snapshot(node, a_shims_job(node), now=1071)), JudgeFailed)
+    judged = only(decide(a_snapshot(node, a_shims_job(node), done_for=61)), JudgeFailed)
     assert "not ready" in judged.message
     assert not judged.disruptive
 

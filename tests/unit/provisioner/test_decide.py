@@ -43,6 +43,7 @@ def deciding(
     said: frozenset[str] = frozenset(),
     installer: InstallerState | None = None,
     now: float = 1020.0,
+    done_for: float = 10.0,
     other: Controller | None = None,
 ) -> list[Action]:
     return decide(
@@ -57,6 +58,7 @@ def deciding(
             verify_timeout=60.0,
             inspect_after=20.0,
             now=now,
+            done_for=done_for,
             other=other,
         )
     )
@@ -182,20 +184,20 @@ def test_success_is_said_before_the_label_and_the_job_goes_after_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "left"), [(1000, 4.0), (1003.5, 0.5), (1004, None), (900, 4.0)], ids=["at its end", "later", "then", "skew"]
+    ("done_for", "left"), [(0.0, 4.0), (3.5, 0.5), (4.0, None)], ids=["at its end", "later", "then"]
 )
-def test_a_job_that_is_done_keeps_out_of_the_way_of_the_next_ones(now: float, left: float | None) -> None:
-    job = a_job(NODE, JobState.COMPLETE, finished_at=1000)
-    actions = deciding(proved(NODE), job, entry=SLOT, said=frozenset({f"{job.uid}.succeeded"}), now=now)
+def test_a_job_that_is_done_keeps_out_of_the_way_of_the_next_ones(done_for: float, left: float | None) -> None:
+    job = a_job(NODE, JobState.COMPLETE)
+    actions = deciding(proved(NODE), job, entry=SLOT, said=frozenset({f"{job.uid}.succeeded"}), done_for=done_for)
     assert actions == [LookAgain(left) if left else DeleteJob(job, Reason.PROVED, foreground=False)]
 
 
 def test_a_missing_handler_is_waited_for_and_then_a_failure_that_names_it() -> None:
     node = replace(NODE, handlers=frozenset({"runc"}))
     job = a_job(node, JobState.COMPLETE, handlers=frozenset({"spin"}))
-    [look] = deciding(node, job, entry=SLOT, now=1020)
+    [look] = deciding(node, job, entry=SLOT)
     assert look == LookAgain(50.0)
-    said, verdict = deciding(node, job, entry=SLOT, now=1071)
+    said, verdict = deciding(node, job, entry=SLOT, done_for=61.0)
     assert kinds([said]) == ["failed"]
     assert isinstance(verdict, JudgeFailed)
     assert verdict.reason is Reason.HANDLER_MISSING

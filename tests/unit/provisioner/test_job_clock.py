@@ -56,3 +56,18 @@ def test_a_job_that_ended_or_was_never_seen_is_not_stuck() -> None:
     assert clock.left(ended) == math.inf
     clock.change(ended, None)
     assert not clock.since
+
+
+def test_how_long_a_job_is_done_is_measured_from_when_it_was_seen() -> None:
+    time, job = Time(), a_job(NODE)
+    clock = JobClock(DEADLINE, GRACE, time)
+    assert clock.done_for(job) == 0
+    clock.change(None, job)
+    time.now += 100
+    assert clock.done_for(job) == 0
+    done = replace(job, state=JobState.COMPLETE, finished_at=1)
+    clock.change(job, done)
+    assert clock.done_for(done) == 0
+    time.now += 7
+    clock.change(done, replace(done, resource_version="9"))
+    assert clock.done_for(done) == 7

@@ -1,0 +1,46 @@
+"""Unix seconds by the API server's clock, whatever this machine's wall clock is set to.
+
+In: the ``Date`` of each answer. Out: the time. Called by ``trellis.kube.calls``; read through ``Kube.now`` by whoever
+compares the present with a time that Kubernetes wrote: a Job's end, a failure on a Node, a lease, a circuit breaker.
+Invariants: between two answers it goes by the monotonic clock; until the first answer it is the wall clock.
+Source: RFC 9110, 6.6.1: an origin server with a clock sends ``Date``, in whole seconds; Go's net/http always does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+_TOLERANCE: Final = 5.0
+"""Seconds: a ``Date`` is cut to whole seconds, and its answer may have been on its way for some."""
+
+
+@dataclass(eq=False)
+class ServerClock:
+    """The clock. ``wall``: Unix seconds; ``steady``: seconds since any moment, never set."""
+
+    wall: Callable[[], float] = time.time
+    steady: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self._began = self.wall() - self.steady()
+        self._date = ""
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self._began + self.steady()
+
+    def answered(self, date: str | None) -> None:
+        """Note the ``Date`` of an answer that just came; what is no date counts for nothing."""
+        if not date or date == self._date:
+            return
+        self._date = date
+        try:
+            found = parsedate_to_datetime(date).timestamp()
+        except (ValueError, OverflowError):
+            return
+        if abs(self() - found) > _TOLERANCE:
+            self._began = found - self.steady()
