@@ -48,7 +48,11 @@ GrantOf = Callable[[], LinkGrant]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an answer is made with. ``users``: those that may be impersonated by their names; ``seconds``: for all."""
+    """What an answer is made with.
+
+    ``users``: those that may be impersonated by their names; ``seconds``: for all; ``now``: Unix seconds, by
+    which tokens begin and end.
+    """
 
     tracer: Tracer
     key: Key
@@ -60,6 +64,7 @@ class Parts:
     backend: str
     users: frozenset[str]
     seconds: float
+    now: Callable[[], float]
 
 
 class Answering:
@@ -146,12 +151,12 @@ class Answering:
     async def _open(self, question: Question) -> Opened:
         key = self._parts.key
         try:
-            return open_request(question.headers, question.payload, key.ring, time.time())
+            return open_request(question.headers, question.payload, key.ring, self._parts.now())
         except Refusal as refusal:
             # Another replica may have given a key that is newer than ours.
             if refusal.error is not ErrorName.DECRYPTION or not await key.doubt():
                 raise
-        return open_request(question.headers, question.payload, key.ring, time.time())
+        return open_request(question.headers, question.payload, key.ring, self._parts.now())
 
     def _limit(self, opened: Opened, grant: LinkGrant) -> None:
         """Refuse who asks too often, before a policy is looked at: a wrong one counts as a right one does."""

@@ -116,6 +116,7 @@ def _parts(settings: Settings, base: Base, reading: Kube, timings: Timings) -> P
         backend=settings.secrets_backend,
         users=frozenset(settings.secrets_users),
         seconds=timings.answer,
+        now=base.kube.now,
     )
 
 

@@ -50,7 +50,7 @@ class Token:
 def read_token(text: str, kind: TokenKind, now: float) -> Token:
     """Return the token of ``text`` if it is whole, signed by its issuer, of this kind, and valid at ``now``.
 
-    ``now``: seconds since 1970. No leeway: a token ends at ``exp`` and begins at ``nbf``.
+    ``now``: seconds since 1970. No leeway, as hosts have none: a token ends at ``exp`` and begins at ``nbf``.
 
     Raises:
         TokenError: it is not.
@@ -145,9 +145,9 @@ def _whole(value: Any) -> bool:  # noqa: ANN401 (a value of JSON)
 
 def _check_times(expires: int | None, begins: int | None, now: float) -> None:
     if expires is not None and now >= expires:
-        raise TokenError(f"it is expired (exp {expires})")
+        raise TokenError(f"it is expired (exp {expires}, now {int(now)})")
     if begins is not None and now < begins:
-        raise TokenError(f"it is not valid yet (nbf {begins})")
+        raise TokenError(f"it is not valid yet (nbf {begins}, now {int(now)})")
 
 
 def _name(claims: dict[str, Any]) -> str | None:

@@ -82,6 +82,7 @@ class Bench:
         self.metrics = Metrics()
         self.spans = InMemorySpanExporter()
         self.grant = GRANT
+        self.now = time.time()
         self.entity = Signer(MODULE)
         self.key = FixedKey()
         telemetry = setup("secrets_backend", metrics=self.metrics, span_exporters=[self.spans])
@@ -99,6 +100,7 @@ class Bench:
                 backend="kube",
                 users=frozenset(),
                 seconds=8.0,
+                now=lambda: self.now,
             )
         )
 

@@ -1,0 +1,45 @@
+"""secrets_backend whose wall clock is wrong, run under libfaketime: tokens begin and end by the API server's clock."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import planted
+from support.faked_clock import FakedClock
+from support.secrets_host import Host, value
+from support.secrets_world import SecretsWorld
+from support.service_process import free_port, running, until_status
+
+pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.usefixtures("faked_clocks")]
+
+FIVE_MINUTES = 300
+
+
+async def asked(host: Host, namespace: str, **claims: int) -> Any:
+    """Return what a component is given whose token begins or ends so many seconds from now."""
+    times = {name: int(time.time()) + seconds for name, seconds in claims.items()}
+    request = host.request("db", "password", namespace=namespace)
+    request["context"]["entity_jwt"] = host.issuer.token(host.entity.public, **times)
+    return value(await host.send(json.dumps(request).encode()))
+
+
+@pytest.mark.parametrize("wrong", [FIVE_MINUTES, -FIVE_MINUTES])
+async def test_tokens_begin_and_end_by_the_clock_of_the_api_server(
+    secret_world: SecretsWorld, tmp_path: Path, wrong: int
+) -> None:
+    secret_world.ready_to_ask(password=planted.VALUE)
+    port, clock = free_port(), FakedClock(tmp_path / "clock", f"{wrong:+}")
+    environment = secret_world.hosts.fleet.environment(health_port=port) | clock.environment()
+    async with running(tmp_path / "log", "secrets-backend", **environment):
+        await until_status(port, "/readyz", 200)
+        async with secret_world.asking() as host:
+            namespace = secret_world.namespace
+            assert await asked(host, namespace) == planted.VALUE
+            assert await asked(host, namespace, nbf=-30, exp=60) == planted.VALUE
+            for refused in ({"exp": -30}, {"nbf": 60}):
+                assert {*await asked(host, namespace, **refused)} == {"InvalidEntityJWT"}
