@@ -20,6 +20,7 @@ from urllib.parse import ParseResult
 from nats.aio.transport import TcpTransport
 
 _GOODBYE_SECONDS: Final = 2.0
+_FIRST_WORDS: Final = b"CONNECT "
 
 
 class PromptTransport(TcpTransport):
@@ -29,6 +30,19 @@ class PromptTransport(TcpTransport):
         super().__init__()  # type: ignore[no-untyped-call] # the library lacks the annotation
         self._gone = False
         self._shaking_hands = False
+        self._held = b""
+
+    def write(self, payload: bytes) -> None:
+        """Send this; the client's first words go together with the ping that follows them at once.
+
+        A server that has no room for a connection says so with its own first words, and hangs up. By what comes after
+        that asyncio knows that the connection is lost, and reads nothing more of what had arrived.
+        """
+        if payload.startswith(_FIRST_WORDS):
+            self._held = payload
+            return
+        super().write(self._held + payload if self._held else payload)  # type: ignore[no-untyped-call] # as above
+        self._held = b""
 
     async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
         """Connect by TCP; raises OSError, TimeoutError after so many seconds."""

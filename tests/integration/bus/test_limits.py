@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterator
 
+import nats
 import pytest
 
 from support.buses import Buses, Listener, eventually, opted_out
@@ -123,3 +124,23 @@ async def test_a_max_payload_that_is_smaller_than_events_is_named_and_no_event_i
         assert "FactRefused" not in refused
         users.reload(server, {})
         await eventually(lambda: not reasons(buses), RECOVERS_SECONDS)
+
+
+@pytest.mark.parametrize("level", ["account", "server"])
+async def test_too_many_connections_are_named_and_the_service_is_let_in_when_there_is_room(
+    buses: Buses, users: NatsUsers, server: NatsServer, level: str
+) -> None:
+    account = {"jetstream {": "limits { max_connections: 1 }\n    jetstream {"}
+    users.reload(server, account if level == "account" else {"accounts {": "max_connections: 1\naccounts {"})
+    server.stop()
+    server.start()
+    user = f"{NODE_WATCHER}.{CLUSTER}"
+    place = await nats.connect(server.url, nkeys_seed=str(users.seed_file(user)))
+    bus = buses.new(NODE_WATCHER, credentials=users.credentials(user), timing=BRIEF)
+    connecting = asyncio.create_task(bus.connect())
+    await bus.start()
+    await eventually(lambda: "connections exceeded" in reasons(buses), RECOVERS_SECONDS)
+    await place.close()
+    async with asyncio.timeout(RECOVERS_SECONDS):
+        await connecting
+    await eventually(lambda: not reasons(buses), RECOVERS_SECONDS)

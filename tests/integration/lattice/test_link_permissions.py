@@ -147,3 +147,22 @@ async def test_a_subscription_that_stays_denied_is_reported_once(permitted: Perm
         link._client.subscribe_again = count  # type: ignore[method-assign] # seen, not replaced
         await eventually(lambda: len(sent) > 1)
         assert len(changes) == counted
+
+
+async def test_a_server_without_room_for_a_connection_is_named_and_tried_until_there_is_room(
+    permitted: Permitted,
+) -> None:
+    permitted.config.write_text(f"max_connections: 1\n{permissions(*TAKEN.values())}")
+    permitted.server.stop()
+    permitted.server.start()
+    place = await nats.connect(permitted.url("all"))
+    used = Used(Link(LinkAddress(permitted.url("link")), "trellis-test", lambda: None))
+    task = asyncio.create_task(used.link.run())
+    try:
+        await eventually(lambda: "maximum connections" in used.link.why, RECOVERS_SECONDS)
+        await place.close()
+        async with asyncio.timeout(RECOVERS_SECONDS):
+            await used.link.there()
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
