@@ -18,7 +18,7 @@ from support.real_lattice import Wadm, application, wasm_component
 from support.wadm_stand_in import WadmStandIn
 from trellis.localcluster.nats import NatsServer
 
-pytestmark = [pytest.mark.cluster, pytest.mark.nats, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.cluster, pytest.mark.nats]
 
 
 @dataclass

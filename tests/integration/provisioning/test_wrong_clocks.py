@@ -26,7 +26,6 @@ from trellis.provisioning import PROVISION
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.xdist_group("cluster"),
     pytest.mark.usefixtures("faked_clocks"),
     pytest.mark.timeout(300),
 ]

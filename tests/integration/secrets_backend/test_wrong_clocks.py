@@ -15,7 +15,7 @@ from support.secrets_host import Host, value
 from support.secrets_world import SecretsWorld
 from support.service_process import free_port, running, until_status
 
-pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster"), pytest.mark.usefixtures("faked_clocks")]
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("faked_clocks")]
 
 FIVE_MINUTES = 300
 
