@@ -304,7 +304,8 @@ class Effects:
 
 def revision_of(view: ApplicationView) -> int:
     """Return the revision of wadm's entry when both sides were equal last."""
-    return int(view.status_fields().get("synced", {}).get("kvRevision") or 0)
+    base = view.object.base
+    return 0 if base is None else base.revision
 
 
 def _view(world: World) -> ApplicationView:

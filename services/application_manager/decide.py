@@ -40,6 +40,7 @@ CONTEST_SECONDS: Final = 600.0
 NOT_PROVED: Final = (
     "wadm does not have it any more, and nothing proves that it was deleted: delete this object to do so"
 )
+OLDER: Final = "wadm's storage was restored from a backup, and has an older state of it"
 NOT_LISTED: Final = "wadm stores it and does not list it: a further version makes wadm list it"
 _CONTEST: Final = 3
 _NOTHING: Final = Decision()
@@ -162,6 +163,8 @@ def _compare(snapshot: Snapshot, found: Object, model: Model) -> Decision:
     if base is not None and snapshot.told == model.deployed:
         # What wadm has is what the object said before; that it says something else by now is a change of Kubernetes.
         return _push(found, model, True)
+    if base is not None and model.restored(base):
+        return _push(found, model, found.changed, OLDER)
     if base is not None and base.bucket != model.bucket and not model.deployed:
         # Put again, and not yet deployed: it was nobody with wash who undeployed it.
         return _push(found, model, found.changed)
@@ -191,11 +194,11 @@ def _list_again(found: Object, model: Model) -> Decision:
     return Decision((Put(Said(Reason.RESTORED, NOT_LISTED), spare_version(found.digest, model)),))
 
 
-def _push(found: Object, model: Model | None, changed: bool) -> Decision:
+def _push(found: Object, model: Model | None, changed: bool, lost: str = NOT_PROVED) -> Decision:
     """Give wadm what Kubernetes has; ``changed``: because somebody changed it there, and not because it was lost."""
     version = version_of(found.version, found.digest, model)
     reason = Reason.APPLIED if changed else Reason.RESTORED
-    why = "it was applied in Kubernetes" if changed else NOT_PROVED
+    why = "it was applied in Kubernetes" if changed else lost
     said, deployed = Said(reason, why), "" if model is None else model.deployed
     actions: list[Put | Deploy | Undeploy] = []
     if model is None or version not in model.digests:

@@ -223,7 +223,7 @@ class Known:
         # A bucket whose age cannot be read is taken for the one that it was.
         bucket = store.bucket or (base.bucket if base is not None else "")
         digests = self.digests.setdefault(key.mark, Digests())
-        return Model(digests.of(model), model.deployed, bucket, self._listed(key, store))
+        return Model(digests.of(model), model.deployed, bucket, self._listed(key, store), model.revision)
 
     def _listed(self, key: Key, store: ModelStore) -> bool:
         """Return whether wadm lists an application that it stores, or may still be about to."""

@@ -6,7 +6,7 @@ of one digest mean the same to wadm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -42,6 +42,7 @@ class Base:
     """What both sides last had. ``undeploy``: the object asked then for it not to run; ``newest``: wadm's version.
 
     ``serial``: how many bases of the object there were before. ``bucket``: which storage of wadm's it is about.
+    ``revision``: of wadm's entry in it; a later one need not be another base.
     """
 
     digest: str
@@ -51,6 +52,7 @@ class Base:
     undeploy: bool = False
     serial: int = 0
     bucket: str = ""
+    revision: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,19 @@ class Model:
     """wadm's side. ``versions``: name and digest, the oldest first, at least one; ``deployed``: "" if none is.
 
     ``bucket``: which storage of wadm's it is in: one that was lost and is made again is another. ``listed``: False if
-    wadm's list of names lacks it for longer than a write takes: `wash app list` does not show it.
+    wadm's list of names lacks it for longer than a write takes: `wash app list` does not show it. ``revision``: of its
+    entry; each write of wadm has a higher one.
     """
 
     versions: tuple[tuple[str, str], ...]
     deployed: str = ""
     bucket: str = ""
     listed: bool = True
+    revision: int = 0
+
+    def restored(self, base: Base) -> bool:
+        """Return whether wadm's storage is older than what both sides last had: it was restored from a backup."""
+        return base.bucket == self.bucket and self.revision < base.revision
 
     @property
     def digests(self) -> dict[str, str]:

@@ -164,6 +164,7 @@ def read_base(status: Manifest) -> Base | None:
         undeploy=bool(synced.get("undeploy")),
         serial=synced.get("serial") or 0,
         bucket=synced.get("bucket") or "",
+        revision=synced.get("kvRevision") or 0,
     )
 
 

@@ -58,7 +58,7 @@ def kept(hosts: HostWorld, restored: Restored, stand_in: WadmStandIn) -> Iterato
         yield made
 
 
-async def test_an_older_state_deletes_no_application_and_lacking_ones_are_put_again(
+async def test_an_older_state_takes_nothing_away_and_what_it_lacks_is_put_again(
     kept: KeptWorld, wadm: Wadm, restored: Restored
 ) -> None:
     kept.group()
@@ -69,10 +69,16 @@ async def test_an_older_state_deletes_no_application_and_lacking_ones_are_put_ag
         await kept.synced("theirs", deployed=False)
         await asyncio.to_thread(restored.back_up)
         kept.apply("after", spec(), annotations={"version": "v1"})
+        newer = spec("file:///none-2.wasm")
+        kept.patch("before", {"metadata": {"annotations": {"version": "v2"}}, "spec": newer})
         await kept.synced("after", version="v1")
+        await kept.synced("before", version="v2")
         uids = {name: (kept.find(name) or {})["metadata"]["uid"] for name in ("before", "after", "theirs")}
         await asyncio.to_thread(restored.restore)
         await wadm_has(wadm, "after")
         await kept.synced("after", version="v1")
+        await wadm_has(wadm, "before", deployed_version="v2")
+        await kept.synced("before", version="v2")
+        assert (kept.find("before") or {})["spec"] == newer
         assert {*await models(wadm)} == uids.keys()
         assert {name: (kept.find(name) or {})["metadata"]["uid"] for name in uids} == uids

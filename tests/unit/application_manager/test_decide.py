@@ -129,6 +129,18 @@ def test_what_was_undeployed_and_lost_is_put_again_and_not_deployed() -> None:
     assert did(decide(Snapshot(undeployed, Absence.LOST))) == ["Put v1"]
 
 
+@pytest.mark.parametrize(
+    ("bucket", "revision", "done"),
+    [("b", 6, ["Put v2", "Deploy v2"]), ("b", 8, ["WriteSpec v1"]), ("another", 6, ["WriteSpec v1"])],
+)
+def test_an_entry_that_is_older_than_what_both_had_is_no_change_of_wadms(
+    bucket: str, revision: int, done: list[str]
+) -> None:
+    here = Object(B, "v2", base=Base(B, "v2", deployed=True, newest="v2", bucket="b", revision=7))
+    there = Model((("v1", A),), "v1", bucket=bucket, revision=revision)
+    assert did(decide(Snapshot(here, there))) == done
+
+
 def test_a_manifest_from_an_earlier_day_is_found_in_its_version() -> None:
     back = Object(A, "", base=Base(B, "v2", deployed=True, newest="v2"))
     assert did(decide(Snapshot(back, Model((("v1", A), ("v2", B)), "v2")))) == ["Deploy v1"]
