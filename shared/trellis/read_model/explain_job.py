@@ -16,7 +16,7 @@ from trellis.installer_pods import installer_state
 from trellis.node_and_job import view_job
 from trellis.provision_reasons import NO_POD, NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning import JobState, JobView
-from trellis.read_model.explaining import PULL_FAILED, Line, Rank, warnings_of, words
+from trellis.read_model.explaining import PULL_FAILED, Line, Rank, told_since, warnings_of, words
 
 Manifest = Mapping[str, Any]
 
@@ -27,6 +27,9 @@ _CREATE: Final = " is not there: create it"
 """Of the installer, which says itself what to do about a pull secret of a Shim."""
 _PULL_SECRETS: Final = "TRELLIS_INSTALLER_PULL_SECRETS of provisioner"
 _QUOTA: Final = re.compile(r"exceeded quota: (?P<name>[^,\s]+)")
+_POLICY: Final = re.compile(r"ValidatingAdmissionPolicy '(?P<name>[^']+)'")
+_WEBHOOK: Final = re.compile(r'admission webhook "(?P<name>[^"]+)"')
+_LACKS: Final = re.compile(r'cannot (?P<verb>[a-z]+) resource "(?P<resource>[^"]+)"')
 _ATTEMPT: Final = re.compile(r"attempt \d+: ")
 _REASON: Final = re.compile(r"(?:[A-Z][A-Za-z]+: )+")
 _LOG: Final = "`kubectl logs -n {namespace} job/{name}` shows the installer's log, while the Job is there"
@@ -93,6 +96,14 @@ def refusal_advice(message: str, namespace: str) -> str:
         )
     if "violates PodSecurity" in message:
         return f"label namespace {namespace} pod-security.kubernetes.io/enforce=privileged"
+    if found := _POLICY.search(message):
+        return f"change ValidatingAdmissionPolicy {found['name']}, or exempt the service's account from it"
+    if found := _WEBHOOK.search(message):
+        return f"change what admission webhook {found['name']} refuses, or exempt the service's account from it"
+    if found := _LACKS.search(message):
+        return (
+            f"give the account the permission to {found['verb']} {found['resource']}: apply deploy/rbac, or the chart"
+        )
     return "let it pass, or have what refuses it mended"
 
 
@@ -168,14 +179,16 @@ def refused_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest], namesp
 def unlabelled_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest]) -> dict[str, Line]:
     """Return which Nodes the API server does not let be labelled though their Job is done, by name.
 
-    An Event stays for an hour: it is no trouble any more once the Job is cleared away.
+    An Event stays for an hour: one from before the Job is about a former one.
     """
     told, found = _by_uid(events), dict[str, Line]()
-    for job in map(view_job, map(dict, jobs)):
-        warnings = warnings_of(told.get(job.node_uid, ()), job.node_uid)
+    for raw in jobs:
+        job = view_job(dict(raw))
+        warnings = warnings_of(told_since(told.get(job.node_uid, ()), raw), job.node_uid)
         if warnings and job.state is JobState.COMPLETE:
-            text = f"{NODE_UPDATE_REFUSED}: {warnings[0].get('message') or 'no reason given'}"
-            found[job.node] = Line("labels", text, well=False, rank=Rank.CAUSE)
+            message = str(warnings[0].get("message") or "no reason given")
+            text, do = f"{NODE_UPDATE_REFUSED}: {message}", refusal_advice(message, job.namespace)
+            found[job.node] = Line("labels", text, well=False, do=do, rank=Rank.CAUSE)
     return found
 
 

@@ -16,9 +16,9 @@ from trellis.ledger import Ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provision_reasons import NO_POD, NODE_UPDATE_REFUSED
 from trellis.provisioning import SUPPORTED_OS, JobState, NodeView, Wish, installed_on, newest, proved_of, wish_of
-from trellis.read_model.explain_job import failure_line, job_lines, refused_job
+from trellis.read_model.explain_job import failure_line, job_lines, refusal_advice, refused_job
 from trellis.read_model.explain_subject import Beside, Subject
-from trellis.read_model.explaining import Explanation, Line, Rank, condition, warnings_of, words
+from trellis.read_model.explaining import Explanation, Line, Rank, condition, told_since, warnings_of, words
 from trellis.read_model.nodes import KUBELET_AWAY, NodeState, row_of
 from trellis.shims import ShimView, is_for
 from trellis.targets import wish_on
@@ -62,9 +62,10 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
         yield Line("skipped", f"{view.skip.reason.value}: {view.skip.message}", well=False, rank=Rank.CAUSE)
     yield _wish(world, view, concern=row.concern and row.wish is Wish.IN)
     yield from _shims(world, view)
-    yield from _hold(world, view, row.state)
     job = newest(jobs)
     raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
+    told = warnings_of(world.beside.events if raw is None else told_since(world.beside.events, raw), view.uid)
+    yield from _hold(world, view, row.state, told)
     if raw is not None and row.state is not NodeState.READY:
         yield from job_lines(raw, world.pods, world.beside.events)
     if row.state in {NodeState.WAITING, NodeState.PROVISIONING} and job is None:
@@ -76,8 +77,8 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
     )
     if failure:
         yield failure_line(failure, job)
-    told = {one.get("reason") for one in warnings_of(world.beside.events, view.uid)}
-    yield _state(view, row.state, row.message, unlabelled=NODE_UPDATE_REFUSED in told)
+    unlabelled = any(one.get("reason") == NODE_UPDATE_REFUSED for one in told)
+    yield _state(view, row.state, row.message, unlabelled=unlabelled)
 
 
 def _kubelet(node: Manifest, view: NodeView) -> Line:
@@ -136,8 +137,11 @@ def _shims(world: NodeWorld, view: NodeView) -> Iterator[Line]:
             yield Line("shim", text, well=False)
 
 
-def _hold(world: NodeWorld, view: NodeView, state: NodeState) -> Iterator[Line]:
-    """Yield what keeps the node from being begun: a halt, a pause, somebody else's operator."""
+def _hold(world: NodeWorld, view: NodeView, state: NodeState, told: Sequence[Manifest]) -> Iterator[Line]:
+    """Yield what keeps the node from going on: a halt, a pause, another operator, a refusal.
+
+    ``told``: the warnings about the node since its newest Job was created, the newest first.
+    """
     entry = world.ledger.entries.get(view.uid)
     if entry is not None:
         yield Line("rollout", f"it has a slot for {entry.digest}, attempt {entry.attempt}", well=True)
@@ -152,9 +156,11 @@ def _hold(world: NodeWorld, view: NodeView, state: NodeState) -> Iterator[Line]:
         text = f"the rollout of {', '.join(sorted(paused))} is paused by spec.paused"
         yield Line("rollout", text, False, f"`trellis rollout resume {min(paused)}`", Rank.CAUSE)
     if state is not NodeState.READY:
-        for one in warnings_of(world.beside.events, view.uid):
-            if one.get("reason") in _TOLD and NO_POD not in str(one.get("message")):
-                yield Line("held", words(one), well=False, rank=Rank.CAUSE)
+        for one in told:
+            message = str(one.get("message") or "")
+            if one.get("reason") in _TOLD and NO_POD not in message:
+                do = refusal_advice(message, world.installers) if one.get("reason") == NODE_UPDATE_REFUSED else ""
+                yield Line("held", words(one), well=False, do=do, rank=Rank.CAUSE)
                 return
 
 

@@ -7,6 +7,7 @@ makes other steps fail is named before what only follows from it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -16,6 +17,8 @@ Manifest = Mapping[str, Any]
 
 READY: Final = "ready"
 _EVENTS_SHOWN: Final = 5
+_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+"""A time of Kubernetes to the second: some have fractions."""
 PULL_FAILED: Final = frozenset(
     {
         "ErrImagePull",
@@ -138,6 +141,18 @@ def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
     ]
     newest = sorted(there, key=_when, reverse=True)
     return list({words(one): one for one in reversed(newest)}.values())[::-1]
+
+
+def told_since(events: Iterable[Manifest], created: Manifest) -> Iterator[Manifest]:
+    """Yield the Events that were repeated after an object was created.
+
+    An Event stays for an hour, and is repeated every minute while it holds: an older one is about a former object.
+    """
+    begin = _SECONDS.match(str(created["metadata"].get("creationTimestamp") or ""))
+    for one in events:
+        last = _SECONDS.match(_when(one))
+        if begin is None or last is None or last[0] >= begin[0]:
+            yield one
 
 
 def event_lines(events: Iterable[Manifest]) -> Iterator[Line]:

@@ -12,7 +12,7 @@ from trellis.ledger import Entry, Ledger
 from trellis.node_and_job import view_node
 from trellis.provision_reasons import Reason
 from trellis.provisioning import encode_digests
-from trellis.read_model.explain_job import held_up_by_node
+from trellis.read_model.explain_job import held_up_by_node, unlabelled_by_node
 from trellis.read_model.explain_node import NodeWorld, explain_node
 from trellis.read_model.explain_shim import ShimWorld, explain_shim
 from trellis.read_model.explain_subject import Beside
@@ -123,6 +123,12 @@ MISMATCH = (
     "attempt 2: InstallerFailed: ChecksumMismatch: https://example.com/spin.tar.gz should have the SHA-256 ab "
     "and has cd"
 )
+
+POLICY = "ValidatingAdmissionPolicy 'no-labels' with binding 'no-labels' denied request: ask the infra team"
+LACKS = 'nodes "n" is forbidden: User "x" cannot patch resource "nodes" in API group "" at the cluster scope'
+BEFORE = "2026-11-22T06:59:59Z"
+"""A second before the Job was created."""
+DONE = replace(AT_WORK, jobs=[job(conditions=[{"type": "Complete", "status": "True"}])], pods=[])
 
 CAUSES: dict[str, tuple[NodeWorld, str]] = {
     "its image cannot be pulled": (
@@ -251,6 +257,32 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
         ),
         "OtherControllerActive: Deployment x runs kwasm-operator",
     ),
+    "a policy that refuses the labels": (
+        replace(DONE, beside=Beside(LEADERS, [warning("uid-n", Reason.UPDATE_REFUSED, POLICY)])),
+        f"NodeUpdateRefused: {POLICY}. Change ValidatingAdmissionPolicy no-labels",
+    ),
+    "a permission that is missing": (
+        replace(DONE, beside=Beside(LEADERS, [warning("uid-n", Reason.UPDATE_REFUSED, LACKS)])),
+        f"NodeUpdateRefused: {LACKS}. Give the account the permission to patch nodes",
+    ),
+    "a refusal of a former Job": (
+        replace(DONE, beside=Beside(LEADERS, [warning("uid-n", Reason.UPDATE_REFUSED, POLICY, BEFORE)])),
+        "spin: not proved here yet",
+    ),
+    "a quota, after a refusal of a former Job": (
+        replace(
+            AT_WORK,
+            pods=[],
+            beside=Beside(
+                LEADERS,
+                [
+                    warning("uid-job", "FailedCreate", QUOTA),
+                    warning("uid-n", Reason.UPDATE_REFUSED, POLICY, BEFORE),
+                ],
+            ),
+        ),
+        "the API server refuses the installer's pod: exceeded quota: small",
+    ),
     "nothing is wrong yet": (AT_WORK, "spin: not proved here yet"),
 }
 
@@ -347,6 +379,12 @@ def test_of_a_thousand_nodes_that_fail_ten_are_shown_and_the_others_counted() ->
     shown = [line.text for line in page.lines if line.about == "node"]
     assert len(shown) == 11
     assert shown[-1] == "and 990 more: `trellis nodes`"
+
+
+@pytest.mark.parametrize("at", [BEFORE, "2026-11-22T07:00:00Z", "2026-11-22T07:00:00.000001Z"])
+def test_a_refusal_of_a_former_job_does_not_hold_up_the_one_that_is_done_now(at: str) -> None:
+    held = unlabelled_by_node([warning("uid-n", Reason.UPDATE_REFUSED, POLICY, at)], DONE.jobs)
+    assert [*held] == ([] if at == BEFORE else ["n"])
 
 
 def test_of_many_jobs_each_is_told_what_holds_it_up() -> None:
