@@ -23,7 +23,7 @@ from trellis.bus.survey import survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
-from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
+from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES, SHIMS
 from trellis.kube.rights import missing_right
 from trellis.lattice.service_views import SLICE_SELECTOR, view_service, view_slice
 from trellis.read_model.explain_hosts import MANAGER as HOST_MANAGER
@@ -64,7 +64,7 @@ LED: Final = tuple(name.replace("_", "-") for name in (NODE_WATCHER, PROVISIONER
 AWAY: Final = "not known while the API server does not answer"
 UNACCEPTED: Final = "not known while the API server does not accept the credentials"
 _UNREAD: Final[Mapping[str, Mapping[str, Any]]] = {
-    "rollout": {"in_work": None, "halted": None, "counts": None, "causes": None},
+    "rollout": {"in_work": None, "halted": None, "counts": None, "causes": None, "shims": None},
     "breakers": {"open": None},
     NAME: UNKNOWN,
     "mirrors": {"services": None, "without_endpoints": None, "unreached": None, "holder": None},
@@ -128,8 +128,8 @@ def status(
 
     Ends with 1 if something is wrong. JSON: `ok`; `kubernetes {ok, problem, server, version}`; `services [{ok, problem,
     name, holder, renewed_seconds_ago}]`, among them `installation`, the holder of the nodes; `rollout {ok, problem,
-    in_work, halted, counts, causes}`; `breakers {ok, problem, open [rows of breaker status]}`; `hosts {ok, problem,
-    groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases, not_well
+    in_work, halted, counts, causes, shims}`; `breakers {ok, problem, open [rows of breaker status]}`; `hosts {ok,
+    problem, groups, hosts, hosts_ready, not_well, causes, holder}`; `applications {ok, problem, count, phases, not_well
     [namespace/name], causes, holder}`; `mirrors {ok, problem, services, without_endpoints [namespace/name], unreached,
     causes, holder}`, the Services of applications; `secrets {ok, problem, grants, without_effect, causes, pods,
     pods_ready}`; `controllers {ok, problem, count, states, not_ready [namespace/name], causes, holder}`, those in Wasm;
@@ -230,10 +230,12 @@ async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> 
 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     reading = Reading(kube, settings.namespace)
-    rollout, held = await asyncio.gather(read_rollout(kube, settings), held_up(reading, settings.installer_namespace))
+    rollout, held, shims = await asyncio.gather(
+        read_rollout(kube, settings), held_up(reading, settings.installer_namespace), reading.list(SHIMS)
+    )
     if rollout.notes:  # they tell of Jobs that may not be read, and so does the first note of the reading
         reading.notes[:] = [line for line in reading.notes if "jobs.batch" not in line.text]
-    return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
+    return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}, shims), reading)
 
 
 async def _breakers(kube: Kube, namespace: str) -> Part:

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from trellis import names
 from trellis.bus.survey import StreamCount
 from trellis.events.subjects import STREAM_DEAD
+from trellis.provision_reasons import Reason
 from trellis.read_model.explain_hosts import MANAGER as HOST_MANAGER
 from trellis.read_model.explain_hosts import group_cause
 from trellis.read_model.explain_job import failure_line
 from trellis.read_model.explain_service import REFLECTOR
+from trellis.read_model.explain_shim import shim_cause
 from trellis.read_model.explaining import Rank, condition
 from trellis.read_model.leaders import Leadership, NodesClaim
 from trellis.read_model.nodes import UNDONE, NodeRow, NodeState, summary, tally
@@ -32,6 +35,8 @@ INSTALLATION: Final = "installation"
 SECRETS: Final = "secrets"
 _SKEW_SECONDS: Final = 60.0
 """How far the clocks of this machine and of a leader may differ without being a problem."""
+_OF_NODES: Final = frozenset({Reason.JOB_REFUSED, Reason.INSTALLER_REFUSED, Reason.UPDATE_REFUSED})
+"""Reasons of a Shim's Degraded that repeat what its nodes report."""
 _MIB: Final = 1024 * 1024
 
 
@@ -65,6 +70,12 @@ def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
         return Part(name, "no installation provisions the nodes", facts={"name": name, "holder": None, "waiting": []})
     facts = {"name": name, "holder": claim.holder, "waiting": [*claim.waiting]}
     text = f"{claim.holder} provisions the nodes"
+    if claim.ahead > _SKEW_SECONDS:
+        problem = (
+            f"its claim, Lease {names.LEASE_NODES}, was renewed {claim.ahead:.0f} s in the future by this machine's "
+            "clock: compare the clocks; if nobody renews it, another installation provisions the nodes after a minute"
+        )
+        return Part(name, text, problem, facts)
     others = [one for one in claim.waiting if one != claim.holder]
     if claim.holder != namespace:
         problem = f"installation {claim.holder} provisions the nodes, so {namespace} does not: uninstall one of them"
@@ -79,8 +90,8 @@ def unknown_service(name: str, problem: str) -> Part:
     return Part(name, "not known", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
 
 
-def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Part:
-    """Return the row of the rollout; halted, failed and held up nodes, and invalid annotations are problems.
+def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None, shims: Sequence[Manifest] = ()) -> Part:
+    """Return the row of the rollout; halted, failed and held up nodes, Shims that are held, and invalid annotations.
 
     ``held``: by node, what keeps its installer from going on.
     """
@@ -96,6 +107,9 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
         problems.append(f"{len(stuck)} cannot go on{_first('node', stuck)}")
     if counts[NodeState.INVALID_ANNOTATION]:
         problems.append(f"{counts[NodeState.INVALID_ANNOTATION]} with an invalid annotation: see `trellis nodes`")
+    causes = {str(one["metadata"]["name"]): cause for one in shims if (cause := _shim_cause(one, told=bool(stuck)))}
+    if causes:
+        problems.append(named(Unwell("Shims held", "shim", causes)))
     in_work = len(rollout.ledger.entries)
     text = f"{in_work} in work{', halted' if halted else ''}; {summary(rollout.rows)}"
     facts = {
@@ -103,8 +117,16 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Par
         "halted": halted,
         "counts": {state.value: count for state, count in counts.items()},
         "causes": failed | stuck,
+        "shims": causes,
     }
     return Part("rollout", text, "; ".join(problems), facts)
+
+
+def _shim_cause(shim: Manifest, *, told: bool) -> str:
+    """Return what is wrong with a Shim, "" if nothing is. ``told``: the nodes name what is refused on nodes."""
+    cause = shim_cause(shim)
+    reason = condition(shim.get("status") or {}, "Degraded").get("reason")
+    return "" if cause is None or (told and reason in _OF_NODES) else cause.text
 
 
 def _failed(rows: Sequence[NodeRow]) -> dict[str, str]:

@@ -47,6 +47,11 @@ def explain_shim(world: ShimWorld) -> Explanation:
     return SUBJECT.page(world.shim, _chain(world), world.beside)
 
 
+def shim_cause(shim: Manifest) -> Line | None:
+    """Return what is wrong with a Shim itself, or with the cluster for all its nodes; None if nothing is reported."""
+    return next(_spec(shim.get("status") or {}, str(shim["metadata"]["name"])), None)
+
+
 def _chain(world: ShimWorld) -> Iterator[Line]:
     view, status = view_shim(dict(world.shim)), world.shim.get("status") or {}
     going = ", it is being deleted, and goes once no node has it" if view.deleting else ""

@@ -14,7 +14,7 @@ from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound
 from trellis.kube.lease import read_lease
-from trellis.kube.resources import LEASES
+from trellis.kube.resources import LEASES, Manifest
 
 WAITING_SECONDS: Final = 120.0
 """After that an installation that waited is taken to be gone: it records itself every 20 s."""
@@ -44,11 +44,13 @@ async def read_leadership(kube: Kube, service: str, namespace: str, now: datetim
 class NodesClaim:
     """Which installation provisions the nodes, by its namespace, and which ones wait for it to go.
 
-    ``holder`` is "" if the last one has not renewed its claim for two minutes by this machine's clock.
+    ``holder`` is "" if the last one has not renewed its claim for two minutes by this machine's clock. ``ahead``:
+    seconds by which the renewal is in the future.
     """
 
     holder: str
     waiting: tuple[str, ...]
+    ahead: float = 0.0
 
 
 async def read_claim(kube: Kube, namespace: str, now: datetime) -> NodesClaim | None:
@@ -57,19 +59,25 @@ async def read_claim(kube: Kube, namespace: str, now: datetime) -> NodesClaim | 
         lease = await kube.get(LEASES, names.LEASE_NODES, namespace)
     except NotFound:
         return None
+    return claim_of(lease, now)
+
+
+def claim_of(lease: Manifest, now: datetime) -> NodesClaim:
+    """Return who holds the claim on the Nodes by its Lease."""
     record = read_lease(lease)
     waiting = (
         key.removeprefix(names.WAITING_PREFIX)
         for key, since in (lease["metadata"].get("annotations") or {}).items()
-        if key.startswith(names.WAITING_PREFIX) and _seconds_since(str(since), now) < WAITING_SECONDS
+        if key.startswith(names.WAITING_PREFIX) and abs(_seconds_since(str(since), now)) < WAITING_SECONDS
     )
-    renewed = _seconds_since(record.renewed, now) < WAITING_SECONDS
-    return NodesClaim(record.holder if renewed else "", tuple(sorted(waiting)))
+    age = _seconds_since(record.renewed, now)
+    holder = record.holder if age < WAITING_SECONDS else ""
+    return NodesClaim(holder, tuple(sorted(waiting)), max(0.0, -age))
 
 
 def _seconds_since(timestamp: str, now: datetime) -> float:
     try:
-        return abs((now - datetime.fromisoformat(timestamp)).total_seconds())
+        return (now - datetime.fromisoformat(timestamp)).total_seconds()
     except (ValueError, TypeError):
         return float("inf")
 

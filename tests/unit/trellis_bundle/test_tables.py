@@ -13,7 +13,7 @@ from rich.console import Console
 from trellis.bus.survey import StreamCount
 from trellis.bus.tail import TailedEvent
 from trellis.ledger import Entry, Ledger
-from trellis.read_model.leaders import Leadership
+from trellis.read_model.leaders import Leadership, claim_of
 from trellis.read_model.nodes import rows_of
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 from trellis_bundle.events import line_of
@@ -22,7 +22,7 @@ from trellis_bundle.nodes import show, table_of
 from trellis_bundle.output import Format
 from trellis_bundle.part import Part
 from trellis_bundle.status import Status
-from trellis_bundle.status_parts import bus_part, hosts_part, rollout_part, secrets_part, service_part
+from trellis_bundle.status_parts import bus_part, claim_part, hosts_part, rollout_part, secrets_part, service_part
 
 BUSY = opted_in(a_node("busy"))
 BROKEN = failed(opted_in(a_node("broken")))
@@ -108,6 +108,55 @@ def test_a_lease_of_the_future_is_a_problem_and_no_negative_age() -> None:
     skewed = service_part("provisioner", Leadership("pod-1", -3.0, 10), "trellis-system")
     assert "-3" not in skewed.text
     assert not skewed.problem
+
+
+def nodes_lease(holder: str, renewed: str) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 30}
+    return {"metadata": {"name": "trellis-nodes", "resourceVersion": "1"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("holder", "renewed", "ok", "shown"),
+    [
+        ("trellis-system", "2026-11-25T09:00:00.000000Z", True, "trellis-system"),
+        ("trellis-old", "2026-11-25T09:00:00.000000Z", False, "trellis-old"),
+        ("trellis-old", "2027-11-25T09:00:00.000000Z", False, "trellis-old"),
+        ("trellis-system", "2027-11-25T09:00:00.000000Z", False, "trellis-system"),
+        ("trellis-old", "2026-11-25T08:00:00.000000Z", True, None),
+    ],
+    ids=["its own", "another one", "another one of the future", "its own of the future", "expired"],
+)
+def test_a_claim_on_the_nodes_that_is_renewed_in_the_future_has_its_holder(
+    holder: str, renewed: str, ok: bool, shown: str | None
+) -> None:
+    claim = claim_of(nodes_lease(holder, renewed), datetime(2026, 11, 25, 9, 0, 1, tzinfo=UTC))
+    document = claim_part(claim, "trellis-system").document()
+    assert (document["ok"], document["holder"]) == (ok, shown)
+
+
+def held_shim(name: str, kind: str, reason: str) -> dict[str, Any]:
+    conditions = [{"type": kind, "status": "True", "reason": reason, "message": "the API server refuses it"}]
+    return {"metadata": {"name": name}, "status": {"conditions": conditions}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "stuck", "told"),
+    [
+        ("Degraded", "LedgerRefused", False, True),
+        ("Degraded", "LedgerRefused", True, True),
+        ("Degraded", "NoSourceForPlatform", False, True),
+        ("Degraded", "MassDeletion", False, True),
+        ("OtherControllerActive", "RuntimeClassManagerRuns", False, True),
+        ("Degraded", "InstallerRefused", False, True),
+        ("Degraded", "InstallerRefused", True, False),
+        ("Degraded", "NodesFailing", False, False),
+    ],
+)
+def test_a_shim_that_is_held_is_a_problem_of_the_rollout(kind: str, reason: str, stuck: bool, told: bool) -> None:
+    busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER)
+    part = rollout_part(busy, {"busy": "it is refused"} if stuck else {}, [held_shim("spin", kind, reason)])
+    assert [*part.facts["shims"]] == (["spin"] if told else [])
+    assert ("trellis explain shim/spin" in part.problem) is told
 
 
 def test_a_halted_rollout_is_a_problem_that_names_the_digest() -> None:
