@@ -144,7 +144,7 @@ def compose(
         timings=timings,
         slot_timings=slot_timings,
         refusal_timings=refusal_timings,
-        refused=RefusedNodes(unready(base.health, NodeReason.INSTALLER_REFUSED.value)),
+        refused=RefusedNodes(lambda reason, why: unready(base.health, reason.value)(why)),
         handover_until=time.monotonic() + (base.claim.settles_in if base.claim is not None else 0.0),
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)

@@ -1,7 +1,7 @@
 """The nodes on which the API server refuses what provisioning needs, during one term of leadership.
 
 In: reports of ``decide`` and refused writes, from ``apply``. Out: words for the status of Shims and for readiness.
-Invariant: readiness names a refusal as long as one node has it.
+Invariant: readiness names a refusal by its reason, as the Node and its Shims do, as long as one node has it.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ class Refusal:
 
 @dataclass(eq=False)
 class RefusedNodes:
-    """By uid of the Node. ``report`` takes a text for readiness, "" for none."""
+    """By uid of the Node. ``report`` takes a reason and its text for readiness, "" for none."""
 
-    report: Callable[[str], None] = lambda _: None
+    report: Callable[[Reason, str], None] = lambda _reason, _text: None
     by_uid: dict[str, Refusal] = field(default_factory=dict)
 
     def take(self, node: NodeView, reason: Reason, message: str) -> bool:
         """Note a refusal; return whether it is news."""
         refusal = Refusal(node.name, reason, message)
-        news = self.by_uid.get(node.uid) != refusal
+        former = self.by_uid.get(node.uid)
         self.by_uid[node.uid] = refusal
-        self._report()
-        return news
+        self._report(*{reason, former.reason if former is not None else reason})
+        return former != refusal
 
     def end(self, node_uid: str) -> bool:
         """Forget a node; return whether it was refused something."""
-        ended = self.by_uid.pop(node_uid, None) is not None
-        if ended:
-            self._report()
-        return ended
+        ended = self.by_uid.pop(node_uid, None)
+        if ended is not None:
+            self._report(ended.reason)
+        return ended is not None
 
     def words(self, node_uid: str) -> str:
         """Return what was reported of a node, with the API server's words; "" if nothing is refused there."""
@@ -54,9 +54,11 @@ class RefusedNodes:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self.report("")
+            for reason in {one.reason for one in self.by_uid.values()}:
+                self.report(reason, "")
 
-    def _report(self) -> None:
-        last = next(reversed(self.by_uid.values()), None)
-        count = len(self.by_uid)
-        self.report(f"{count} node{'s' * (count != 1)}, {last.node}: {last.message}" if last is not None else "")
+    def _report(self, *reasons: Reason) -> None:
+        for reason in reasons:
+            those = [one for one in self.by_uid.values() if one.reason is reason]
+            count = f"{len(those)} node{'s' * (len(those) != 1)}"
+            self.report(reason, f"{count}, {those[-1].node}: {those[-1].message}" if those else "")

@@ -372,7 +372,7 @@ async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(
 ) -> None:
     node, canary = opted_in(a_node("a")), Canary("wasmtime", "uid-wasmtime", "wasmtime", "image")
     said: list[str] = []
-    known.refused.report = said.append
+    known.refused.report = lambda _, why: said.append(why)
     known.refused.take(node, Reason.INSTALLER_REFUSED, "no owner is named")
     kube.answer_next(9, lambda _: status_reply(422, "Invalid", "no owner is named"))
     with pytest.raises(Invalid):
