@@ -58,6 +58,12 @@ def read_marks(workload: Mapping[str, Any]) -> Marks | None:
     return Marks(number, basis) if number is not None and basis else None
 
 
+def workload_of(children: Mapping[ChildKey, Manifest | None], name: str) -> Manifest | None:
+    """Return what runs the pods of a group, None if nothing does."""
+    found = (children.get((kind, name)) for kind in WORKLOADS)
+    return next((child for child in found if child is not None), None)
+
+
 def basis_of(group: Group, inputs: Inputs) -> str:
     """Return the digest of all that the pods of a group are made from.
 

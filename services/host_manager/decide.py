@@ -19,6 +19,7 @@ from host_manager.children import (
     make_children,
     marks_for,
     read_marks,
+    workload_of,
 )
 from host_manager.group import API_VERSION, KIND, LATEST, Group, Manifest, Wish
 from host_manager.inputs import Problem
@@ -195,8 +196,7 @@ def _finalizers(head: Head) -> list[Action]:
 
 def _workload(snapshot: Snapshot) -> Manifest | None:
     """Return what runs the pods, None if nothing does."""
-    found = (snapshot.children.get((kind, snapshot.head.name)) for kind in WORKLOADS)
-    return next((child for child in found if child is not None), None)
+    return workload_of(snapshot.children, snapshot.head.name)
 
 
 def _marks(snapshot: Snapshot, group: Group) -> Marks | Problem:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from host_manager.children import WORKLOADS, ChildKey, child_keys, fingerprint
+from host_manager.children import WORKLOADS, ChildKey, child_keys, fingerprint, workload_of
 from host_manager.facts import Said
 from host_manager.group import LATEST, Group, Inputs, Manifest, Wish
-from host_manager.inputs import Problem, Source, read_inputs, sources_of
+from host_manager.inputs import Problem, Source, keep_checksum, read_inputs, sources_of
 from host_manager.listening import Listening
 from host_manager.looked import HalfMade, Looked
 from host_manager.pod_retries import PodRetries
@@ -218,7 +218,7 @@ class Known:
         inputs, problems = _inputs(group, sources)
         return replace(
             base,
-            inputs=inputs,
+            inputs=keep_checksum(inputs, workload_of(children, group.name), group.uid),
             problems=(*problems, *misread(base.head)),
             children=children,
             foreign_budget=self._foreign_budget(group),

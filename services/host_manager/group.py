@@ -60,7 +60,8 @@ class Inputs:
 
     ``credentials``: the Secret for NATS has credentials; ``seed``: it has a cluster seed. ``authorities``: for each of
     ``spec.certificates.authorities`` the keys with certificates of its Secret, and of its ConfigMap. ``tls_keys``: keys
-    of the Secret for the leaf's TLS. ``checksum``: of the contents of all that was read.
+    of the Secret for the leaf's TLS. ``checksum``: of the contents of all that was read; ``former_checksum``: the same
+    as it was salted before, which is kept where pods have it.
     """
 
     credentials: bool = False
@@ -69,6 +70,7 @@ class Inputs:
     registries: tuple[Registry, ...] = ()
     tls_keys: tuple[str, ...] = ()
     checksum: str = ""
+    former_checksum: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Pure: raw objects in, :class:`Inputs` and problems out. Called by ``gather``.
 Invariants: no problem's message has a value of a Secret in it; the checksum tells no content (it is salted by the
-group's uid and short).
+group's name and short) and is the same for an equal group that is created again, whose hosts were kept.
 Source: the docker config format, ``{"auths": {<server>: {"username", "password", "auth"}}}``; ``auth`` is
 base64 of ``user:password``.
 """
@@ -13,7 +13,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -85,9 +85,25 @@ def read_inputs(group: Group, read: Mapping[Source, Manifest | None], conf: str)
         authorities=authorities,
         registries=registries,
         tls_keys=tuple(sorted(tls)),
-        checksum=names.short_hash(group.uid, text),
+        checksum=names.short_hash(group.namespace, group.name, text),
+        former_checksum=names.short_hash(group.uid, text),
     )
     return inputs, tuple(problems)
+
+
+def keep_checksum(inputs: Inputs, workload: Manifest | None, uid: str) -> Inputs:
+    """Return the inputs with the checksum that the pods have, if it is salted by the group's uid, as it was before.
+
+    ``workload``: what runs the pods now. Pods of revision 1 bear none, but the mark of their workload has it.
+    """
+    if workload is None:
+        return inputs
+    template = workload["spec"]["template"].get("metadata") or {}
+    has = (template.get("annotations") or {}).get(names.ANNOTATION_CHECKSUM)
+    mine = any(one.get("uid") == uid for one in workload["metadata"].get("ownerReferences") or ())
+    if has == inputs.former_checksum or (has is None and mine):
+        return replace(inputs, checksum=inputs.former_checksum)
+    return inputs
 
 
 def _authorities(group: Group) -> Iterable[Any]:

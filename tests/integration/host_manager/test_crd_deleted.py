@@ -101,15 +101,17 @@ async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld)
             await eventually(lambda: held(hosts), "held", seconds=PATIENCE)
             assert len(before & running(hosts, TWO)) >= len(before) - ALLOWED
             kept = {name: hosts.call("GET", DEPLOYMENTS, name)["metadata"]["uid"] for name in held(hosts)}
+            templates = {name: hosts.call("GET", DEPLOYMENTS, name)["spec"]["template"] for name in kept}
             for name in kept:
                 await keep_hosts(hosts, name)
             await define_again(hosts.api, HOST_CONFIGS)
             for name, workload in kept.items():
                 uid = hosts.create(name, hostReplicas=TWO[name])["metadata"]["uid"]
                 await hosts.settled(name)
-                metadata = hosts.call("GET", DEPLOYMENTS, name)["metadata"]
-                assert metadata["uid"] == workload
-                assert [one["uid"] for one in metadata["ownerReferences"]] == [uid]
+                found = hosts.call("GET", DEPLOYMENTS, name)
+                assert found["metadata"]["uid"] == workload
+                assert [one["uid"] for one in found["metadata"]["ownerReferences"]] == [uid]
+                assert found["spec"]["template"] == templates[name], "its hosts are restarted"
 
 
 async def test_groups_deleted_together_share_what_the_circuit_breaker_permits(hosts: HostWorld) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from host_manager.facts import due, ready_fact
 from host_manager.group import LATEST, Inputs
-from host_manager.inputs import Problem, read_inputs, sources_of
+from host_manager.inputs import Problem, keep_checksum, read_inputs, sources_of
 from host_manager.pods import PodView, Trouble, view_pod
 from host_manager.takeover import taken_over
 from support.host_groups import custom_resource, wish
@@ -235,3 +236,41 @@ def test_how_a_host_ended_is_told_besides(ended: dict[str, Any], message: str) -
     state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
     status = {"containerStatuses": [{"name": "wasmcloud-host", "state": state, "lastState": {"terminated": ended}}]}
     assert view_pod(raw_pod(**status)).trouble == Trouble("CrashLoopBackOff", message, "wasmcloud-host")
+
+
+UID = "uid-of-the-group"
+SALTED = Inputs(checksum="by-name", former_checksum="by-uid")
+
+
+def workload(checksum: str | None, owner: str | None) -> dict[str, Any]:
+    annotations = {} if checksum is None else {names.ANNOTATION_CHECKSUM: checksum}
+    owners = [] if owner is None else [{"uid": owner}]
+    return {"metadata": {"ownerReferences": owners}, "spec": {"template": {"metadata": {"annotations": annotations}}}}
+
+
+@pytest.mark.parametrize(
+    ("found", "checksum"),
+    [
+        (None, "by-name"),
+        (workload("by-name", UID), "by-name"),
+        (workload("by-name", None), "by-name"),
+        (workload("by-uid", UID), "by-uid"),
+        (workload("of-other-contents", UID), "by-name"),
+        (workload(None, UID), "by-uid"),
+        (workload(None, None), "by-name"),
+    ],
+    ids=["new", "its own", "kept without a group", "from before", "changed", "revision 1", "revision 1, kept"],
+)
+def test_pods_keep_the_checksum_that_they_have_while_the_contents_are_the_same(
+    found: dict[str, Any] | None, checksum: str
+) -> None:
+    assert keep_checksum(SALTED, found, UID).checksum == checksum
+
+
+def test_the_checksum_of_an_equal_group_that_is_created_again_is_the_same() -> None:
+    group = wish(LATEST, secretName="s").group
+    again = replace(group, uid="another")
+    sources = {("Secret", "s"): secret(**{"nats.creds": "a"})}
+    first, second = (read_inputs(one, sources, "")[0] for one in (group, again))
+    assert first.checksum == second.checksum
+    assert first.former_checksum != second.former_checksum
