@@ -15,11 +15,13 @@ from trellis.health import Health
 from trellis.jobs import JobIndex
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, NotFound
-from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, Resource
+from trellis.kube.resources import CONFIGMAPS, JOBS, NODES, SHIMS, Manifest, Resource
 from trellis.ledger import Ledger, read_ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provisioning import INSTALLER_JOBS
 from trellis.read_model.nodes import NodeRow, rows_of
+from trellis.read_model.reading import Reading
+from trellis.shims import view_shim
 from trellis.telemetry import setup, setup_logging
 from trellis_bundle.cli_errors import explain
 from trellis_bundle.settings import ClientSettings
@@ -29,11 +31,12 @@ COMMAND_LINE = "command_line"
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """All nodes and the ledger; ``notes`` say what could not be read and so is missing in the rows."""
+    """All nodes, Shims and the ledger; ``notes`` say what could not be read and so is missing in the rows."""
 
     rows: list[NodeRow]
     ledger: Ledger
     notes: tuple[str, ...] = ()
+    shims: tuple[Manifest, ...] = ()
 
 
 class _Version(Resource):
@@ -67,7 +70,7 @@ async def connected(settings: ClientSettings) -> AsyncIterator[Kube]:
 async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
     """Return where every node stands.
 
-    Jobs or a ledger that this account may not read leave a note; a ledger that is not there yet is an empty one.
+    Jobs, Shims or a ledger that this account may not read leave a note; a ledger that is not there yet is an empty one.
 
     Raises:
         KubeError: the nodes cannot be read, or the server went away.
@@ -88,8 +91,11 @@ async def read_rollout(kube: Kube, settings: ClientSettings) -> Rollout:
         pass  # no rollout has begun
     except Forbidden as error:
         notes.append(f"whether the rollout is halted is not known: {explain(error)}")
-    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger)
-    return Rollout(rows, ledger, tuple(notes))
+    reading = Reading(kube, settings.namespace)
+    shims = await reading.list(SHIMS)
+    notes += [line.text for line in reading.notes]
+    rows = rows_of(map(view_node, nodes.items), jobs.by_uid(), ledger, [*map(view_shim, shims)])
+    return Rollout(rows, ledger, tuple(notes), tuple(shims))
 
 
 async def read_version(kube: Kube) -> str:

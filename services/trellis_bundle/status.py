@@ -23,7 +23,7 @@ from trellis.bus.survey import survey
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.kube.client import Kube
 from trellis.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unavailable
-from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES, SHIMS
+from trellis.kube.resources import ENDPOINT_SLICES, HOST_CONFIGS, PODS, SECRET_GRANTS, SERVICES
 from trellis.kube.rights import missing_right
 from trellis.lattice.service_views import SLICE_SELECTOR, view_service, view_slice
 from trellis.read_model.explain_hosts import MANAGER as HOST_MANAGER
@@ -230,12 +230,10 @@ async def _installation(kube: Kube, settings: ClientSettings, now: datetime) -> 
 
 async def _rollout(kube: Kube, settings: ClientSettings) -> Part:
     reading = Reading(kube, settings.namespace)
-    rollout, held, shims = await asyncio.gather(
-        read_rollout(kube, settings), held_up(reading, settings.installer_namespace), reading.list(SHIMS)
-    )
+    rollout, held = await asyncio.gather(read_rollout(kube, settings), held_up(reading, settings.installer_namespace))
     if rollout.notes:  # they tell of Jobs that may not be read, and so does the first note of the reading
         reading.notes[:] = [line for line in reading.notes if "jobs.batch" not in line.text]
-    return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}, shims), reading)
+    return _with_notes(rollout_part(rollout, {name: line.text for name, line in held.items()}), reading)
 
 
 async def _breakers(kube: Kube, namespace: str) -> Part:

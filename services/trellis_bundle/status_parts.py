@@ -90,7 +90,7 @@ def unknown_service(name: str, problem: str) -> Part:
     return Part(name, "not known", problem, {"name": name, "holder": None, "renewed_seconds_ago": None})
 
 
-def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None, shims: Sequence[Manifest] = ()) -> Part:
+def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None) -> Part:
     """Return the row of the rollout; halted, failed and held up nodes, Shims that are held, and invalid annotations.
 
     ``held``: by node, what keeps its installer from going on.
@@ -107,7 +107,9 @@ def rollout_part(rollout: Rollout, held: Mapping[str, str] | None = None, shims:
         problems.append(f"{len(stuck)} cannot go on{_first('node', stuck)}")
     if counts[NodeState.INVALID_ANNOTATION]:
         problems.append(f"{counts[NodeState.INVALID_ANNOTATION]} with an invalid annotation: see `trellis nodes`")
-    causes = {str(one["metadata"]["name"]): cause for one in shims if (cause := _shim_cause(one, told=bool(stuck)))}
+    causes = {
+        str(one["metadata"]["name"]): cause for one in rollout.shims if (cause := _shim_cause(one, told=bool(stuck)))
+    }
     if causes:
         problems.append(named(Unwell("Shims held", "shim", causes)))
     in_work = len(rollout.ledger.entries)

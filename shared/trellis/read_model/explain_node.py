@@ -56,7 +56,7 @@ def explain_node(world: NodeWorld) -> Explanation:
 def _chain(world: NodeWorld) -> Iterator[Line]:
     view = view_node(dict(world.node))
     jobs = tuple(view_job(dict(job)) for job in world.jobs)
-    row = row_of(view, jobs, world.ledger.entries.get(view.uid))
+    row = row_of(view, jobs, world.ledger.entries.get(view.uid), world.shims)
     yield _kubelet(world.node, view)
     if view.skip is not None:
         yield Line("skipped", f"{view.skip.reason.value}: {view.skip.message}", well=False, rank=Rank.CAUSE)

@@ -8,7 +8,7 @@ settings could tell (auto-provisioning) is not guessed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -27,6 +27,7 @@ from trellis.provisioning import (
     proved_of,
     wish_of,
 )
+from trellis.shims import ShimView, is_for
 
 KUBELET_AWAY: Final = "its kubelet does not report it ready, so nothing is begun on it"
 MESSAGE_MAX: Final = 200
@@ -60,7 +61,7 @@ _WORDS: Final[Mapping[NodeState, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One node. ``by`` says what the wish comes from: ``Annotation``, or "" where no annotation is.
+    """One node. ``by`` says what the wish comes from: ``Annotation``, ``Shim`` for a nodeSelector, "" for neither.
 
     ``digest`` and ``attempt`` are those of the work under way, else of what is proved, else of the last failure.
     ``message`` is one line: why the last attempt failed, or what keeps the node back.
@@ -92,27 +93,33 @@ class NodeRow:
         }
 
 
-def rows_of(nodes: Iterable[NodeView], jobs: Mapping[str, tuple[JobView, ...]], ledger: Ledger) -> list[NodeRow]:
+def rows_of(
+    nodes: Iterable[NodeView],
+    jobs: Mapping[str, tuple[JobView, ...]],
+    ledger: Ledger,
+    shims: Collection[ShimView] = (),
+) -> list[NodeRow]:
     """Return a row for each node, by name. ``jobs`` are keyed by the uid of their Node."""
     return [
-        row_of(node, jobs.get(node.uid, ()), ledger.entries.get(node.uid))
+        row_of(node, jobs.get(node.uid, ()), ledger.entries.get(node.uid), shims)
         for node in sorted(nodes, key=lambda node: node.name)
     ]
 
 
-def row_of(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None) -> NodeRow:
-    """Return the row of one node, its Jobs and its slot in the ledger."""
+def row_of(node: NodeView, jobs: tuple[JobView, ...], entry: Entry | None, shims: Collection[ShimView] = ()) -> NodeRow:
+    """Return the row of one node, its Jobs and its slot in the ledger; ``shims``: those whose nodeSelectors count."""
     job = newest(jobs)
     entry = entry if entry is not None and not _recorded(node, entry) else None
-    touched = node.bears_marks or job is not None or entry is not None
-    # Without an annotation only auto-provisioning, or an opting out of this very moment, leaves traces on a node.
+    chosen = any(is_for(shim, node, auto_provision=False) for shim in shims)
+    touched = chosen or node.bears_marks or job is not None or entry is not None
+    # Without annotation and Shim only auto-provisioning, or an opting out of this very moment, leaves traces on a node.
     wish = wish_of(node, auto_provision=touched)
     state = _state(node, job, entry) if wish is Wish.IN else _apart(wish)
     current = _current(node, job, entry)
     return NodeRow(
         name=node.name,
         wish=wish,
-        by="Annotation" if node.opt_in is not None else "",
+        by="Annotation" if node.opt_in is not None else "Shim" if chosen else "",
         state=state,
         verified=node.proof.value if node.proof and node.marked_digest else None,
         digest=current[0] if current else None,

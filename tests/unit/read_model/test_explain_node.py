@@ -11,12 +11,13 @@ from trellis import names
 from trellis.ledger import Entry, Ledger
 from trellis.node_and_job import view_node
 from trellis.provision_reasons import Reason
-from trellis.provisioning import encode_digests
+from trellis.provisioning import Wish, encode_digests
 from trellis.read_model.explain_job import held_up_by_node, unlabelled_by_node
 from trellis.read_model.explain_node import NodeWorld, explain_node
 from trellis.read_model.explain_shim import ShimWorld, explain_shim
 from trellis.read_model.explain_subject import Beside
 from trellis.read_model.explaining import Leader, Line, Rank
+from trellis.read_model.nodes import NodeState, row_of
 from trellis.shims import view_shim, wish_for
 
 Manifest = dict[str, Any]
@@ -385,6 +386,21 @@ def test_of_a_thousand_nodes_that_fail_ten_are_shown_and_the_others_counted() ->
 def test_a_refusal_of_a_former_job_does_not_hold_up_the_one_that_is_done_now(at: str) -> None:
     held = unlabelled_by_node([warning("uid-n", Reason.UPDATE_REFUSED, POLICY, at)], DONE.jobs)
     assert [*held] == ([] if at == BEFORE else ["n"])
+
+
+def test_a_node_that_a_shim_selects_waits_in_every_table() -> None:
+    view = view_node(node())
+    row = row_of(view, (), None, [VIEW])
+    assert (row.wish, row.by, row.state, row.concern) == (Wish.IN, "Shim", NodeState.WAITING, True)
+    assert row_of(view, (), None).state is NodeState.NOT_OPTED_IN
+    out = view_node(node(**{names.ANNOTATION_OPT_IN: "false"}))
+    assert row_of(out, (), None, [VIEW]).state is NodeState.NOT_OPTED_IN
+
+
+def test_a_node_that_no_installer_runs_on_says_why_in_the_table_if_a_shim_selects_it() -> None:
+    fargate = node()
+    fargate["metadata"]["labels"] |= {"eks.amazonaws.com/compute-type": "fargate"}
+    assert row_of(view_node(fargate), (), None, [VIEW]).message.startswith(Reason.FARGATE_NODE.value)
 
 
 def test_of_many_jobs_each_is_told_what_holds_it_up() -> None:

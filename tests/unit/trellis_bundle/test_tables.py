@@ -153,8 +153,8 @@ def held_shim(name: str, kind: str, reason: str) -> dict[str, Any]:
     ],
 )
 def test_a_shim_that_is_held_is_a_problem_of_the_rollout(kind: str, reason: str, stuck: bool, told: bool) -> None:
-    busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER)
-    part = rollout_part(busy, {"busy": "it is refused"} if stuck else {}, [held_shim("spin", kind, reason)])
+    busy = Rollout(rows_of([BUSY], {}, LEDGER), LEDGER, shims=(held_shim("spin", kind, reason),))
+    part = rollout_part(busy, {"busy": "it is refused"} if stuck else {})
     assert [*part.facts["shims"]] == (["spin"] if told else [])
     assert ("trellis explain shim/spin" in part.problem) is told
 
