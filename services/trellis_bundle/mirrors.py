@@ -12,7 +12,7 @@ from typing import Final
 
 from trellis.kube.resources import Manifest
 from trellis.lattice.service_views import ServiceView, SliceView
-from trellis.read_model.explain_service import Warned
+from trellis.read_model.explain_service import REFUSED, Warned
 
 _TOLD: Final = re.compile(r"application (?P<name>\S+) of lattice \S+: (?P<why>.*)", re.DOTALL)
 """What service_reflector says of an application, in Events on a group of hosts."""
@@ -43,10 +43,12 @@ def unreached(
     known = {f"{group['metadata']['namespace']}/{group['metadata']['name']}": _apps(group) for group in groups}
     found: dict[str, str] = {}
     for one in warnings:
-        told = _TOLD.match(one.message)
+        refused = REFUSED.match(one.message)
+        told = refused or _TOLD.match(one.message)
         if told is None or one.group not in known:
             continue
-        namespace, name, apps = one.group.partition("/")[0], told["name"], known[one.group]
+        namespace = refused["namespace"] if refused else one.group.partition("/")[0]
+        name, apps = told["name"], known[one.group]
         if (namespace, name) not in mirrored and (apps is None or name in apps):
             found.setdefault(f"{namespace}/{name}", f"{one.reason}: {told['why']}")
     return found

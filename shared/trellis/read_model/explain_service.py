@@ -6,7 +6,8 @@ Invariant: what only the lattice knows (which hosts run a provider) is named as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ from trellis.read_model.explain_subject import Absence, Beside, Subject
 from trellis.read_model.explaining import Explanation, Line, Rank
 
 REFLECTOR: Final = "service-reflector"
+REFUSED: Final = re.compile(r"cannot [A-Z]+ Service (?P<namespace>[^/\s]+)/(?P<name>[^:\s]+): (?P<why>.*)", re.DOTALL)
+"""What service_reflector reports on a group of hosts of a Service that the API server refuses."""
 _SHOWN: Final = 10
 SUBJECT: Final = Subject("Service", "service", "kubectl get services -A")
 
@@ -56,9 +59,16 @@ def explain_no_service(
 ) -> Explanation:
     """Return the page of a Service that is not there; ``asked``: its name and namespace."""
     name, namespace = asked
-    told = [*told_of(warnings, name, Rank.CAUSE)]
+    refused = [one for one in warnings if _is_of(one, name, namespace)]
+    told = [*_lines(refused, Rank.CAUSE), *told_of(warnings, name, Rank.CAUSE)]
     hints = told or [Line("hint", _UNTOLD.format(name=name))]
     return SUBJECT.absent(name, namespace, absence, *hints, *beside.lines())
+
+
+def _is_of(warned: Warned, name: str, namespace: str | None) -> bool:
+    """Say whether a warning tells that the API server refuses a Service; ``namespace`` None means any."""
+    found = REFUSED.match(warned.message)
+    return found is not None and found["name"] == name and namespace in {None, found["namespace"]}
 
 
 _UNTOLD = (
@@ -145,9 +155,13 @@ def _labels(requirement: Sequence[tuple[str, str]]) -> str:
 
 def told_of(warnings: Sequence[Warned], application: str, rank: Rank) -> Iterator[Line]:
     """Yield what Events on groups say of an application, each once: what is told of two groups is one thing."""
+    begins = (f"application {application} ", f"application {application},")
+    yield from _lines([one for one in warnings if any(words in one.message for words in begins)], rank)
+
+
+def _lines(warnings: Iterable[Warned], rank: Rank) -> Iterator[Line]:
     groups: dict[tuple[str, str], list[str]] = {}
     for one in warnings:
-        if f"application {application} " in one.message or f"application {application}," in one.message:
-            groups.setdefault((one.reason, one.message), []).append(one.group)
+        groups.setdefault((one.reason, one.message), []).append(one.group)
     for (reason, message), of in groups.items():
         yield Line("event", f"{reason} on {', '.join(sorted(set(of)))}: {message}", well=False, rank=rank)

@@ -186,3 +186,21 @@ def test_an_application_that_gets_no_service_is_counted_until_it_has_one_or_is_g
     part = mirrors_part(Mirrors(leader="x", unreached={"g/shop": why}))
     assert part.problem == f"no endpoint: g/shop: g/shop: {why}: see `trellis explain service/shop -n g`"
     assert part.text == "no Service, 1 applications cannot be reached; service-reflector led by x"
+
+
+REFUSED = Warned("g/group", "WriteRefused", "cannot CREATE Service g/shop: 422 Invalid: every Service needs a label")
+
+
+def test_a_service_that_the_api_server_refuses_is_named_by_explain_and_status() -> None:
+    absence, beside = Absence(), Beside([Leader(REFLECTOR, "pod", "")])
+    page = explain_no_service(("shop", "g"), absence, [REFUSED], beside)
+    assert page.cause is not None
+    assert "WriteRefused" in page.headline
+    assert "hint" not in [line.about for line in page.lines]
+    for name, namespace in (("shop", "elsewhere"), ("sho", "g")):
+        other = explain_no_service((name, namespace), absence, [REFUSED], beside)
+        assert "hint" in [line.about for line in other.lines]
+    apps = {"conditions": [{"type": "ApplicationsKnown", "status": "True"}], "apps": [{"name": "shop"}]}
+    group = {"metadata": {"namespace": "g", "name": "group"}, "status": apps}
+    assert [*unreached([REFUSED], [], [group])] == ["g/shop"]
+    assert unreached([REFUSED], [SERVICE], [group]) == {}
