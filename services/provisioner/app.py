@@ -234,7 +234,7 @@ async def show_handover(known: Known, plan_soon: Callable[[], None]) -> None:
     health, seconds = known.kube.health, known.handover_until - time.monotonic()
     try:
         if seconds > 0:
-            text = f"another installation provisioned nodes that have a runtime; they are not begun for {seconds:.0f} s"
+            text = f"nodes with a runtime are not begun for {seconds:.0f} s after another installation gave them up"
             health.note(HANDOVER, text)
             _log.warning("took over from another installation", settle_seconds=round(seconds))
             await asyncio.sleep(seconds)
