@@ -20,8 +20,8 @@ PARTS = ("tests/unit", "tests/contract")
 
 
 def pytest_of(python: str | Path) -> list[str | Path]:
-    """Return the command line of pytest with an interpreter; one worker for each core."""
-    return [python, "-m", "pytest", "-q", "-n", str(os.cpu_count() or 1), *PARTS]
+    """Return the command line of pytest with an interpreter; two workers for each core, as some tests wait."""
+    return [python, "-m", "pytest", "-q", "-n", str(2 * (os.cpu_count() or 1)), *PARTS]
 
 
 def main(options: list[str]) -> int:
