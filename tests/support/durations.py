@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-RECORD_VARIABLE: Final = "TRELLIS_RECORD_DURATIONS"
+RECORD_VARIABLE: Final = "RECORD_DURATIONS"
 RECORD: Final = Path(__file__).parents[1] / "durations.json"
 """Seconds by file; a file's path is that of pytest's node ids."""
 

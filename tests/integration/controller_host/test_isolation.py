@@ -35,7 +35,7 @@ async def test_whatever_a_guest_does_it_is_named_and_its_neighbour_goes_on(
                 lambda name=name, kind=kind: (tenant.status(name).get("lastFault") or {}).get("kind") == kind,
                 f"{name} ends as {kind}: {tenant.status(name).get('lastFault')}",
             )
-            assert tenant.condition(name, "Accepted")[0] == "True"
+            await until(lambda name=name: tenant.condition(name, "Accepted")[0] == "True", f"{name} stays accepted")
         for number in range(1, 6):
             tenant.config_map("x", round=str(number))
             await until(lambda number=number: target.data("x") == {"round": str(number)}, "the neighbour goes on")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import http
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -16,15 +15,13 @@ from typing import Any, Self
 import pytest
 import yaml
 
+from support.applications_kind import ApplicationsKind
 from trellis.crds.application import COMPONENTS_MAX, TRAITS_MAX, Application
-from trellis.crds.kinds import APPLICATIONS, make_definition
-from trellis.kube.resources import DEFINITIONS
 from trellis.localcluster.api import Api
 
 pytestmark = pytest.mark.cluster
 
 DATA = Path(__file__).parents[2] / "data"
-SECONDS = 60
 Manifest = dict[str, Any]
 
 
@@ -101,35 +98,16 @@ EVERYTHING: Manifest = {
 }
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not so after {SECONDS} s: {what}"
-        time.sleep(0.05)
-
-
-class Served:
-    """The kind, served for the time of a block: another test defines one of the same name."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
+class Served(ApplicationsKind):
+    """The kind, served for the time of a block as Trellis defines it, whatever an earlier test left."""
 
     def __enter__(self) -> Self:
-        def made() -> bool:
-            status, answer = self._api.call("POST", DEFINITIONS.path(), make_definition(APPLICATIONS))
-            # One that is being deleted is in the way for a moment.
-            assert status in {http.HTTPStatus.CREATED, http.HTTPStatus.CONFLICT}, answer
-            return status == http.HTTPStatus.CREATED
-
-        until(made, "the former definition is gone")
-        until(lambda: self._api.ok("/apis/core.oam.dev/v1beta1/applications"), "the kind is served")
+        self.clear()
+        self.define()
         return self
 
     def __exit__(self, *_: object) -> None:
-        path = DEFINITIONS.path(name=APPLICATIONS.name)
-        self._api.call("DELETE", path)
-        until(lambda: self._api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND, "the definition is gone")
+        self.clear()
 
     def send(self, spec: Any, name: str = "shop") -> tuple[int, Any]:
         """Return status and answer of a dry run that refuses fields which are not known."""
@@ -140,7 +118,7 @@ class Served:
             "spec": spec,
         }
         query = "dryRun=All&fieldValidation=Strict"
-        return self._api.call("POST", f"/apis/core.oam.dev/v1beta1/namespaces/default/applications?{query}", manifest)
+        return self.api.call("POST", f"/apis/core.oam.dev/v1beta1/namespaces/default/applications?{query}", manifest)
 
 
 @pytest.fixture(scope="module")
