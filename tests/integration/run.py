@@ -1,9 +1,9 @@
 """Runs the integration tests: ``python tests/integration/run.py [--record] [pytest's options]``.
 
-A file's tests run one after the other in one of several workers, the longest file first. There are more workers than
-cores, because tests mostly wait. Each worker has a control plane and a nats-server of its own (ADR 95). A test that
-fails has failed: nothing is tried again. ``--record`` writes how long each file took into ``tests/durations.json``,
-which gives the order.
+A file's tests run one after the other in one of several workers, the longest file first. There is one worker more
+than cores, because tests mostly wait. Each worker has a control plane and a nats-server of its own (ADR 95). A test
+that fails has failed: nothing is tried again. ``--record`` writes how long each file took into
+``tests/durations.json``, which gives the order.
 
 The services of tests have the rights of ``deploy/rbac`` and no others: a refusal, and a rule that no test used, are
 failures too.
@@ -27,7 +27,6 @@ from support import durations
 from support.suite_rights import FOLDER_VARIABLE, faults
 
 HERE = Path(__file__).parent
-WORKERS_PER_CORE = 2
 SLOWEST = 20
 LEFT_OPEN = ("-W", "default::pytest.PytestUnraisableExceptionWarning")
 """A socket that nobody closed is found when garbage is collected, in a later test: shown at the end, not its fault."""
@@ -51,7 +50,7 @@ def main(options: list[str]) -> int:
 
 def command(options: list[str]) -> list[str]:
     """Return the command line of pytest."""
-    workers = WORKERS_PER_CORE * (os.cpu_count() or 1)
+    workers = (os.cpu_count() or 1) + 1
     spread = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
     shown = ["-q", f"--durations={SLOWEST}", "--durations-min=1", *LEFT_OPEN]
     return [sys.executable, "-m", "pytest", *shown, *spread, str(HERE), *options]
