@@ -102,3 +102,12 @@ async def test_nothing_is_given_back_late_or_to_another_life_of_the_stream() -> 
     await new_ack(wire=away).give_back()
     await new_ack(wire=over, epoch=Epoch(7, over=True)).give_back()
     assert (away.sent, over.sent) == ([], [])
+
+
+async def test_what_is_done_is_not_said_to_another_life_of_the_stream() -> None:
+    there, over = Wire(), Wire()
+    await new_ack(wire=there)()
+    ack = new_ack(wire=over, epoch=Epoch(7, over=True))
+    await ack()
+    await ack.in_progress()
+    assert (len(there.sent), over.sent) == (1, [])

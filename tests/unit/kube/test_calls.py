@@ -32,7 +32,7 @@ from trellis.kube.errors import (
 )
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.preconditions import only_if
-from trellis.kube.resources import CONFIGMAPS, NODES, PODS
+from trellis.kube.resources import CONFIGMAPS, NODES, PODS, SECRETS
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
@@ -248,11 +248,25 @@ async def test_spans_exist_only_inside_a_recorded_one() -> None:
     assert (missed.attributes or {})["error.type"] == "NotFound"
 
 
+async def test_a_span_has_no_words_of_a_server_about_a_secret() -> None:
+    """Of what is invalid in an object the server shows the value."""
+    exporter = InMemorySpanExporter()
+    telemetry = setup("test", span_exporters=[exporter], metrics=Metrics())
+    kube = FakeKube(telemetry=telemetry)
+    with telemetry.tracer.start_as_current_span("handle"):
+        for resource in (SECRETS, CONFIGMAPS):
+            with pytest.raises(NotFound):
+                await kube.get(resource, "a", "default")
+    secret, other, _ = exporter.get_finished_spans()
+    assert secret.status.description == "NotFound"
+    assert "default/a" in str(other.status.description), "of other kinds it says what was asked"
+
+
 async def test_a_leader_s_write_must_name_what_was_read(kube: FakeKube) -> None:
     made = kube.put(CONFIGMAPS, configmap("default", "a"))
     metadata = made["metadata"]
     uid, version = metadata["uid"], metadata["resourceVersion"]
-    only_the_uid = only_if(uid, version)[:1]
+    only_the_uid, only_the_version = only_if(uid, version)[:1], only_if(uid, version)[1:]
     leader = kube.guarded(lambda: None)
     op = {"op": "add", "path": "/data", "value": {}}
     vague: list[tuple[str, Callable[[], Awaitable[object]]]] = [
@@ -262,6 +276,8 @@ async def test_a_leader_s_write_must_name_what_was_read(kube: FakeKube) -> None:
          lambda: leader.merge_patch(CONFIGMAPS, "a", {"metadata": {"uid": uid}}, "default", field_manager=MANAGER)),
         ("JSON patch of ConfigMap needs a test of /metadata/resourceVersion",
          lambda: leader.json_patch(CONFIGMAPS, "a", [*only_the_uid, op], "default", field_manager=MANAGER)),
+        ("JSON patch of ConfigMap needs a test of /metadata/uid",
+         lambda: leader.json_patch(CONFIGMAPS, "a", [*only_the_version, op], "default", field_manager=MANAGER)),
         ("apply of ConfigMap needs resourceVersion",
          lambda: leader.apply(CONFIGMAPS, reference(made), field_manager=MANAGER)),
         ("delete of ConfigMap needs resourceVersion", lambda: leader.delete(CONFIGMAPS, "a", "default", uid=uid)),

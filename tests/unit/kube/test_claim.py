@@ -67,6 +67,16 @@ async def test_the_first_holder_leaves_no_node_alone_and_its_successor_does(kube
     assert third.began[0] > third.claim.timings.settle - 10
 
 
+async def test_who_saw_the_former_holder_goes_by_its_own_clock(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Installation(kube, "a"), Installation(kube, "b")
+    async with first.running():
+        await until(lambda: bool(first.began), "the first works")
+    monkeypatch.setattr(kube, "now", lambda: 4e9)
+    async with second.running():
+        await until(lambda: bool(second.began), "another takes over", 10)
+    assert second.began[0] > second.claim.timings.settle - 10
+
+
 def annotations(kube: FakeKube) -> dict[str, str]:
     [lease] = kube.objects(LEASES)
     return dict(lease["metadata"].get("annotations") or {})

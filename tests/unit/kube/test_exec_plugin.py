@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -95,6 +96,19 @@ async def kube(
     await connection.close()
 
 
+@pytest.fixture
+def person() -> Iterator[None]:
+    """Somebody who types a line at this process."""
+    reading, writing = os.pipe()
+    os.write(writing, b"yes\n")
+    former = os.dup(0)
+    os.dup2(reading, 0)
+    yield
+    os.dup2(former, 0)
+    for one in (reading, writing, former):
+        os.close(one)
+
+
 def due_of(kube: Kube) -> Callable[[], bool]:
     transport = kube._caller.transport
     assert isinstance(transport, HttpTransport)
@@ -159,6 +173,7 @@ async def test_a_plugin_that_hangs_is_ended_with_what_it_started(plugin: Plugin,
     await until(lambda: not child.exists() or child.read_text().split()[2] == "Z", "its child is gone")
 
 
+@pytest.mark.usefixtures("person")
 async def test_the_plugin_gets_its_arguments_and_variables_and_no_terminal(plugin: Plugin) -> None:
     plugin.does(
         'read line && exit 9\nprintf \'{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s-%s"}}\' '

@@ -82,6 +82,15 @@ async def test_a_stopped_process_stops_writing_before_anything_else(kube: FakeKu
     await end(task)
 
 
+async def test_a_leader_is_in_doubt_before_another_may_take_its_lease(kube: FakeKube, clock: Clock) -> None:
+    leader = candidate(kube)
+    task = asyncio.create_task(leader.run(wait_for_ever, asyncio.Event()))
+    await until(lambda: leader.leading, "leading")
+    clock.ahead += QUICK.renew_deadline
+    assert not leader.leading, "although nobody may take the lease yet"
+    await end(task)
+
+
 async def test_the_work_is_cancelled_when_no_renewal_succeeds_in_time(kube: FakeKube, clock: Clock) -> None:
     leader, cancelled = candidate(kube), asyncio.Event()
 
@@ -113,6 +122,7 @@ async def test_a_lease_is_expired_only_when_it_did_not_change_for_its_duration(k
     for number in range(4):
         before = len(kube.api.requests)
         await until(lambda before=before: len(kube.api.requests) > before + 1, "another look")  # type: ignore[misc]
+        assert holder(kube) == "other"
         clock.ahead += 1.5
         kube.put(LEASES, held_by("other", f"1999-01-01T00:00:0{number}.000000Z"))
     assert holder(kube) == "other"
