@@ -21,7 +21,7 @@ from application_manager.actions import (
     Undeploy,
     WriteSpec,
 )
-from application_manager.decide import CONTEST_SECONDS, contended, decide
+from application_manager.decide import CONTEST_SECONDS, contended, decide, destroys
 from application_manager.snapshot import Absence, Base, Model, Object, Side, Snapshot, Standing, Win
 from application_manager.versions import version_of
 
@@ -210,6 +210,25 @@ def test_a_cluster_that_does_not_own_the_lattice_shows_what_wadm_has() -> None:
     assert did(decide(Snapshot(SAME, newer, Standing.OTHERS))) == ["WriteSpec v2"]
     assert isinstance(decide(Snapshot(None, newer, Standing.OTHERS)).actions[0], CreateObject)
     assert isinstance(decide(Snapshot(SAME, Absence.GONE, Standing.OTHERS)).actions[0], DeleteObject)
+
+
+def test_a_change_of_what_another_cluster_keeps_stays_and_is_told() -> None:
+    decision = decide(Snapshot(replace(SAME, digest=C), Model((("v1", A), ("v2", B)), "v2"), Standing.OTHERS))
+    assert decision.actions == ()
+    assert decision.waits is not None
+    assert decision.waits.reason is Reason.READ_ONLY
+
+
+def test_what_deletes_one_side_for_the_other_needs_leave_of_the_circuit_breaker() -> None:
+    for snapshot in (Snapshot(replace(SAME, deleting=True), WADM), Snapshot(SAME, Absence.GONE)):
+        assert [destroys(one) for one in decide(snapshot).actions] == [True]
+    assert not any(map(destroys, decide(Snapshot(replace(SAME, undeploy=True), WADM)).actions))
+
+
+def test_what_wadm_was_told_of_an_object_that_changed_back_is_no_change_of_wadms() -> None:
+    stopped = Model((("v1", A),), "")
+    assert did(decide(Snapshot(SAME, stopped))) == ["Record"], "it was undeployed with wash"
+    assert did(decide(Snapshot(SAME, stopped, told=""))) == ["Deploy v1"]
 
 
 def test_three_changes_by_turns_are_a_contest_until_one_side_is_quiet() -> None:

@@ -207,6 +207,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
     tls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive, "MAX_SHIM_BYTES", 1000)
+    monkeypatch.setattr(archive, "_BLOCK", 100)
     body = a_tar((NAME, a_shim() + bytes(5000)))
     with serving(lambda _: Answer(body=body), tls) as server:
         result = refused(tmp_path, {"location": f"{server.url}/shim", "sha256": sha256(body)}, tls)
