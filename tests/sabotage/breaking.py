@@ -1,13 +1,13 @@
 """One-line breaks of the product: where each goes, found by the name of a function and not by file or line.
 
-In: a break and a copy of the sources. Out: the copy with that line changed. Raises: MisplacedError if the sources have
-the line not exactly once; then the product was changed and the break has to follow.
+In: a break and the sources. Out: the file with that line changed. Raises: MisplacedError if the sources have the line
+not exactly once; then the product was changed and the break has to follow.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,31 +36,67 @@ class Break:
     test: str
 
 
-def apply(broken: Break, root: Path) -> Path:
-    """Break the sources below ``root``; return the file that was changed."""
-    found = [place for place in _functions(root, broken.package) if place[1] == broken.function]
-    found = [(file, body) for file, _, body in found if broken.old in body]
+def broken_file(broken: Break, root: Path) -> tuple[Path, str]:
+    """Return the file that a break changes, and its text with the break."""
+    found = [
+        (file, text, body)
+        for file, text in _files_with(broken, root)
+        for name, body in _functions(text)
+        if name == broken.function and broken.old in body
+    ]
     if len(found) != 1:
         raise MisplacedError(
             f"{broken.name}: {len(found)} functions {broken.function} of {broken.package} have the text"
         )
-    file, body = found[0]
+    file, text, body = found[0]
     if body.count(broken.old) != 1:
         raise MisplacedError(f"{broken.name}: {broken.function} in {file} has the text {body.count(broken.old)} times")
-    text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace(body, body.replace(broken.old, broken.new)), encoding="utf-8")
-    return file
+    if text.count(body) != 1:
+        raise MisplacedError(f"{broken.name}: {file} has {broken.function} {text.count(body)} times")
+    return file, text.replace(body, body.replace(broken.old, broken.new))
 
 
-def _functions(root: Path, package: str) -> Iterator[tuple[Path, str, str]]:
-    """Yield file, qualified name and source of each function of a package."""
+def misplaced(breaks: Iterable[Break], root: Path) -> list[str]:
+    """Return what is wrong with the places of breaks, a line each; nothing is changed."""
+    wrong: list[str] = []
+    for broken in breaks:
+        try:
+            broken_file(broken, root)
+        except MisplacedError as error:
+            wrong.append(str(error))
+    return wrong
+
+
+def copy_broken(broken: Break, root: Path, place: Path) -> None:
+    """Fill an empty directory with what tests need: links to everything in ``root``, but for the file that is broken.
+
+    Only the directories above that file are made; so a break costs hardly more than its test.
+    """
+    file, text = broken_file(broken, root)
+    parts = file.relative_to(root).parts
+    for depth in range(len(parts)):
+        here = Path(*parts[:depth])
+        (place / here).mkdir(exist_ok=True)
+        for one in (root / here).iterdir():
+            if one.name != parts[depth] and (depth or not one.name.startswith(".")):
+                (place / here / one.name).symlink_to(one)
+    (place / file.relative_to(root)).write_text(text, encoding="utf-8")
+
+
+def _files_with(broken: Break, root: Path) -> Iterator[tuple[Path, str]]:
     for folder in SOURCES:
-        for file in sorted((root / folder / package).rglob("*.py")):
+        for file in sorted((root / folder / broken.package).rglob("*.py")):
             text = file.read_text(encoding="utf-8")
-            lines = text.splitlines(keepends=True)
-            for name, node in _named(ast.parse(text), ""):
-                first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-                yield file, name, "".join(lines[first - 1 : node.end_lineno])
+            if broken.old in text:
+                yield file, text
+
+
+def _functions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield qualified name and source of each function of a file."""
+    lines = text.splitlines(keepends=True)
+    for name, node in _named(ast.parse(text), ""):
+        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+        yield name, "".join(lines[first - 1 : node.end_lineno])
 
 
 def _named(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:

@@ -1,83 +1,137 @@
 """Breaks the product on purpose and sees that a test fails: ``python tests/sabotage/run.py [PART OF A NAME]``.
 
-For each break of ``breaks.py`` the sources are copied, one line is changed, and the test that is named for it runs
-against the copy. Out: a line for each break; exit status 1 if a test passed nevertheless, or failed for another reason
-than a test's failure (an import that fails is no proof). ``--check`` only sees that each break still has its place.
+For each break of ``breaks`` the sources are linked into a directory, one line is changed, and the test that is named
+for it runs against them. Out: a line for each break; exit status 1 if a test passed nevertheless, or failed for another
+reason than a test's failure (an import that fails is no proof). ``--check`` only sees that each break still has its
+place; ``--page`` prints docs/sabotage.md.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from sabotage.breaking import SOURCES, Break, MisplacedError, apply
+from sabotage.breaking import SOURCES, Break, copy_broken, misplaced
 from sabotage.breaks import BREAKS
+from sabotage.page import page
 
 ROOT = Path(__file__).parents[2]
 TESTS_FAILED = 1
+BROKEN_OFF = 70
 AT_ONCE = os.cpu_count() or 1
+OPTIONS = ("-q", "-x", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+SHOWN = 4000
 
 
-def copied(place: Path) -> None:
-    """Copy what tests need; sources are copied, the rest is linked."""
-    for one in ROOT.iterdir():
-        if one.name in SOURCES:
-            shutil.copytree(one, place / one.name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-        elif not one.name.startswith(".") and one.name != "build":
-            (place / one.name).symlink_to(one)
+@dataclass
+class Attempt:
+    """A break whose test runs in a process of its own; ``output`` is what it prints."""
+
+    broken: Break
+    folder: tempfile.TemporaryDirectory[str] = field(
+        default_factory=lambda: tempfile.TemporaryDirectory(prefix="trellis-sabotage-")
+    )
+    began: float = field(default_factory=time.monotonic)
+    pid: int = 0
+
+    @property
+    def output(self) -> Path:
+        """Where its output goes."""
+        return Path(self.folder.name) / "output"
+
+    def begin(self) -> None:
+        """Begin it; raises MisplacedError."""
+        copy_broken(self.broken, ROOT, Path(self.folder.name))
+        self.pid = os.fork()
+        if not self.pid:
+            code = BROKEN_OFF
+            try:
+                code = self._run()
+            except BaseException:  # noqa: BLE001 (whatever it is, it is no test that failed)
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+
+    def _run(self) -> int:
+        import pytest  # noqa: PLC0415 (loaded before)
+
+        with self.output.open("wb") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        os.chdir(self.folder.name)
+        paths = [str(Path(self.folder.name) / name) for name in SOURCES]
+        sys.path[:0] = paths
+        os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+        sys.dont_write_bytecode = True
+        code = int(pytest.main([*OPTIONS, "--rootdir", self.folder.name, self.broken.test]))
+        sys.stdout.flush()
+        return code
+
+    def verdict(self, code: int) -> tuple[bool, str]:
+        """Return whether the test caught the break, and a line on it."""
+        took = f"{time.monotonic() - self.began:.1f} s"
+        said = self.output.read_text(errors="replace")[-SHOWN:]
+        self.folder.cleanup()
+        if code == TESTS_FAILED:
+            return True, f"caught     {self.broken.name} by {self.broken.test} ({took})"
+        return False, f"NOT CAUGHT {self.broken.name} by {self.broken.test} ({took})\n{said}"
 
 
-def attempt(broken: Break) -> tuple[bool, str]:
-    """Return whether a test caught a break, and a line on it."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="trellis-sabotage-") as folder:
-        place = Path(folder)
-        copied(place)
-        try:
-            apply(broken, place)
-        except MisplacedError as error:
-            return False, f"MISPLACED  {error}"
-        paths = [str(place / name) for name in SOURCES]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--rootdir", folder]
-        done = subprocess.run(
-            [*command, broken.test], cwd=place, env=environment, capture_output=True, text=True, check=False
-        )
-    took = f"{time.monotonic() - began:.1f} s"
-    if done.returncode == TESTS_FAILED:
-        return True, f"caught     {broken.name} by {broken.test} ({took})"
-    return False, f"NOT CAUGHT {broken.name} by {broken.test} ({took})\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+def preload() -> None:
+    """Import what tests import, and forget what is here: a break costs little more than its test then."""
+    sys.path[:0] = [str(ROOT / name) for name in SOURCES]
+    for name in ("pytest", "_pytest.assertion.rewrite", "hypothesis", "pytest_asyncio.plugin", "conftest"):
+        for plugin in getattr(importlib.import_module(name), "pytest_plugins", ()):
+            importlib.import_module(plugin)
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+        if Path(file).is_relative_to(ROOT) and ".venv" not in file and not name.startswith(("sabotage", "__main__")):
+            del sys.modules[name]
+    del sys.path[: len(SOURCES)]
 
 
-def check(broken: Break) -> tuple[bool, str]:
-    """Return whether a break has its place in the sources, without running anything."""
-    with tempfile.TemporaryDirectory(prefix="trellis-sabotage-") as folder:
-        copied(Path(folder))
-        try:
-            apply(broken, Path(folder))
-        except MisplacedError as error:
-            return False, f"MISPLACED  {error}"
-    return True, f"in place   {broken.name}"
+def attempts(breaks: Sequence[Break]) -> Iterator[tuple[bool, str]]:
+    """Try breaks, some at a time; yields the verdicts as they come."""
+    preload()
+    left, running = list(breaks), dict[int, Attempt]()
+    while left or running:
+        if left and len(running) < AT_ONCE:
+            one = Attempt(left.pop(0))
+            one.begin()
+            running[one.pid] = one
+            continue
+        pid, status = os.wait()
+        yield running.pop(pid).verdict(os.waitstatus_to_exitcode(status))
 
 
 def main(arguments: list[str]) -> int:
     """Try all, or those whose name holds the argument."""
+    if "--page" in arguments:
+        print(page(ROOT), end="")
+        return 0
     only = [one for one in arguments if not one.startswith("--")]
     wanted = [one for one in BREAKS if all(part in one.name for part in only)]
-    caught = 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for good, line in pool.map(check if "--check" in arguments else attempt, wanted):
-            caught += good
-            print(line, flush=True)
-    print(f"{caught} of {len(wanted)}")
+    if wrong := misplaced(wanted, ROOT):
+        print(*wrong, f"{len(wrong)} of {len(wanted)} are not in place", sep="\n")
+        return 1
+    if "--check" in arguments:
+        print(f"{len(wanted)} are in place")
+        return 0
+    began, caught = time.monotonic(), 0
+    for good, line in attempts(wanted):
+        caught += good
+        print(line, flush=True)
+    print(f"{caught} of {len(wanted)} in {time.monotonic() - began:.0f} s")
     return int(caught != len(wanted))
 
 

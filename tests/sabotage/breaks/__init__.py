@@ -1,19 +1,45 @@
-"""The breaks: one line each, with the promise that it breaks and the test that catches it."""
+"""The breaks by area: one line each, with the promise that it breaks and the test that catches it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from sabotage.breaking import Break
+from sabotage.breaks import bus, console, controllers, kubernetes, lattices, nodes, secrets
 
-BREAKS: Final = (
-    Break(
-        "a slot is free although it is taken",
-        "a rollout changes at most maxUnavailable nodes at once",
-        "provisioner",
-        "Slots._free",
-        "self._used[name] <",
-        "self._used[name] - 1 <",
-        "tests/unit/provisioner/test_rollout_model.py",
-    ),
-)
+AREAS: Final[Mapping[str, tuple[Break, ...]]] = {
+    "Writes to Kubernetes": kubernetes.WRITES,
+    "Leadership": kubernetes.LEADERSHIP,
+    "The claim on nodes": kubernetes.CLAIM,
+    "Circuit breakers": kubernetes.CIRCUIT_BREAKERS,
+    "Informers": kubernetes.INFORMERS,
+    "Refusals and credential plugins": kubernetes.REFUSALS,
+    "What is told to people": kubernetes.SECRECY,
+    "Acknowledgements": bus.ACKNOWLEDGEMENTS,
+    "Dead letters and versions": bus.DEAD_LETTERS,
+    "Users of the bus": bus.USERS_OF_THE_BUS,
+    "Labels of nodes": nodes.LABELS,
+    "Deleted Shims": nodes.DELETED_SHIMS,
+    "Slots": nodes.SLOTS,
+    "Rollouts": nodes.ROLLOUT,
+    "Canaries and signatures": nodes.CANARIES,
+    "Downloads of the installer": nodes.DOWNLOADS,
+    "The node's disk": nodes.DISK,
+    "Host groups": lattices.HOST_GROUPS,
+    "Hosts": lattices.HOSTS,
+    "Services of applications": lattices.SERVICES,
+    "Endpoints": lattices.ENDPOINTS,
+    "Applications": lattices.APPLICATIONS,
+    "What becomes of Applications": lattices.LIVES,
+    "Homes of Applications": lattices.HOMES,
+    "Grants of Secrets": secrets.GRANTS,
+    "Tokens and reads of Secrets": secrets.TOKENS,
+    "Answers with Secrets": secrets.ANSWERS,
+    "Confinement of controllers": controllers.CONFINEMENT,
+    "Costs of controllers": controllers.COSTS,
+    "Snapshots of controllers": controllers.SNAPSHOTS,
+    "The console's doors": console.DOORS,
+    "The console's viewers": console.VIEWERS,
+}
+BREAKS: Final = tuple(one for breaks in AREAS.values() for one in breaks)

@@ -1,0 +1,151 @@
+"""Breaks of the bus: acknowledgements, dead letters, names of clusters, permissions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sabotage.breaking import Break
+
+ACKNOWLEDGEMENTS: Final = (
+    Break(
+        "a message of a stream that is gone is acknowledged",
+        "ADR 7: nothing is acknowledged to a stream that was made anew",
+        "trellis",
+        "Ack.__call__",
+        "if self.open:",
+        "if not self._done:",
+        "tests/unit/bus/test_holding.py::test_what_is_done_is_not_said_to_another_life_of_the_stream",
+    ),
+    Break(
+        "a run covers messages that came after it began",
+        "ADR 7: acknowledged means done",
+        "trellis",
+        "KeyedQueue.add",
+        "entry = self._owe(key)",
+        "entry = self._current.get(key) or self._owe(key)",
+        "tests/unit/bus/test_queue.py::test_a_key_added_while_it_runs_runs_again_and_only_then_is_acknowledged",
+    ),
+    Break(
+        "a failed run acknowledges its messages",
+        "ADR 7: acknowledged means done",
+        "trellis",
+        "KeyedQueue._failed",
+        "self._blamed[key] = entry",
+        "self._blamed[key] = _Entry(entry.since)",
+        "tests/unit/bus/test_queue.py::test_messages_of_a_failed_run_are_acknowledged_by_the_run_that_succeeds",
+    ),
+    Break(
+        "a run begins although the term is over",
+        "ADR 3: a term of leadership ends with all its runs",
+        "trellis",
+        "KeyedQueue._attempt",
+        "if not self._may_begin():",
+        "if self._context is None:",
+        "tests/unit/bus/test_queue_gate.py::test_a_gate_that_closes_in_the_moment_before_a_run_begins_is_in_time",
+    ),
+    Break(
+        "failing keys go before healthy ones",
+        "architecture: a failure holds up nothing that is well",
+        "trellis",
+        "Lanes.take",
+        "self._turn_of_retries or not self._news",
+        "self._retries",
+        "tests/unit/bus/test_lanes.py::test_the_lanes_take_turns_and_each_is_first_come_first_served",
+    ),
+    Break(
+        "the wait between attempts grows without a bound",
+        "architecture: failure is never final",
+        "trellis",
+        "Backoff.bound",
+        "min(self.cap, ",
+        "max(self.cap, ",
+        "tests/unit/bus/test_backoff.py::test_the_longest_delay_doubles_from_one_second_to_five_minutes",
+    ),
+)
+
+DEAD_LETTERS: Final = (
+    Break(
+        "each delivery that nobody here saw counts against a message",
+        "ADR 7: no dead letter because a message was handed over often",
+        "trellis",
+        "Holding.hopeless",
+        "dropped + min(unseen, self.crashes)",
+        "dropped + unseen",
+        "tests/unit/bus/test_holding.py::test_what_nobody_here_saw_and_nobody_crashed_on_is_never_given_up",
+    ),
+    Break(
+        "a message that is worked on may become a dead letter",
+        "ADR 7: no dead letter for a message that somebody works on",
+        "trellis",
+        "Holding.hopeless",
+        "is not None and held() is not None",
+        "is not None and held() is None",
+        "tests/unit/bus/test_holding.py::test_what_is_held_is_in_work_however_often_it_is_delivered",
+    ),
+    Break(
+        "a replay repeats what was meant for the server",
+        "ADR 16: a replay publishes the original, under an id of its own",
+        "trellis",
+        "replayed_headers",
+        "if not name.lower().startswith(_SERVERS_HEADERS)",
+        "if not name.startswith(_SERVERS_HEADERS)",
+        "tests/unit/bus/test_letters.py::test_the_originals_headers_come_back_but_those_for_the_server",
+    ),
+    Break(
+        "a message that is merely newer is a dead letter",
+        "ADR 17: a newer version is left alone",
+        "trellis",
+        "_latest_known",
+        "if earlier and version > max(earlier)",
+        "if earlier and version < max(earlier)",
+        "tests/unit/bus/test_message.py::test_only_a_later_version_of_a_type_that_is_read_is_newer",
+    ),
+    Break(
+        "two versions of a fact have one id",
+        "ADR 17: a newer version is said beside the former",
+        "trellis",
+        "message_id",
+        "if fact.version == 1",
+        "if fact.version",
+        "tests/unit/bus/test_message.py::test_two_versions_of_one_fact_are_two_messages",
+    ),
+)
+
+USERS_OF_THE_BUS: Final = (
+    Break(
+        "a service may say facts of others",
+        "ADR 12: a service says its own facts of its own cluster",
+        "trellis",
+        "service_user",
+        "if spec.owner == service",
+        "if spec.owner",
+        "tests/unit/bus/test_permissions.py::test_a_fact_is_said_by_its_owner_in_its_own_cluster_alone",
+    ),
+    Break(
+        "the console reads all clusters",
+        "ADR 82: the console reads its own cluster",
+        "trellis",
+        "console_user",
+        "CONSUMER.CREATE.{stream}.*.{subjects}",
+        "CONSUMER.CREATE.{stream}.>",
+        "tests/unit/bus/test_permissions.py::test_the_console_reads_its_own_cluster_alone_and_writes_nothing",
+    ),
+    Break(
+        "a change of leader is taken for a second cluster",
+        "ADR 87: a change of leader is no second cluster",
+        "trellis",
+        "OtherReader.look",
+        "now - self._since < self.patience",
+        "now - self._since < 0",
+        "tests/unit/bus/test_other_reader.py::test_a_change_of_leader_is_no_other_cluster",
+    ),
+    Break(
+        "another cluster's claim to the name is written over",
+        "ADR 13: a claim is never written over another's uid",
+        "trellis",
+        "Claim.hold",
+        "owner is not None and owner != self.uid",
+        "owner is None and owner != self.uid",
+        "tests/unit/bus/test_cluster_claim.py::test_the_name_that_another_cluster_holds_is_left_alone",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Breaks of the console: who looks, and what he may see."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sabotage.breaking import Break
+
+DOORS: Final = (
+    Break(
+        "a request without an Origin may log in",
+        "security: another site's page neither logs in nor out",
+        "console",
+        "Doors._from_us",
+        "if not origin or origin != host:",
+        "if origin and origin != host:",
+        "tests/unit/console/test_doors.py::test_another_sites_page_neither_logs_in_nor_out",
+    ),
+    Break(
+        "the cookie is sent by links of other sites",
+        "security: another site's page neither logs in nor out",
+        "console",
+        "Doors.log_in",
+        'samesite="Strict"',
+        'samesite="Lax"',
+        "tests/unit/console/test_doors.py::test_a_token_gives_a_cookie_that_says_nothing",
+    ),
+    Break(
+        "scripts read the cookie",
+        "ADR 82: no script reads the cookie",
+        "console",
+        "Doors.log_in",
+        "httponly=True",
+        "httponly=False",
+        "tests/unit/console/test_doors.py::test_a_token_gives_a_cookie_that_says_nothing",
+    ),
+    Break(
+        "who tries tokens is not slowed down",
+        "ADR 82: log-ins have a bound",
+        "console",
+        "Doors.log_in",
+        "if not self._logins.take(time.monotonic()):",
+        "if not self._logins.rate:",
+        "tests/unit/console/test_doors.py::test_who_tries_tokens_is_slowed_down",
+    ),
+)
+
+VIEWERS: Final = (
+    Break(
+        "a proxy without a secret is believed by an empty one",
+        "security: a proxy's header counts only with its secret",
+        "console",
+        "_trusted",
+        "bool(proxy.secret)",
+        "proxy.secret is not None",
+        "tests/unit/console/test_identity.py::test_a_proxy_without_a_secret_is_believed_by_its_certificate_alone",
+    ),
+    Break(
+        "a proxy names users of the system",
+        "security: nobody becomes a system: user by a header",
+        "console",
+        "_name",
+        "if name.startswith(_SYSTEM) and not proxy.system:",
+        "if name == _SYSTEM and not proxy.system:",
+        "tests/unit/console/test_identity.py::test_nobody_becomes_part_of_the_system_unless_a_setting_says_so",
+    ),
+    Break(
+        "a token of nobody logs in as anonymous",
+        "ADR 82: a viewer is who the API server says",
+        "console",
+        "by_token",
+        "if user in _ANONYMOUS:",
+        "if not user:",
+        "tests/unit/console/test_identity.py::test_a_token_of_nobody_is_refused",
+    ),
+    Break(
+        "a right that nobody can say is granted",
+        "ADR 82: an answer that cannot be had is no",
+        "console",
+        "Rights._find_out",
+        "return False",
+        "return True",
+        "tests/unit/console/test_rights.py::test_an_api_server_that_does_not_answer_allows_nothing_and_is_asked_again",
+    ),
+    Break(
+        "a message is shown before its right was asked",
+        "security: a message of the bus is shown after a SelfSubjectAccessReview",
+        "console",
+        "Routes._send_events",
+        "if wanted.wants(item) and await rights.allowed(item.about.right):",
+        "if wanted.wants(item):",
+        "tests/unit/console/test_events.py::test_each_message_is_for_who_may_see_what_it_is_about",
+    ),
+    Break(
+        "a session that nobody uses does not end",
+        "ADR 82: a session ends when nobody uses it",
+        "console",
+        "Sessions._lives",
+        "now < session.ends and now - session.used < IDLE_SECONDS",
+        "now < session.ends",
+        "tests/unit/console/test_sessions.py::test_a_session_ends_when_nobody_uses_it",
+    ),
+)

@@ -1,0 +1,319 @@
+"""Breaks of what every service does with Kubernetes: writes, leadership, circuit breakers, informers, calls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sabotage.breaking import Break
+
+WRITES: Final = (
+    Break(
+        "a patch of a leader does not name the resourceVersion",
+        "ADR 9: every write of a leader names what was read",
+        "trellis",
+        "require",
+        '("uid", "resourceVersion")',
+        '("uid",)',
+        "tests/unit/kube/test_calls.py::test_a_leader_s_write_must_name_what_was_read",
+    ),
+    Break(
+        "a JSON patch of a leader need not test the uid",
+        "ADR 9: every write of a leader names what was read",
+        "trellis",
+        "require_tests",
+        "for path in (_UID, _VERSION)",
+        "for path in (_VERSION,)",
+        "tests/unit/kube/test_calls.py::test_a_leader_s_write_must_name_what_was_read",
+    ),
+    Break(
+        "the guard is asked before reads instead of writes",
+        "ADR 9: a former leader cannot write",
+        "trellis",
+        "Caller._attempt",
+        'request.method != "GET"',
+        'request.method == "GET"',
+        "tests/unit/kube/test_calls.py::test_the_guard_is_asked_again_before_a_repeated_write",
+    ),
+    Break(
+        "a write without a clear answer is sent again",
+        "ADR 9: an effect does not happen twice",
+        "trellis",
+        "Caller._until_answered",
+        '_READ_TRIES if request.method == "GET" else 1',
+        "_READ_TRIES",
+        "tests/unit/kube/test_calls.py::test_a_write_without_a_clear_answer_is_never_repeated",
+    ),
+    Break(
+        "a wait that a server asks for has no bound",
+        "ADR 90: no wait for a server without an end",
+        "trellis",
+        "_retry_after",
+        "min(float(number), LONGEST_WAIT)",
+        "float(number)",
+        "tests/unit/kube/test_calls.py::test_a_wait_that_a_header_asks_for_is_a_minute_at_most",
+    ),
+    Break(
+        "the time of a proxy's error page counts",
+        "ADR 94: times of Kubernetes are compared with the API server's own clock",
+        "trellis",
+        "Caller._note_time",
+        "status < _NOT_ITS_OWN",
+        "status",
+        "tests/unit/kube/test_server_clock.py::"
+        "test_each_view_of_a_connection_has_the_time_of_any_answer_but_a_broken_server_s",
+    ),
+)
+
+LEADERSHIP: Final = (
+    Break(
+        "a leader believes in its lease until others may take it",
+        "ADR 10: leadership ends by one's own clock before another can begin",
+        "trellis",
+        "Leader.leading",
+        "self._timings.renew_deadline",
+        "self._timings.duration",
+        "tests/unit/kube/test_leader.py::test_a_leader_is_in_doubt_before_another_may_take_its_lease",
+    ),
+    Break(
+        "a candidate does not notice that the lease was renewed",
+        "ADR 10: at most one process of a service leads",
+        "trellis",
+        "Leader._observe",
+        "record != self._observed or blind",
+        "self._observed is None or blind",
+        "tests/unit/kube/test_leader.py::test_a_lease_is_expired_only_when_it_did_not_change_for_its_duration",
+    ),
+    Break(
+        "a lease of its own that comes from a backup is renewed",
+        "ADR 3: a term reads everything anew",
+        "trellis",
+        "Leader._renew",
+        "or undone or not left",
+        "or not left",
+        "tests/unit/kube/test_leader.py::test_a_lease_of_its_own_from_a_backup_ends_the_term",
+    ),
+    Break(
+        "the lease is released while something of the term goes on",
+        "ADR 14: the lease is not released before the last run has ended",
+        "trellis",
+        "Leader._reign",
+        "not lost and not cancelled and not still_running",
+        "not lost and not cancelled",
+        "tests/unit/kube/test_leader.py::test_work_that_is_not_over_keeps_the_lease_from_the_next_one",
+    ),
+    Break(
+        "two renewals may look alike",
+        "ADR 10: clocks of machines are never compared",
+        "trellis",
+        "taken",
+        "_micro_time(now) == record.renewed",
+        "now == record.renewed",
+        "tests/unit/kube/test_leader.py::test_two_renewals_in_a_row_never_look_alike_whatever_the_clock_does",
+    ),
+)
+
+CIRCUIT_BREAKERS: Final = (
+    Break(
+        "of a large kind only five may go, of a small one fewer",
+        "ADR 11: 5 objects or 10 % of a kind, whichever is more",
+        "trellis",
+        "Limits.allowed",
+        "max(",
+        "min(",
+        "tests/unit/shared/test_breaker.py::test_five_may_go_or_ten_percent_and_the_next_one_opens_it",
+    ),
+    Break(
+        "the share is of what is left, not of what there was",
+        "ADR 11: a mass that goes one by one is a mass",
+        "trellis",
+        "_ask_one",
+        "max([population, *(one.population for one in state.admissions)])",
+        "population",
+        "tests/unit/shared/test_breaker.py::"
+        "test_a_mass_that_goes_one_by_one_is_measured_by_the_number_there_was_at_first",
+    ),
+    Break(
+        "leave is given before it is stored",
+        "ADR 11: leave is stored before anything is destroyed",
+        "trellis",
+        "Breaker._agree",
+        "if self._repair or states != self._settled():",
+        "if self._repair:",
+        "tests/unit/kube/test_breaker.py::test_leave_is_stored_before_it_is_given_and_a_burst_costs_few_writes",
+    ),
+    Break(
+        "an error of the API server is leave",
+        "ADR 11: an error of the API server is no leave",
+        "trellis",
+        "Breaker._answer_waiting",
+        "request.error = error",
+        "request.may_go = True",
+        "tests/unit/kube/test_breaker.py::test_an_api_server_that_refuses_means_that_nothing_goes",
+    ),
+    Break(
+        "a record that cannot be read counts as closed",
+        "ADR 11: what cannot be read is open",
+        "trellis",
+        "Breaker._read",
+        "known.get(kind) or unreadable(self._now(), self.limits)",
+        "known.get(kind) or State()",
+        "tests/unit/kube/test_breaker.py::test_garbage_counts_as_open_and_is_mended",
+    ),
+    Break(
+        "closing a breaker lets everything go",
+        "ADR 11: closing lets go what was held, and nothing else",
+        "trellis",
+        "close",
+        "everything_for is not None, held",
+        "everything_for is None, held",
+        "tests/unit/shared/test_breaker.py::test_closing_lets_what_is_held_go_and_nothing_else",
+    ),
+)
+
+INFORMERS: Final = (
+    Break(
+        "a list that was refused counts as known",
+        "architecture: nothing is destroyed on silence",
+        "trellis",
+        "Informer.known",
+        " and self._refusal is None",
+        "",
+        "tests/unit/kube/test_informer.py::test_objects_that_may_not_be_listed_any_more_stay_and_are_unknown",
+    ),
+    Break(
+        "a 404 means that there are no objects, though some are held",
+        "architecture: nothing is destroyed on silence",
+        "trellis",
+        "Informer._done_without",
+        "self.optional and not self.objects",
+        "self.optional",
+        "tests/unit/kube/test_informer.py::test_objects_that_may_not_be_listed_any_more_stay_and_are_unknown",
+    ),
+    Break(
+        "another object may have the version that was seen last",
+        "ADR 90: a store that was restored from a backup is listed",
+        "trellis",
+        "Informer._same_history",
+        "return same and not older(",
+        "return bool(found.items) and not older(",
+        "tests/unit/kube/test_informer.py::test_a_restored_store_that_gave_the_version_to_another_object_is_listed",
+    ),
+    Break(
+        "what the watch missed stays after a list",
+        "architecture: Kubernetes is the truth, the bus can be lost",
+        "trellis",
+        "Informer._list",
+        "if key not in seen",
+        "if key in seen and key not in self.objects",
+        "tests/unit/kube/test_informer.py::test_a_full_list_mends_what_the_watch_missed",
+    ),
+    Break(
+        "an informer is deaf also while nobody gets an answer",
+        "ADR 90: a service is not dead because the API server is away",
+        "trellis",
+        "Informer._deafness",
+        "self.kube.answering_for() < self.timings.deaf",
+        "self.kube.answering_for() < 0",
+        "tests/unit/kube/test_informer.py::test_deafness_is_death_only_while_the_server_answers_others",
+    ),
+    Break(
+        "a proxy's empty list of something else is a list",
+        "architecture: nothing is destroyed on silence",
+        "trellis",
+        "_is_list_of",
+        'found.get("apiVersion") != res.api_version',
+        'found.get("apiVersion") is None',
+        "tests/unit/kube/test_informer.py::"
+        "test_what_answers_a_list_with_something_else_deletes_nothing_and_is_survived",
+    ),
+)
+
+REFUSALS: Final = (
+    Break(
+        "a failed call to a webhook is no refusal",
+        "ADR 88: refusals are reported and retried within seconds",
+        "trellis",
+        "is_refused",
+        'return "webhook" in error.message',
+        "return False",
+        "tests/unit/kube/test_refusals.py::test_what_only_a_person_can_remove_is_a_refusal",
+    ),
+    Break(
+        "a thousand refused keys all come back within seconds",
+        "ADR 88: retries of refusals cost a few writes a second",
+        "trellis",
+        "Refusals.failed",
+        "self.timings.bound(len(self.refused))",
+        "self.timings.bound(1)",
+        "tests/unit/kube/test_refusals.py::test_many_refused_keys_do_not_all_come_back_within_seconds",
+    ),
+    Break(
+        "a credential plugin may ask at the terminal",
+        "ADR 90: a plugin has no terminal to ask a person at",
+        "trellis",
+        "_output",
+        "stdin=asyncio.subprocess.DEVNULL",
+        "stdin=None",
+        "tests/unit/kube/test_exec_plugin.py::test_the_plugin_gets_its_arguments_and_variables_and_no_terminal",
+    ),
+)
+
+SECRECY: Final = (
+    Break(
+        "a token with an @ before the password is shown",
+        "security: a Secret comes out in no log, Event or reason",
+        "trellis",
+        "_hide",
+        'user is None or "@" in user',
+        "user is None",
+        "tests/unit/settings/test_redaction.py::test_no_password_survives",
+    ),
+    Break(
+        "readiness shows passwords of addresses",
+        "security: a Secret comes out in no log, Event or reason",
+        "trellis",
+        "Health.not_ready",
+        "redact_url(why)",
+        "why",
+        "tests/unit/health/test_health.py::test_a_reason_shows_no_password",
+    ),
+    Break(
+        "escape characters of a cluster reach the terminal",
+        "security: text from a cluster steers no terminal",
+        "trellis",
+        "_one_line",
+        "if text.isprintable():",
+        "if text.isascii():",
+        "tests/unit/telemetry/test_logs.py::test_what_the_cluster_says_cannot_steer_the_terminal",
+    ),
+    Break(
+        "a span has the words of a refused write of a Secret",
+        "security: a Secret comes out in no span",
+        "trellis",
+        "_mark",
+        "error.reason if error.call.plural in _SECRET else str(error)",
+        "str(error)",
+        "tests/unit/kube/test_calls.py::test_a_span_has_no_words_of_a_server_about_a_secret",
+    ),
+)
+
+CLAIM: Final = (
+    Break(
+        "a claim that was deleted is anybody's at once",
+        "ADR 89: one installation provisions the nodes",
+        "trellis",
+        "Leader._take",
+        "self._timings.handover and self._observed is not None",
+        "self._timings.handover and self._observed is None",
+        "tests/unit/kube/test_claim.py::test_a_claim_that_is_deleted_stays_with_the_installation_that_works",
+    ),
+    Break(
+        "after a claim changed hands nodes do not rest",
+        "ADR 89: nodes stay as they are for a while after a handover",
+        "trellis",
+        "Claim.settles_in",
+        "self.timings.settle - self._leader.seconds_since_other) > 0",
+        "self.timings.settle - self._leader.seconds_since_other) > self.timings.settle",
+        "tests/unit/kube/test_claim.py::test_who_saw_the_former_holder_goes_by_its_own_clock",
+    ),
+)

@@ -1,0 +1,179 @@
+"""Breaks of secrets_backend: who is given a Secret, and what is told of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sabotage.breaking import Break
+
+GRANTS: Final = (
+    Break(
+        "Secrets are given while SecretGrants cannot be read",
+        "security: what is unknown gives nothing",
+        "secrets_backend",
+        "identify",
+        "if not link.known:",
+        "if not link.known and not link.home:",
+        "tests/unit/secrets_backend/test_decide.py::"
+        "test_while_secret_grants_cannot_be_listed_nothing_is_granted_and_it_is_no_error_of_the_policy",
+    ),
+    Break(
+        "a namespace whose grant may have gone with its CRD is open",
+        "security: what is unknown gives nothing",
+        "secrets_backend",
+        "identify",
+        "if policy.namespace in link.unsure:",
+        "if policy.namespace in link.unsure and not link.home:",
+        "tests/unit/secrets_backend/test_decide.py::"
+        "test_a_namespace_whose_grant_may_have_gone_with_its_crd_gives_nothing_and_others_do",
+    ),
+    Break(
+        "every namespace is open by default",
+        "ADR 50: a link is granted the namespaces of its groups",
+        "secrets_backend",
+        "_by_default",
+        "if namespace not in link.home:",
+        "if not namespace:",
+        "tests/unit/secrets_backend/test_decide.py::test_another_namespace_is_closed_and_it_is_said_what_opens_it",
+    ),
+    Break(
+        "a grant that cannot be read opens its namespace",
+        "security: what cannot be read gives nothing",
+        "secrets_backend",
+        "Grant.is_for",
+        "return True",
+        "return False",
+        "tests/unit/secrets_backend/test_decide.py::"
+        "test_a_grant_that_cannot_be_read_closes_its_namespace_rather_than_open_it",
+    ),
+    Break(
+        "an entity of any issuer is let through",
+        "ADR 50: only entities of the issuers that a grant names",
+        "secrets_backend",
+        "identify",
+        "spec.entity_issuers is None or token.issuer in spec.entity_issuers",
+        "spec.entity_issuers is None or token.issuer",
+        "tests/unit/secrets_backend/test_decide.py::"
+        "test_only_entities_of_the_issuers_that_a_grant_names_are_let_through",
+    ),
+    Break(
+        "a user is impersonated without the platform's leave",
+        "security: impersonate nobody that the platform does not name",
+        "secrets_backend",
+        "identify",
+        "if user and user in users and user in (spec.users or ()):",
+        "if user and user in (spec.users or ()):",
+        "tests/unit/secrets_backend/test_decide.py::"
+        "test_a_user_of_the_grant_alone_is_refused_and_the_platforms_list_is_named",
+    ),
+)
+
+TOKENS: Final = (
+    Break(
+        "a token is good for one second more",
+        "security: a token ends at its second",
+        "secrets_backend",
+        "_check_times",
+        "now >= expires",
+        "now > expires",
+        "tests/unit/secrets_backend/test_claims.py::test_a_token_ends_at_the_second_it_names",
+    ),
+    Break(
+        "a wrong signature is a signature",
+        "security: a token is signed by its issuer",
+        "secrets_backend",
+        "_verifies",
+        "if len(signature) != _SIGNATURE_BYTES:",
+        "if len(signature) == _SIGNATURE_BYTES:",
+        "tests/unit/secrets_backend/test_tokens.py::test_a_token_is_taken",
+    ),
+    Break(
+        "a token of one kind is taken for another",
+        "security: a token is of the kind that is asked for",
+        "secrets_backend",
+        "_read_claims",
+        '_key("subject", subject, kind.value)',
+        '_key("subject", subject, (*TokenKind.HOST.value, *TokenKind.ENTITY.value))',
+        "tests/unit/secrets_backend/test_tokens.py::test_a_token_is_not_taken_for_another_kind",
+    ),
+    Break(
+        "a policy's account is read as the service itself",
+        "security: RBAC decides as the impersonated account",
+        "secrets_backend",
+        "Lookup.read",
+        "self.kube.acting_as(identity.user)",
+        "self.kube",
+        "tests/unit/secrets_backend/test_answering.py::test_a_secret_is_read_as_the_account_of_the_policy",
+    ),
+    Break(
+        "the cache gives one user what another was given",
+        "security: each read is decided for its user",
+        "secrets_backend",
+        "Lookup.read",
+        "(identity.user, identity.namespace, name)",
+        '("", identity.namespace, name)',
+        "tests/unit/secrets_backend/test_answering.py::"
+        "test_what_one_user_was_given_is_not_given_to_another_out_of_the_cache",
+    ),
+    Break(
+        "a key that was deleted is made anew as another",
+        "secrets: hosts keep the key that they were given",
+        "secrets_backend",
+        "Key._read_or_make",
+        "ring = self._ring or KeyRing(CurveKey.make(), ())",
+        "ring = KeyRing(CurveKey.make(), ())",
+        "tests/unit/secrets_backend/test_key.py::"
+        "test_a_key_that_is_gone_and_may_not_be_created_again_is_noted_until_it_is",
+    ),
+)
+
+ANSWERS: Final = (
+    Break(
+        "a fault is logged with its text",
+        "security: a Secret comes out in no log",
+        "secrets_backend",
+        "Answering._answer",
+        "error=type(error).__name__",
+        "error=str(error)",
+        "tests/unit/secrets_backend/test_answering.py::"
+        "test_a_fault_inside_is_an_answer_that_holds_nothing_of_the_secret",
+    ),
+    Break(
+        "one tenant uses up another's rate by claiming its entity",
+        "security: one tenant costs another nothing",
+        "secrets_backend",
+        "Answering._limit",
+        "(grant.groups, opened.entity.subject)",
+        "opened.entity.subject",
+        "tests/unit/secrets_backend/test_answering.py::"
+        "test_who_claims_another_tenants_entity_uses_up_nothing_of_its_rate",
+    ),
+    Break(
+        "made-up names take ever more memory",
+        "security: memory is bounded, whatever names there are",
+        "secrets_backend",
+        "Limits.allows",
+        "if len(self._left) > MOST_ENTITIES:",
+        "if len(self._left) < 0:",
+        "tests/unit/secrets_backend/test_limits.py::test_names_that_are_made_up_take_no_more_memory_after_a_while",
+    ),
+    Break(
+        "a flood of one source hides what is said of others",
+        "security: a flood of one hides no other's audit",
+        "secrets_backend",
+        "Audit._make_room",
+        "max(self._waiting.items()",
+        "min(self._waiting.items()",
+        "tests/unit/secrets_backend/test_audit.py::"
+        "test_a_flood_of_one_source_drops_nothing_of_another_and_keeps_it_waiting_for_one_fact",
+    ),
+    Break(
+        "links of different accounts share their grants",
+        "ADR 50: the link has the grant",
+        "secrets_backend",
+        "Known._link_grant",
+        "if self.addresses.get(key) in same",
+        "if self.addresses.get(key)",
+        "tests/unit/secrets_backend/test_gather.py::test_links_of_one_account_share_what_they_have_and_others_do_not",
+    ),
+)

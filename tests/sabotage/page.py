@@ -1,0 +1,50 @@
+"""docs/sabotage.md: every break, the promise it breaks and the test that catches it.
+
+Pure but for the names of decision records, which it reads. In: the breaks. Out: Markdown. Called by ``run --page`` and
+by a contract test.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from sabotage.breaks import AREAS, BREAKS
+
+_HEAD: Final = """\
+# Sabotage
+
+`make sabotage` breaks Trellis on purpose, one line at a time, and sees that a test of `make test` fails each time.
+There are {count} breaks. Each is a mistake that somebody may make: a condition the wrong way round, a check left out, a
+bound dropped. Each is aimed at one promise: of a decision record, of the [security model](security.md), of the
+[architecture](architecture.md) or of a page for users.
+
+```sh
+make sabotage                       # all of them
+make sabotage ARGS="lease"          # those with this in their name
+make sabotage ARGS=--check          # only whether each break still has its place in the sources
+```
+
+A break names a function and the text that it changes, so that it survives a move of the file. Where the text has
+changed, the break has to follow: `tests/sabotage/breaks`. `python tests/sabotage/run.py --page` writes this page.
+"""
+_SOURCE: Final = re.compile(r"ADR (\d+)|[a-z]+")
+
+
+def page(root: Path) -> str:
+    """Return the page; raises ValueError if a promise is of no decision record and no page that is there."""
+    parts = [_HEAD.format(count=len(BREAKS))]
+    for area, breaks in AREAS.items():
+        parts.append(f"\n## {area}\n\n| break | promise | caught by |\n|---|---|---|\n")
+        parts += [f"| {one.name} | {_linked(one.promise, root / 'docs')} | `{one.test}` |\n" for one in breaks]
+    return "".join(parts)
+
+
+def _linked(promise: str, docs: Path) -> str:
+    """Return a promise with a link to where it is made."""
+    source = _SOURCE.match(promise)
+    if source is None:
+        raise ValueError(f"{promise}: says not where it is made")
+    [file] = docs.glob(f"adr/{int(source[1]):04}-*.md" if source[1] else f"{source[0]}.md")
+    return f"[{source[0]}]({file.relative_to(docs)}){promise[source.end() :]}"
