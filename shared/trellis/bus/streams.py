@@ -127,7 +127,9 @@ async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamIn
 def _takes_nothing(config: StreamConfig) -> str | None:
     """Return why a stream that a person changed stores no event, and what to do; None if it stores them."""
     if config.sealed:
-        return f"is sealed, so it takes no message: delete it to have it made anew (nats stream rm {config.name})"
+        return (
+            f"is sealed, so it takes no message: delete it, and Trellis creates it again (nats stream rm {config.name})"
+        )
     if config.no_ack:
         return f"acknowledges no message (no_ack): turn that on again (nats stream edit {config.name} --ack)"
     if 0 < (config.max_msg_size or 0) < LEAST_MESSAGE:
