@@ -16,7 +16,7 @@ _HEAD: Final = """\
 # Sabotage
 
 `make sabotage` breaks Trellis on purpose, one line at a time, and sees that a test of `make test` fails each time.
-There are {count} breaks. Each is a mistake that a developer may make: a condition the wrong way round, a check left out, a
+There are {count} breaks. Each is a mistake that a developer may make: a condition inverted, a check left out, a
 bound dropped. Each is aimed at one promise: of a decision record, of the [security model](security.md), of the
 [architecture](architecture.md) or of a page for users.
 
