@@ -60,12 +60,17 @@ def given(found: Iterable[Manifest]) -> set[Right]:
     }
 
 
+def user_of(record: Manifest) -> str:
+    """Return the user of an audit record, "" if the API server did not learn it: a 401, or a call that was cut off."""
+    return str(record["user"].get("username", ""))
+
+
 def used(records: Iterable[Manifest], user: str) -> set[Right]:
     """Return the rights that a user's calls needed; an apply that made something needed ``create`` too."""
     rights: set[Right] = set()
     for record in records:
         ref = record.get("objectRef")
-        if record["user"]["username"] != user or not ref:
+        if user_of(record) != user or not ref:
             continue
         resource = ref["resource"] + (f"/{ref['subresource']}" if ref.get("subresource") else "")
         named = _named(resource, ref.get("apiGroup", ""))
@@ -78,9 +83,7 @@ def used(records: Iterable[Manifest], user: str) -> set[Right]:
 def elsewhere(records: Iterable[Manifest], user: str) -> set[str]:
     """Return the paths of a user's calls that were about no resource."""
     return {
-        str(one["requestURI"]).partition("?")[0]
-        for one in records
-        if one["user"]["username"] == user and not one.get("objectRef")
+        str(one["requestURI"]).partition("?")[0] for one in records if user_of(one) == user and not one.get("objectRef")
     }
 
 
@@ -89,7 +92,7 @@ def refused(records: Iterable[Manifest], user: str) -> list[str]:
     return [
         f"{one['verb']} {one['requestURI']}: {one['responseStatus'].get('message', '')}"
         for one in records
-        if one["user"]["username"] == user and one["responseStatus"]["code"] == http.HTTPStatus.FORBIDDEN
+        if user_of(one) == user and one["responseStatus"]["code"] == http.HTTPStatus.FORBIDDEN
     ]
 
 

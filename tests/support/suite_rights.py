@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from support.grants import Manifest, manifests, used
+from support.grants import Manifest, manifests, used, user_of
 
 FOLDER_VARIABLE: Final = "RIGHTS_SEEN_FOLDER"
 """Where the test processes write what their clusters saw."""
@@ -49,7 +49,7 @@ NOT_USED: Final[dict[str, dict[Pair, str]]] = {
 
 def is_read_by_suite(record: Manifest) -> bool:
     """Say whether a record is a reading call of a service as the suite's account; a cluster logs writes else."""
-    return record["verb"] in _READING and record["user"]["username"].endswith(SUITE)
+    return record["verb"] in _READING and user_of(record).endswith(SUITE)
 
 
 def write_seen(audit_log: Path, folder: Path) -> None:
@@ -62,7 +62,7 @@ def write_seen(audit_log: Path, folder: Path) -> None:
         for line in log:
             if _USER.encode() in line and line.endswith(b"\n"):
                 record = orjson.loads(line)
-                user = record["user"]["username"]
+                user = user_of(record)
                 if user.startswith(_USER) and "impersonatedUser" not in record:
                     users.setdefault(user.removeprefix(_USER), []).append(record)
     seen: dict[str, dict[str, list[Any]]] = {}
