@@ -149,18 +149,27 @@ class Model:
 
 
 def led(world: ReflectedWorld) -> dict[str, tuple[int, set[Endpoint]]]:
-    """Return the same as it is; a port is what the Service and all of its slices say, else 0."""
+    """Return the same as it is; a port is what the one Service and all of its slices say, else 0.
+
+    By application and not by Service: one that left a lattice for another before its Service was deleted has the
+    second name there, and keeps it.
+    """
     found: dict[str, set[Endpoint]] = defaultdict(set)
-    ports = {
-        one["metadata"]["name"]: {port["port"] for port in one["spec"]["ports"]}
-        for one in world.hosts.call("GET", SERVICES)["items"]
-    }
+    ports: dict[str, list[set[int]]] = defaultdict(list)
+    applications: dict[str, str] = {}
+    for service in world.hosts.call("GET", SERVICES)["items"]:
+        name = service["metadata"]["name"]
+        applications[name] = service["metadata"]["labels"][names.LABEL_NAME]
+        ports[applications[name]].append({port["port"] for port in service["spec"]["ports"]})
     for piece in world.hosts.call("GET", ENDPOINT_SLICES)["items"]:
         service = piece["metadata"]["labels"].get(names.LABEL_SERVICE_NAME, "")
-        ports.setdefault(service, set()).update(port["port"] for port in piece["ports"])
-        for one in piece.get("endpoints") or ():
-            found[service].add(endpoint(one))
-    return {name: (said.pop() if len(said) == 1 else 0, found[name]) for name, said in ports.items()}
+        application = applications.get(service, service)
+        for said in ports[application]:
+            said.update(port["port"] for port in piece["ports"])
+        found[application].update(endpoint(one) for one in piece.get("endpoints") or ())
+    return {
+        name: (said[0].pop() if [len(one) for one in said] == [1] else 0, found[name]) for name, said in ports.items()
+    }
 
 
 def endpoint(one: dict[str, Any]) -> Endpoint:
