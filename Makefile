@@ -15,7 +15,7 @@ UV_VERSION := 0.13.8
 PIP_AUDIT_VERSION := 2.10.1
 HAS_NODE := command -v node >/dev/null && command -v npm >/dev/null
 
-.PHONY: help install demo page images test check audit test-e2e flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
+.PHONY: help install demo page images test check audit test-all flaky sabotage fuzz chaos soak bench docs generate verify lock format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}'
@@ -40,7 +40,7 @@ page: install ## The console's page, for a console from this checkout and for im
 images: install ## Both images, with SBOM and licences, into build/images (root, Linux)
 	@$(BIN)/trellis dev image --export build/images $(ARGS)
 
-check: install ## Lint, types, boundaries, unit and contract tests (fast: all day long)
+check: install ## Lint, types, boundaries, unit and contract tests (90 s)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -55,13 +55,13 @@ audit: install ## Known vulnerabilities of what the locks name; needs PyPI itsel
 		$(UV) tool run --quiet --python $(BIN)/python pip-audit@$(PIP_AUDIT_VERSION) --strict --disable-pip --require-hashes -r $$lock || exit 1; \
 	done
 
-test: check ## Everything CI runs: check, the built wheel, real nats-server, real kube-apiserver
+test: check ## Everything CI runs: check, then each service with a real nats-server and kube-apiserver (15 minutes on two cores)
 	@$(BIN)/trellis dev tools --jaeger
 	@if $(HAS_NODE) && { command -v chromium || command -v apt-get; } >/dev/null; then $(BIN)/trellis dev page --browser; else \
 		echo "no node here, or no Chromium to be had: the console's page is not looked at in a browser" >&2; fi
 	@$(BIN)/python tests/integration/run.py
 
-test-e2e: install ## What needs more than `make test`: real nodes (root, Linux), wadm, others' operators; ARGS=--quick for a minute of it
+test-all: install ## What `make test` leaves out: real nodes (root, Linux), wadm, other operators, chaos, fuzz (hours); ARGS="--only TEXT --record"
 	@$(BIN)/python tests/e2e/run.py $(ARGS)
 
 flaky: install ## One test many times beside busy processes: TEST=tests/…::test_… RUNS=50
@@ -116,6 +116,7 @@ generate: install ## Write the generated files (event schemas, the table of fact
 	@$(BIN)/python -m trellis_bundle.reference docs/reference deploy/rbac
 	@$(BIN)/python tests/chaos/record.py docs/reliability.md
 	@$(BIN)/python tests/fuzz/record.py docs/reliability.md
+	@$(BIN)/python tests/e2e/record.py docs/reliability.md
 	@$(BIN)/python bench/load/page.py docs/operations/scale.md
 
 verify: install ## Fail if a generated file differs from what `make generate` writes
@@ -131,6 +132,7 @@ verify: install ## Fail if a generated file differs from what `make generate` wr
 	@$(BIN)/python -m trellis_bundle.reference --check docs/reference deploy/rbac
 	@$(BIN)/python tests/chaos/record.py --check docs/reliability.md
 	@$(BIN)/python tests/fuzz/record.py --check docs/reliability.md
+	@$(BIN)/python tests/e2e/record.py --check docs/reliability.md
 	@$(BIN)/python bench/load/page.py --check docs/operations/scale.md
 
 format: install ## Format and fix what can be fixed

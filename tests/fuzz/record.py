@@ -6,7 +6,6 @@ In: what came of a run. Out: lines of JSON that are only ever added; a part of a
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -18,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from chaos.record import commit
 from fuzz.found import FOUND
+from support.written import Section, write_or_check
 
 RECORD: Final = Path(__file__).parent / "record.jsonl"
-BEGIN: Final = "<!-- from here on by `make generate`, from tests/fuzz/record.jsonl -->\n"
-END: Final = "<!-- up to here -->\n"
+SECTION: Final = Section("tests/fuzz/record.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +76,9 @@ def summary(known: Sequence[Line]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def page(text: str, known: Sequence[Line]) -> str:
-    """Return a page with its part about these runs made anew."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    return f"{head}{begin}\n{summary(known)}\n{end}{tail}" if begin and end else text
-
-
 def main() -> int:
-    """Write the page, or say that it is not what it has to be."""
-    parser = argparse.ArgumentParser(description="Write the record of fuzzing into a page.")
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("page", type=Path)
-    options = parser.parse_args()
-    former = options.page.read_text(encoding="utf-8")
-    new = page(former, read(RECORD))
-    if options.check and new != former:
-        print(f"{options.page} differs from what `make generate` writes", file=sys.stderr)
-        return 1
-    if not options.check:
-        options.page.write_text(new, encoding="utf-8")
-    return 0
+    """Write the page, or report that it is out of date."""
+    return write_or_check(sys.argv[1:], lambda text: SECTION.replace(text, summary(read(RECORD))))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""Runs the integration tests: ``python tests/integration/run.py [--record] [pytest's options]``.
+"""Runs the integration tests: ``python tests/integration/run.py [--thorough] [--record] [pytest's options]``.
 
 A file's tests run one after the other in one of several workers, the longest file first. There is one worker more
 than cores, because tests mostly wait. Each worker has a control plane and a nats-server of its own (ADR 95). A test
 that fails has failed: nothing is tried again. ``--record`` writes how long each file took into
-``tests/durations.json``, which gives the order.
+``tests/durations.json``, which gives the order. ``--thorough`` runs only the tests with the mark of that name, which
+``make test`` leaves out.
 
 The services of tests have the rights of ``deploy/rbac`` and no others: a refusal, and a rule that no test used, are
-failures too.
+failures too; the latter only in a run of ``make test`` in which all passed.
 
 Exit status: pytest's; 1 for wrong rights.
 """
@@ -33,27 +34,28 @@ LEFT_OPEN = ("-W", "default::pytest.PytestUnraisableExceptionWarning")
 
 
 def main(options: list[str]) -> int:
-    """Run all; look at the rights that were used."""
+    """Run all of a tier; look at the rights that were used."""
+    tier = "thorough" if "--thorough" in options else "not thorough"
     with tempfile.TemporaryDirectory() as folder:
         # The seeds of a run that goes on after midnight are those of the day on which it began.
         os.environ.setdefault(day.VARIABLE, datetime.now(UTC).date().isoformat())
         os.environ[FOLDER_VARIABLE] = folder
         if "--record" in options:
-            options.remove("--record")
             os.environ[durations.RECORD_VARIABLE] = "1"
-        status = subprocess.run(command(options), check=False).returncode
-        wrong = faults(Path(folder), whole=status == 0)
+        others = [one for one in options if one not in {"--thorough", "--record"}]
+        status = subprocess.run(command(tier, others), check=False).returncode
+        wrong = faults(Path(folder), whole=status == 0 and tier == "not thorough")
     for one in wrong:
         print(f"RIGHTS  {one}", flush=True)
     return status or int(bool(wrong))
 
 
-def command(options: list[str]) -> list[str]:
-    """Return the command line of pytest."""
+def command(tier: str, options: list[str]) -> list[str]:
+    """Return the command line of pytest for the tests of a tier, a marker expression."""
     workers = (os.cpu_count() or 1) + 1
     spread = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
     shown = ["-q", f"--durations={SLOWEST}", "--durations-min=1", *LEFT_OPEN]
-    return [sys.executable, "-m", "pytest", *shown, *spread, str(HERE), *options]
+    return [sys.executable, "-m", "pytest", *shown, *spread, "-m", tier, str(HERE), *options]
 
 
 if __name__ == "__main__":
