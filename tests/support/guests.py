@@ -129,3 +129,7 @@ LANGUAGES: Final = {
     ),
     "rust": Language(build_rust, rust_guests.missing, rust_guests.compiler, frozenset({".rs", ".toml", ".lock"})),
 }
+LANGUAGE_PARAMETERS: Final = [
+    pytest.param(name, marks=() if name == "c" else pytest.mark.thorough) for name in LANGUAGES
+]
+"""For tests of every language; `make test` has the one whose compiler is a wheel."""

@@ -71,6 +71,7 @@ class TestFromWadmsAccount(OfATenant):
         return from_wadms_account(EAST)
 
 
+@pytest.mark.thorough
 class TestFromATenantsAccount(OfATenant):
     """Wadm is asked."""
 

@@ -31,6 +31,7 @@ TAKEN = {
     "acknowledge": f"$JS.ACK.{CONSUMER}.>",
     "publish": "trellis.evt.c1.node.opted_out.",
 }
+OF_MAKE_TEST = {"answers", "fetch", "publish"}
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,13 @@ async def published(watcher: Bus) -> str:
         await asyncio.sleep(0.2)
 
 
-@pytest.mark.parametrize("taken", TAKEN.values(), ids=TAKEN)
+@pytest.mark.parametrize(
+    "taken",
+    [
+        pytest.param(one, id=what, marks=() if what in OF_MAKE_TEST else pytest.mark.thorough)
+        for what, one in TAKEN.items()
+    ],
+)
 async def test_a_permission_that_is_given_back_is_used_within_thirty_seconds(
     buses: Buses, users: NatsUsers, server: NatsServer, taken: str
 ) -> None:
@@ -101,6 +108,7 @@ async def test_a_permission_that_is_given_back_is_used_within_thirty_seconds(
     work.cancel()
 
 
+@pytest.mark.thorough
 async def test_a_denied_subscription_is_named_for_as_long_as_it_is_denied(
     buses: Buses, users: NatsUsers, server: NatsServer
 ) -> None:

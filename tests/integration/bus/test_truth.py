@@ -52,6 +52,7 @@ async def all_acknowledged(jetstream: JetStreamContext, cluster: str) -> bool:
     return not info.num_ack_pending and not info.num_pending
 
 
+@pytest.mark.thorough
 async def test_ten_thousand_facts_arrive_through_crashes_restarts_and_a_freeze_with_nobody_listing(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer
 ) -> None:
@@ -91,7 +92,7 @@ async def delete_streams(jetstream: JetStreamContext) -> None:
             await jetstream.delete_stream(name)
 
 
-@pytest.mark.parametrize("way", ["streams deleted", "store emptied"])
+@pytest.mark.parametrize("way", ["streams deleted", pytest.param("store emptied", marks=pytest.mark.thorough)])
 async def test_ten_thousand_facts_and_a_wipe_of_all_streams_in_the_middle_end_in_the_truth(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer, way: str
 ) -> None:
@@ -118,6 +119,7 @@ async def test_ten_thousand_facts_and_a_wipe_of_all_streams_in_the_middle_end_in
     await no_dead_letters(jetstream, buses.cluster)
 
 
+@pytest.mark.thorough
 async def test_a_connection_that_passes_nothing_and_stays_open_costs_time_and_no_fact(
     buses: Buses, jetstream: JetStreamContext, nats_server: NatsServer
 ) -> None:

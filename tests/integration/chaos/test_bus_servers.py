@@ -116,7 +116,9 @@ async def befallen(bus: Bus, fault: Fault, number: int) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("whom", ["leader", "other"])
-@pytest.mark.parametrize("fault", [Fault.NATS_PARTED, Fault.NATS_PARTED_SILENTLY])
+@pytest.mark.parametrize(
+    "fault", [Fault.NATS_PARTED, pytest.param(Fault.NATS_PARTED_SILENTLY, marks=pytest.mark.thorough)]
+)
 async def test_a_parted_server_takes_nothing_that_is_acknowledged_and_has_all_afterwards(
     tmp_path: Path, fault: Fault, whom: str
 ) -> None:

@@ -38,6 +38,7 @@ async def test_a_story_comes_to_its_boundaries_and_to_no_others(
 
 
 @pytest.mark.parametrize("story", [NODES, CONTROLLERS], ids=lambda story: story.part)
+@pytest.mark.thorough
 async def test_services_that_die_at_every_boundary_end_in_the_same_place(
     cluster: ClusterInfo, pointed: Nursery, story: Story
 ) -> None:

@@ -74,10 +74,16 @@ def seeds() -> tuple[int, ...]:
 
 
 # By lane and not by seed: what a test is called must not change between two processes that collect it.
+OF_EACH_DAY: Final = 2
+"""So many run in `make test`: with one server of NATS and with three."""
 LANES: Final = (*(f"lane-{number}-with-{servers}-nats" for number, servers in enumerate(SERVERS)), "found-once")
 
 
-@pytest.mark.parametrize("lane", range(len(LANES)), ids=LANES)
+@pytest.mark.parametrize(
+    "lane",
+    [pytest.param(lane, marks=pytest.mark.thorough if lane >= OF_EACH_DAY else ()) for lane in range(len(LANES))],
+    ids=LANES,
+)
 async def test_what_the_seed_breaks_is_mended(
     control_plane: ControlPlane, made_by: Nursery, seeds: tuple[int, ...], lane: int
 ) -> None:

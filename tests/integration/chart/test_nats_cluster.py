@@ -124,6 +124,7 @@ async def test_what_was_said_outlives_the_server_that_led_and_services_go_on(wor
     assert stored == len(world.said), "each once"
 
 
+@pytest.mark.thorough
 async def test_with_two_servers_away_nothing_is_lost_and_it_goes_on_when_one_is_back(world: World) -> None:
     await world.say(10)
     first = await world.leader()
@@ -139,6 +140,7 @@ async def test_with_two_servers_away_nothing_is_lost_and_it_goes_on_when_one_is_
     await world.all_ready()
 
 
+@pytest.mark.thorough
 async def test_a_rolling_restart_loses_nothing(world: World) -> None:
     """As a StatefulSet does it: the last first, the next when it is started and ready."""
     stop = asyncio.Event()

@@ -180,6 +180,7 @@ async def kubelet(installation: Installation, started: list[Running]) -> AsyncIt
         await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.thorough
 async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_deleted(
     cluster: ClusterInfo, leaving: Leaving, tmp_path: Path
 ) -> None:

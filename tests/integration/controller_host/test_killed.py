@@ -19,7 +19,7 @@ KILLS = 3
 SEEDS = [int(seed) for seed in os.environ.get("KILLED_SEEDS", "1,2").split(",")]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.thorough) for seed in SEEDS[1:])])
 async def test_kills_and_a_full_disk_cost_repeats_and_nothing_else(
     host: Host, tenants: Callable[[], Tenant], seed: int
 ) -> None:

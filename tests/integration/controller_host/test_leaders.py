@@ -64,6 +64,7 @@ async def test_a_leader_that_is_killed_is_succeeded_and_nothing_is_lost(
     assert replicas.violations() == []
 
 
+@pytest.mark.thorough
 async def test_a_leader_that_was_stopped_for_a_while_asks_nothing_more_in_the_call_that_goes_on(
     host: Host, cluster: ClusterInfo, work: Work
 ) -> None:
@@ -81,6 +82,7 @@ async def test_a_leader_that_was_stopped_for_a_while_asks_nothing_more_in_the_ca
     assert replicas.violations() == []
 
 
+@pytest.mark.thorough
 async def test_a_leader_that_alone_is_cut_off_from_the_api_server_ends_before_another_begins(
     host: Host, cluster: ClusterInfo, work: Work, tmp_path: Path
 ) -> None:

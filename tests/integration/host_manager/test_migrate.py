@@ -280,6 +280,7 @@ async def test_a_group_that_was_handed_over_is_adopted_without_a_restart(hosts: 
 
 
 @pytest.mark.timeout(420)  # six processes, one after the other
+@pytest.mark.thorough
 async def test_killed_at_any_write_and_run_again_it_comes_to_the_same_end(hosts: HostWorld, former: Former) -> None:
     """Each write in turn is the last of a process that SIGKILL ends, and before the first one does too."""
     await hosts.as_recorded("minimal")

@@ -54,6 +54,7 @@ def made_jobs(records: list[Manifest], fleet: Fleet) -> list[str]:
     ]
 
 
+@pytest.mark.thorough
 async def test_a_stopped_replica_and_its_successor_never_write_over_each_other(fleet: Fleet) -> None:
     mark = fleet.mark()
     nodes = fleet.add(*["node"] * 8)

@@ -70,6 +70,7 @@ async def test_a_process_killed_in_mid_rollout_loses_nothing_and_repeats_no_job(
     assert len(nodes) - len(KILLED_AFTER) <= len(made) <= len(nodes)
 
 
+@pytest.mark.thorough
 async def test_a_second_replica_takes_over_when_the_first_is_asked_to_stop(fleet: Fleet) -> None:
     nodes = fleet.add("node", "node")
     async with process(fleet) as first:
@@ -131,6 +132,7 @@ async def test_a_bus_that_is_wiped_in_mid_work_is_made_again_and_work_goes_on(fl
         await eventually(lambda: all(service.health.readiness().ok for service in services), "ready")
 
 
+@pytest.mark.thorough
 async def test_an_api_server_that_restarts_in_mid_rollout_is_waited_for(fleet: Fleet) -> None:
     nodes = fleet.add(*["node"] * 6)
     async with fleet.services(max_unavailable="1") as services:

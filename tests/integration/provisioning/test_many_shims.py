@@ -26,6 +26,7 @@ def longest_value(job: Manifest) -> int:
     return max(found)
 
 
+@pytest.mark.thorough
 async def test_nodes_get_five_hundred_shims(fleet: Fleet, shim: Shim) -> None:
     nodes = shim.add_nodes(2)
     many = [Shim(fleet, f"shim-{number:03}") for number in range(SHIMS)]

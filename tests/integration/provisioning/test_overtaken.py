@@ -9,6 +9,7 @@ import contextlib
 import http
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -205,6 +206,16 @@ POINTS: list[Point] = [
 ]
 
 
+OF_DELETION = {nothing_is_begun, the_first_installers_run, installers_of_the_next_version_ended_unseen}
+OF_OPTING_OUT = {a_node_is_claimed_and_has_no_job, it_is_halted}
+
+
+def cases(points: list[Point], always: set[Point]) -> list[Any]:
+    """Return the points as parameters; those that are not tried always are thorough tests."""
+    thorough = pytest.mark.thorough
+    return [pytest.param(one, id=one.__name__, marks=() if one in always else thorough) for one in points]
+
+
 async def clean(scene: Scene, mark: int, nodes: list[str], installed: set[str]) -> None:
     """Wait until nothing of the Shim is left on nodes, and see that it was removed from where it was, nowhere else."""
 
@@ -223,7 +234,7 @@ async def clean(scene: Scene, mark: int, nodes: list[str], installed: set[str]) 
         assert scene.shim.handler not in shown
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.__name__)
+@pytest.mark.parametrize("point", cases(POINTS, OF_DELETION))
 async def test_a_shim_deleted_in_the_middle_is_gone_within_seconds(scene: Scene, point: Point) -> None:
     installed = await point(scene)
     mark = scene.fleet.mark()
@@ -235,7 +246,7 @@ async def test_a_shim_deleted_in_the_middle_is_gone_within_seconds(scene: Scene,
     await clean(scene, mark, scene.nodes, installed)
 
 
-@pytest.mark.parametrize("point", POINTS[2:], ids=lambda point: point.__name__)
+@pytest.mark.parametrize("point", cases(POINTS[2:], OF_OPTING_OUT))
 async def test_a_node_that_is_no_longer_meant_in_the_middle_is_clean_within_seconds(scene: Scene, point: Point) -> None:
     installed = await point(scene)
     mark = scene.fleet.mark()

@@ -117,6 +117,7 @@ async def a_mass_is_held(fleet: Fleet, nodes: list[str]) -> None:
 
 
 @pytest.mark.timeout(420)  # all that can happen to a Shim, one thing after the other
+@pytest.mark.thorough
 async def test_each_right_is_used_and_none_is_missing(fleet: Fleet, shim: Shim, tmp_path: Path) -> None:
     api = fleet.api
     for name in (SYSTEM, fleet.system, fleet.installers):

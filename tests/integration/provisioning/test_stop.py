@@ -73,6 +73,7 @@ async def stubborn(fleet: Fleet, log: Path, mode: str, **changes: object) -> Asy
             await process.wait()
 
 
+@pytest.mark.thorough
 async def test_under_load_it_ends_well_releases_its_leases_and_the_next_one_finishes(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ async def test_an_api_server_that_hangs_does_not_keep_it(fleet: Fleet, tmp_path:
             assert await ends(process) == 0
 
 
+@pytest.mark.thorough
 async def test_an_api_server_that_hangs_from_the_start_does_not_keep_it(fleet: Fleet, tmp_path: Path) -> None:
     log = tmp_path / "log"
     with frozen(fleet.api_server()):
@@ -137,6 +139,7 @@ async def test_an_api_server_that_hangs_from_the_start_does_not_keep_it(fleet: F
             assert await ends(process) == 0
 
 
+@pytest.mark.thorough
 async def test_a_bus_that_hangs_does_not_keep_it(fleet: Fleet, nats_server: NatsServer, tmp_path: Path) -> None:
     log = tmp_path / "log"
     environment = fleet.environment(grace_seconds=GRACE, nats_url=nats_server.url)
@@ -150,6 +153,7 @@ async def test_a_bus_that_hangs_does_not_keep_it(fleet: Fleet, nats_server: Nats
         assert not lease_of(fleet, service).get("holderIdentity"), "the bus has no say in the lease"
 
 
+@pytest.mark.thorough
 async def test_a_collector_that_hangs_does_not_keep_it(fleet: Fleet, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"

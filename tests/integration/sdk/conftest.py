@@ -22,7 +22,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Modules:
     return Modules(tmp_path_factory.mktemp("modules") / "compiled")
 
 
-@pytest.fixture(scope="module", params=guests.LANGUAGES)
+@pytest.fixture(scope="module", params=guests.LANGUAGE_PARAMETERS)
 def language(request: pytest.FixtureRequest) -> str:
     guests.needed(request.param)
     return str(request.param)

@@ -19,6 +19,7 @@ from trellis.localcluster.progress import Quiet
 pytestmark = pytest.mark.timeout(900)
 
 
+@pytest.mark.thorough
 def test_gos_own_tests_pass_and_go_has_nothing_to_say() -> None:
     go = go_program(Quiet())
     for command in (["test", "./..."], ["vet", "./..."]):
@@ -28,6 +29,7 @@ def test_gos_own_tests_pass_and_go_has_nothing_to_say() -> None:
     assert said.stdout == ""
 
 
+@pytest.mark.thorough
 def test_rusts_own_tests_pass_with_whatever_compiler_is_here(tmp_path: Path) -> None:
     if lacks := lacking(("cargo", "rustc", "rustfmt", "cc")):
         pytest.skip(f"NOT RUN: missing: {', '.join(lacks)}")

@@ -100,7 +100,7 @@ def test_the_build_of_the_page_makes_the_committed_module(tmp_path: Path) -> Non
     assert (tmp_path / "c" / "mirror.wasm").read_bytes() == (guests.PREBUILT / "mirror.wasm").read_bytes()
 
 
-@pytest.mark.parametrize("language", guests.LANGUAGES)
+@pytest.mark.parametrize("language", guests.LANGUAGE_PARAMETERS)
 def test_modules_are_as_large_as_the_page_says(language: str) -> None:
     guests.needed(language)
     (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith("| module of the example")]

@@ -79,6 +79,7 @@ async def test_no_request_that_opens_ends_it_and_each_is_answered(secret_world: 
         await well(host, secret_world)
 
 
+@pytest.mark.thorough
 async def test_no_box_ends_it(secret_world: SecretsWorld) -> None:
     secret_world.ready_to_ask()
     drawn = random.Random(7)

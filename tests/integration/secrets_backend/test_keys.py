@@ -153,6 +153,7 @@ async def test_a_wait_that_is_none_is_refused(installed: Installation) -> None:
     assert "--wait: has 'soon'" in done.stderr
 
 
+@pytest.mark.thorough
 async def test_while_two_replicas_rotate_every_host_is_answered(
     secret_world: SecretsWorld, cluster: ClusterInfo, cluster_api: Api
 ) -> None:

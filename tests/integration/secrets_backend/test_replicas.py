@@ -119,6 +119,7 @@ def test_two_replicas_have_one_key_and_both_answer(pair: Pair) -> None:
         assert load.result()["wrong"] == {}
 
 
+@pytest.mark.thorough
 def test_no_request_is_lost_when_a_replica_is_stopped(pair: Pair) -> None:
     with pair.load(2_000) as load:
         _until_busy(pair.asked.servers)
@@ -137,6 +138,7 @@ def test_a_replica_that_is_killed_costs_what_it_had_in_hand(pair: Pair) -> None:
         assert load.result()["wrong"] == {}
 
 
+@pytest.mark.thorough
 def test_what_a_frozen_replica_was_asked_is_answered_once_it_goes_on(pair: Pair) -> None:
     frozen, other = pair.asked.servers
     with pair.load(2_000) as load:
@@ -146,6 +148,7 @@ def test_what_a_frozen_replica_was_asked_is_answered_once_it_goes_on(pair: Pair)
         assert load.result()["wrong"] == {}
 
 
+@pytest.mark.thorough
 def test_no_request_is_lost_while_nats_is_frozen_for_a_moment(pair: Pair) -> None:
     with pair.load(2_000) as load:
         _until_busy(pair.asked.servers)
@@ -154,6 +157,7 @@ def test_no_request_is_lost_while_nats_is_frozen_for_a_moment(pair: Pair) -> Non
         assert load.result()["wrong"] == {}
 
 
+@pytest.mark.thorough
 def test_both_answer_again_when_nats_was_killed_and_came_back(pair: Pair) -> None:
     world = pair.asked.world
     pair.lattice.kill()

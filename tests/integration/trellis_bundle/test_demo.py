@@ -102,6 +102,7 @@ async def shows_the_node(url: str, token: str) -> None:
             assert "node/node-0000" in [one["about"] for one in (await past.json())["events"]]
 
 
+@pytest.mark.thorough
 def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine: Machine) -> None:
     status, out, err = machine.run("demo", "--nodes", "4", "--keep", "-o", "json")
     assert status == 0, err
@@ -128,6 +129,7 @@ def test_a_kept_demo_runs_on_refuses_a_second_one_and_goes_with_dev_down(machine
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.thorough
 def test_an_interrupted_demo_leaves_nothing(machine: Machine, number: signal.Signals) -> None:
     demo = machine.start("demo", "--nodes", "3")
     until_said(demo, "starting the services")
@@ -139,6 +141,7 @@ def test_an_interrupted_demo_leaves_nothing(machine: Machine, number: signal.Sig
     machine.assert_clean()
 
 
+@pytest.mark.thorough
 def test_services_that_die_end_the_demo_with_the_place_of_their_log(machine: Machine) -> None:
     demo = machine.start("demo", "--nodes", "40")
     until_said(demo, "annotated")

@@ -99,6 +99,7 @@ def rollout(fleet: Fleet, shim: Shim) -> Rollout:
 
 
 @pytest.mark.timeout(600)  # nine commands, each a process of its own, which a loaded machine starts slowly
+@pytest.mark.thorough
 async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollout) -> None:
     nodes = rollout.shim.add_nodes(2)
     async with rollout.fleet.services(), kubelets(rollout.fleet):
@@ -133,6 +134,7 @@ async def test_a_version_is_followed_taken_back_and_brought_back(rollout: Rollou
         await rollout.gone()
 
 
+@pytest.mark.thorough
 async def test_a_paused_rollout_begins_nothing_says_so_and_goes_on(rollout: Rollout) -> None:
     [node] = rollout.shim.add_nodes(1)
     rollout.shim.apply(nodeSelector={"test": "none yet"})

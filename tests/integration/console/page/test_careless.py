@@ -34,6 +34,7 @@ def letter(index: int) -> Item:
     )
 
 
+@pytest.mark.thorough
 async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for_all_of_them_each_time(
     world: World, chrome: Chrome
 ) -> None:
@@ -63,6 +64,7 @@ async def test_letters_that_come_by_the_hundred_neither_wipe_a_field_nor_ask_for
         await expect(field).to_have_value("")
 
 
+@pytest.mark.thorough
 async def test_who_could_not_be_logged_out_is_told_so(world: World, chrome: Chrome) -> None:
     async def away(route: Route) -> None:
         await route.abort()

@@ -23,6 +23,7 @@ from trellis.events.subjects import fact_subject
 from trellis.names import ANNOTATION_OPT_IN
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.cluster,
     pytest.mark.nats,
     pytest.mark.jaeger,

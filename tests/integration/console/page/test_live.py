@@ -62,6 +62,7 @@ async def test_a_lost_connection_is_said_and_what_changed_meanwhile_is_there_whe
         await window.sees(".live", "live")
 
 
+@pytest.mark.thorough
 async def test_a_console_that_began_anew_asks_to_log_in_and_shows_everything_after(
     visit: Visit, chrome: Chrome
 ) -> None:
@@ -80,6 +81,7 @@ async def test_a_console_that_began_anew_asks_to_log_in_and_shows_everything_aft
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.thorough
 async def test_a_tab_that_nobody_sees_holds_no_connection_and_knows_everything_when_it_is_seen_again(
     visit: Visit, chrome: Chrome
 ) -> None:
@@ -102,6 +104,7 @@ async def test_a_tab_that_nobody_sees_holds_no_connection_and_knows_everything_w
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.thorough
 async def test_a_silence_is_not_taken_for_quiet(visit: Visit, chrome: Chrome) -> None:
     async with (
         visit.console() as console,
