@@ -30,4 +30,5 @@ pytest_plugins = [
     "support.secrets_world",
     "support.shims",
     "support.tenants",
+    "support.typed",
 ]

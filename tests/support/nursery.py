@@ -1,6 +1,7 @@
 """A process that has imported everything once and forks whenever a service process is wanted: half a second, not three.
 
-Run as ``python nursery.py``. In: a line of JSON each, ``{"environment", "arguments", "log"}``, on standard input. Out:
+Run as ``python nursery.py``. In: a line of JSON each, ``{"environment", "bare", "arguments", "log", "errors"}``, on
+standard input; ``bare``: the environment is no more than that. Out:
 ``{"pid"}`` when it is born, ``{"pid", "code"}`` when it has ended, on standard output. It ends, and all its children
 with it, when its input does. The one who asks is ``Nursery``, which gives processes like those of asyncio.
 """
@@ -38,14 +39,21 @@ class Child:
         self.returncode: int | None = None
         self._waiting: list[Callable[[], object]] = []
         self._lock = threading.Lock()
+        self._ended = threading.Event()
 
     def end(self, code: int) -> None:
         """Take how it ended: its status, or the negative number of the signal."""
         with self._lock:
             self.returncode = code
             waiting, self._waiting = self._waiting, []
+        self._ended.set()
         for one in waiting:
             one()
+
+    def end_within(self, seconds: float) -> int | None:
+        """Wait for its end in a thread; return how it ended, None if it has not."""
+        self._ended.wait(seconds)
+        return self.returncode
 
     async def wait(self) -> int:
         """Wait for its end and return how it ended."""
@@ -64,6 +72,14 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
 
 class Nursery:
     """Asks for processes that run a module which has ``main`` and has imported what it needs; of any event loop."""
@@ -74,9 +90,26 @@ class Nursery:
         self._children: dict[int, Child] = {}
         self._asking = threading.Lock()
 
-    def start(self, environment: Mapping[str, str], arguments: Sequence[str], log: Path) -> Child:
-        """Have a process, with these variables on top of the nursery's."""
-        asked = {"environment": dict(environment), "arguments": [*arguments], "log": str(log)}
+    def start(
+        self,
+        environment: Mapping[str, str],
+        arguments: Sequence[str],
+        log: Path,
+        *,
+        errors: Path | None = None,
+        bare: bool = False,
+    ) -> Child:
+        """Have a process, with these variables on top of the nursery's, or with these alone if it is to be ``bare``.
+
+        What it prints goes to the end of the log; to that of ``errors`` what it has to say beside, if that is given.
+        """
+        asked = {
+            "environment": dict(environment),
+            "bare": bare,
+            "arguments": [*arguments],
+            "log": str(log),
+            "errors": str(errors or log),
+        }
         assert self._process.stdin is not None
         with self._asking:
             self._process.stdin.write(json.dumps(asked).encode() + b"\n")
@@ -139,11 +172,15 @@ def _be(main: Any, asked: dict[str, Any]) -> None:
     code = 70
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        output = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        output, errors = (
+            os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) for name in ("log", "errors")
+        )
         nothing = os.open(os.devnull, os.O_RDONLY)
-        for given, number in ((nothing, 0), (output, 1), (output, 2)):
+        for given, number in ((nothing, 0), (output, 1), (errors, 2)):
             os.dup2(given, number)
         os.closerange(3, _FILES_MAX)
+        if asked["bare"]:
+            os.environ.clear()
         os.environ.update(asked["environment"])
         sys.argv = ["trellis", *asked["arguments"]]
         main()

@@ -1,19 +1,30 @@
-"""Commands of ``trellis`` as a person types them: a process of its own, with nothing of the suite's own settings.
+"""``trellis`` as users type it: a process for each command, with the environment that a test gives it and no more.
 
-In: words, settings. Out: what it printed, and its exit status. Called by tests.
+The processes are forked from one that has imported all commands, because the imports are most of the processor time of
+a short command. ``tests/integration/packaging`` runs the installed program.
+
+In: words, an environment. Out: what it printed, and its exit status. Called by tests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import os
 import subprocess
-import sys
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+
+import pytest
+
+from support.nursery import Child, Nursery, nursery
 
 Done = subprocess.CompletedProcess[str]
 PATIENCE_SECONDS: Final = 120.0
+_held = contextlib.ExitStack()
 
 
 def bare_environment(**settings: str) -> dict[str, str]:
@@ -24,17 +35,32 @@ def bare_environment(**settings: str) -> dict[str, str]:
 
 def typed(environment: Mapping[str, str], *words: str) -> Done:
     """Run ``trellis`` with these words, without a terminal, and return how it ended."""
-    return subprocess.run(
-        [sys.executable, "-m", "trellis_bundle", *words],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        output, errors = Path(folder) / "output", Path(folder) / "errors"
+        child = started(environment, *words, log=output, errors=errors)
+        code = child.end_within(PATIENCE_SECONDS)
+        if code is None:
+            child.kill()
+            raise subprocess.TimeoutExpired(["trellis", *words], PATIENCE_SECONDS, errors.read_bytes())
+        return Done(["trellis", *words], code, output.read_text("utf-8"), errors.read_text("utf-8"))
 
 
 async def typed_meanwhile(environment: Mapping[str, str], *words: str) -> Done:
     """Do so while services run in this process."""
     return await asyncio.to_thread(typed, environment, *words)
+
+
+def started(environment: Mapping[str, str], *words: str, log: Path, errors: Path | None = None) -> Child:
+    """Start ``trellis`` with these words; what it prints goes to the end of files."""
+    return _nursery().start(environment, words, log, errors=errors, bare=True)
+
+
+@functools.cache
+def _nursery() -> Nursery:
+    return _held.enter_context(nursery("support.typed_process"))
+
+
+@pytest.hookimpl
+def pytest_sessionfinish() -> None:
+    """End the process that forks: this module is a plugin of pytest."""
+    _held.close()

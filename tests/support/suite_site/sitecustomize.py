@@ -10,6 +10,7 @@ import os
 import sys
 
 SERVICE = "trellis.service"
+VARIABLE = "SUITE_KUBECONFIG"
 
 
 class Afterwards:
@@ -39,7 +40,8 @@ class Afterwards:
         async def run(service, stop):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
             if module.Service.run is run:
                 module.Service.run = as_written
-                _come_as_accounts()
+                if VARIABLE in os.environ:  # not that of a process which this one was forked from
+                    _come_as_accounts()
             await module.Service.run(service, stop)
 
         module.Service.run = run
@@ -58,5 +60,5 @@ def _come_as_accounts() -> None:
     come_as_accounts(Path(os.environ[KUBECONFIG_VARIABLE]), Path(os.environ[DIRECTORY_VARIABLE]))
 
 
-if "SUITE_KUBECONFIG" in os.environ:
+if VARIABLE in os.environ:
     sys.meta_path.insert(0, Afterwards())  # type: ignore[arg-type]
