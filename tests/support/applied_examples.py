@@ -10,12 +10,12 @@ import contextlib
 import http
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
 from support.examples import EXAMPLES
 from support.host_world import PATIENCE
+from support.typed import bare_environment, typed
 from trellis.kube.resources import APPLICATIONS, HOST_CONFIGS, PODS, SERVICES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
@@ -67,15 +67,7 @@ class Kubectl:
 
 def trellis(cluster: ClusterInfo, *words: str) -> str:
     """Run our command line as people do, with their kubeconfig alone; it has to succeed. Return what it printed."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "trellis_bundle", *words],
-        env=environment | {"KUBECONFIG": str(cluster.kubeconfig)},
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_SECONDS,
-        check=False,
-    )
+    done = typed(bare_environment(KUBECONFIG=str(cluster.kubeconfig)), *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -10,8 +10,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,6 +20,7 @@ from typing import Any
 import wasmtime
 
 from support.service_process import free_port, get, lines, running
+from support.typed import typed_meanwhile
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.crds.wasm_controllers import WasmController
 from trellis.kube.resources import DEFINITIONS, WASM_CONTROLLERS
@@ -103,8 +102,7 @@ class Host:
             "TRELLIS_NAMESPACE": self.name,
             "TRELLIS_CLAIM_NAMESPACE": self.name,
         }
-        command = [sys.executable, "-m", "trellis_bundle", *arguments, "-o", "json"]
-        done = await asyncio.to_thread(subprocess.run, command, env=environment, capture_output=True, timeout=60)
+        done = await typed_meanwhile(environment, *arguments, "-o", "json")
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 

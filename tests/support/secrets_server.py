@@ -10,8 +10,6 @@ import contextlib
 import http
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,9 +18,11 @@ from typing import Final
 
 import psutil
 
+from support.nursery import Child
 from support.secrets_client import ClientError, SecretsClient
 from support.secrets_conformance.world import World
 from support.service_process import free_port, get
+from support.typed import started
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import DEFINITIONS, HOST_CONFIGS
 from trellis.localcluster import ClusterInfo
@@ -38,7 +38,7 @@ _PAUSE: Final = 0.05
 class Server:
     """One running replica."""
 
-    process: subprocess.Popen[bytes]
+    process: Child
     port: int
     log: Path
     ended: bool = False
@@ -47,7 +47,7 @@ class Server:
         """End it before its time, and wait until it has."""
         self.ended = True
         self.process.send_signal(how)
-        self.process.wait(_STOP_SECONDS)
+        assert self.process.end_within(_STOP_SECONDS) is not None, "it does not stop"
 
     def processor_seconds(self) -> float:
         """Return how much processor time it took since its start."""
@@ -82,27 +82,22 @@ class Place:
             **self.settings,
         }
         log = self.directory / f"secrets-backend-{port}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "trellis_bundle", "run", "secrets-backend"],
-                env=environment,
-                stdout=output,
-                stderr=output,
-            )
+        log.write_bytes(b"")
+        process = started(environment, "run", "secrets-backend", log=log)
         try:
             _wait_ready(process, port, log)
             server = Server(process, port, log)
             yield server
-            assert server.ended or process.poll() is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
+            assert server.ended or process.returncode is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
         finally:
             process.terminate()
-            process.wait(_STOP_SECONDS)
+            assert process.end_within(_STOP_SECONDS) is not None, "it does not stop"
 
 
-def _wait_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _wait_ready(process: Child, port: int, log: Path) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while (found := get(port, "/readyz"))[0] != http.HTTPStatus.OK:
-        assert process.poll() is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
+        assert process.returncode is None, f"it ended by itself:\n{log.read_text()[-3000:]}"
         assert time.monotonic() < deadline, f"not ready: {found}\n{log.read_text()[-3000:]}"
         time.sleep(_PAUSE)
 

@@ -11,9 +11,12 @@ import sys
 import urllib.error
 import urllib.request
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from support.nursery import Child
+from support.typed import started
 
 
 def free_port() -> int:
@@ -47,19 +50,30 @@ async def until_status(port: int, path: str, status: int) -> str:
 
 
 @contextlib.asynccontextmanager
-async def running(log: Path, *services: str, **environment: str) -> AsyncIterator[Process]:
-    """Run `trellis run` with its log, in JSON, at the end of a file."""
-    with log.open("ab") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "trellis_bundle", "run", *services,
-            env={**os.environ, "TRELLIS_LOG_FORMAT": "json", **environment}, stdout=output, stderr=output,
-        )  # fmt: skip
+async def running(log: Path, *services: str, forked: bool = True, **environment: str) -> AsyncIterator[Child | Process]:
+    """Run `trellis run` with its log, in JSON, at the end of a file.
+
+    ``forked``: as ``support.typed`` has its processes. A variable that the interpreter itself reads needs another.
+    """
+    environment = {**os.environ, "TRELLIS_LOG_FORMAT": "json", **environment}
+    process = await (_forked if forked else _executed)(log, services, environment)
     try:
         yield process
     finally:
         if process.returncode is None:
             process.terminate()
             await asyncio.wait_for(process.wait(), 40)
+
+
+async def _forked(log: Path, services: Sequence[str], environment: Mapping[str, str]) -> Child:
+    return await asyncio.to_thread(started, environment, "run", *services, log=log)
+
+
+async def _executed(log: Path, services: Sequence[str], environment: Mapping[str, str]) -> Process:
+    with log.open("ab") as output:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "trellis_bundle", "run", *services, env=environment, stdout=output, stderr=output
+        )
 
 
 def lines(log: Path) -> list[dict[str, Any]]:

@@ -21,9 +21,11 @@ from typing import Final
 import pytest
 
 from support.nursery import Child, Nursery, nursery
+from support.suite_accounts import KUBECONFIG_VARIABLE, SITE
 
 Done = subprocess.CompletedProcess[str]
 PATIENCE_SECONDS: Final = 120.0
+TESTS: Final = Path(__file__).parents[1]
 _held = contextlib.ExitStack()
 
 
@@ -57,7 +59,9 @@ def started(environment: Mapping[str, str], *words: str, log: Path, errors: Path
 
 @functools.cache
 def _nursery() -> Nursery:
-    return _held.enter_context(nursery("support.typed_process"))
+    # Services of its children come as their accounts, if a child's environment names a cluster that has some.
+    paths = os.pathsep.join(map(str, (SITE, TESTS)))
+    return _held.enter_context(nursery("support.typed_process", PYTHONPATH=paths, **{KUBECONFIG_VARIABLE: ""}))
 
 
 @pytest.hookimpl

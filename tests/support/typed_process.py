@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
-from pathlib import Path
 
 import typer
 
-from support.suite_accounts import DIRECTORY_VARIABLE, KUBECONFIG_VARIABLE, come_as_accounts
 from trellis_bundle import command_line
 from trellis_bundle.commands import register
 from trellis_bundle.run import SERVICES
@@ -20,7 +16,5 @@ for _one in SERVICES.values():
 
 
 def main() -> None:
-    """Be ``trellis``, with what is in ``sys.argv``; services come as their accounts, as in any process of tests."""
-    if sys.argv[1:2] == ["run"] and KUBECONFIG_VARIABLE in os.environ:
-        come_as_accounts(Path(os.environ[KUBECONFIG_VARIABLE]), Path(os.environ[DIRECTORY_VARIABLE]))
+    """Be ``trellis``, with what is in ``sys.argv``."""
     command_line.main()

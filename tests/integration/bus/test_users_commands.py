@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 
 from support.buses import Buses, Listener, eventually_async, opted_out
 from support.nats_users import NatsUsers
+from support.typed import Done, typed
 from trellis.bus.permissions import OUTSIDE, PEOPLE, PEOPLE_INBOX
 from trellis.bus.user_client import UserClient
 from trellis.events.node import NodeOptedOut
@@ -30,16 +29,9 @@ class Told:
     server: NatsServer
     users: NatsUsers
 
-    def trellis(self, user: str | None, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def trellis(self, user: str | None, *arguments: str) -> Done:
         own = {"TRELLIS_NATS_NKEY_FILE": str(self.users.credentials(user).path)} if user else {}
-        return subprocess.run(
-            [sys.executable, "-m", "trellis_bundle", *arguments],
-            env={**os.environ, "TRELLIS_NATS_URL": self.server.url, **own},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
+        return typed({**os.environ, "TRELLIS_NATS_URL": self.server.url, **own}, *arguments)
 
 
 @pytest.fixture

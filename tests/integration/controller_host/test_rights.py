@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import http
 import itertools
-import subprocess
-import sys
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from controller_host.resources import ACCOUNT
 from support.controllers_world import CONFIG_MAPS, Host, Tenant, prebuilt, until
 from support.fleet import Fleet
 from support.grants import SYSTEM, Granted, given, granted, manifests, refused, used
+from support.typed import typed
 from trellis.kube.resources import LEASES
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
@@ -29,8 +29,9 @@ FORBIDDEN = http.HTTPStatus.FORBIDDEN
 
 
 def printed(*arguments: str) -> str:
-    command = [sys.executable, "-m", "trellis_bundle", "controllers", "roles", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    done = typed(os.environ, "controllers", "roles", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @contextlib.asynccontextmanager

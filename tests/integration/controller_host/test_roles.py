@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from controller_host.reviews import Reviews
 from controller_host.rights import acting_words
 from support.grants import SYSTEM, granted, manifests
 from support.kube_world import eventually
+from support.typed import typed
 from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
@@ -47,13 +47,9 @@ async def connected(kubeconfig: Path) -> AsyncIterator[Kube]:
 
 
 def printed(*arguments: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "trellis_bundle", "controllers", "roles", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
+    done = typed(os.environ, "controllers", "roles", *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 async def test_an_account_is_acted_as_once_its_role_is_there_and_no_other_is(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import http
 import os
-import sys
-from asyncio.subprocess import DEVNULL
 
 import pytest
 
 from support.crd_deletion import define_again, delete_definition, restored, served, terminating
 from support.fleet import Fleet, eventually
 from support.host_world import PATIENCE, HostWorld
+from support.typed import typed_meanwhile
 from trellis import names
 from trellis.breaker import Limits
 from trellis.kube.breaker import HELD
@@ -69,11 +67,8 @@ def removed_finalizer(hosts: HostWorld, group: str) -> bool:
 
 
 async def close_breaker(fleet: Fleet) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", "breaker", "close", "host-manager",
-        env={**os.environ, **fleet.environment()}, stdout=DEVNULL,
-    )  # fmt: skip
-    assert await process.wait() == 0
+    done = await typed_meanwhile({**os.environ, **fleet.environment()}, "breaker", "close", "host-manager")
+    assert done.returncode == 0, done.stderr
 
 
 async def test_the_only_group_keeps_its_hosts_when_the_crd_is_deleted_until_a_user_confirms_it(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
-import sys
-from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from support.fleet import Fleet, eventually
 from support.kubelets import kubelets
 from support.service_process import ask, free_port, running
 from support.shims import Shim
+from support.typed import typed_meanwhile
 from trellis.breaker_record import read_breakers
 from trellis.kube.breaker import HELD
 from trellis.names import breaker_name
@@ -26,14 +24,9 @@ pytestmark = pytest.mark.cluster
 
 async def trellis(fleet: Fleet, *arguments: str) -> tuple[int, Any]:
     """Run a command with `-o json` and return its exit status and document."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", *arguments, "-o", "json",
-        env={**os.environ, **fleet.environment()}, stdout=PIPE, stderr=PIPE,
-    )  # fmt: skip
-    output, errors = await process.communicate()
-    assert errors == b""
-    assert process.returncode is not None
-    return process.returncode, json.loads(output)
+    done = await typed_meanwhile({**os.environ, **fleet.environment()}, *arguments, "-o", "json")
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
 
 
 async def breaker_of(fleet: Fleet, service: str) -> dict[str, Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from support.buses import eventually_async
 from support.fleet import Fleet
 from support.nats_users import NatsUsers
 from support.service_process import ask, free_port, lines, running, until_status
+from support.typed import Done, typed
 from trellis.bus.claim import Claim
 from trellis.bus.naming import CLAIM_STREAM, claim_subject
 from trellis.bus.permissions import PEOPLE
@@ -40,18 +39,11 @@ def guarded(users: NatsUsers, tmp_path: Path) -> Iterator[NatsServer]:
         yield server
 
 
-def trellis(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "trellis_bundle", *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+def trellis(*arguments: str, **environment: str) -> Done:
+    return typed({**os.environ, **environment}, *arguments)
 
 
-def events_of(shown: subprocess.CompletedProcess[str]) -> int:
+def events_of(shown: Done) -> int:
     """Return how many facts there are, as `trellis status` shows it; 0 while there is no stream."""
     streams = (json.loads(shown.stdout).get("bus") or {}).get("streams") or ()
     return sum(each["messages"] for each in streams if each["name"] == STREAM_EVENTS)

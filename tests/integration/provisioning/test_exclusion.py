@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
-from asyncio.subprocess import DEVNULL, Process
 from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from support.exclusion import Lease, accepted, late_writes, place, writer
 from support.fleet import Fleet, Manifest, eventually
+from support.nursery import Child
+from support.typed import started
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -23,17 +24,14 @@ PATIENCE = 120
 
 
 @contextlib.asynccontextmanager
-async def replica(fleet: Fleet, name: str) -> AsyncIterator[Process]:
-    started = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", "run",
-        env={**os.environ, **fleet.environment(identity=name, max_unavailable="2")}, stdout=DEVNULL, stderr=DEVNULL,
-    )  # fmt: skip
+async def replica(fleet: Fleet, name: str) -> AsyncIterator[Child]:
+    environment = {**os.environ, **fleet.environment(identity=name, max_unavailable="2")}
+    process = await asyncio.to_thread(started, environment, "run", log=Path(os.devnull))
     try:
-        yield started
+        yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            started.kill()
-        await started.wait()
+        process.kill()
+        await process.wait()
 
 
 def wrote(fleet: Fleet, mark: int, name: str) -> Counter[str]:

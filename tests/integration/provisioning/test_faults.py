@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
-from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import nats
 import pytest
 
 from support.fleet import Fleet, eventually
+from support.nursery import Child
+from support.typed import started
 from trellis import localcluster, names
 from trellis.events.subjects import STREAM_EVENTS, escape
 from trellis.localcluster.nats import NatsServer
@@ -22,18 +23,15 @@ pytestmark = pytest.mark.cluster
 
 
 @contextlib.asynccontextmanager
-async def process(fleet: Fleet, **changes: object) -> AsyncIterator[Process]:
+async def process(fleet: Fleet, **changes: object) -> AsyncIterator[Child]:
     """Run `trellis run` in a process of its own."""
-    started = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", "run",
-        env={**os.environ, **fleet.environment(**changes)}, stdout=DEVNULL, stderr=DEVNULL,
-    )  # fmt: skip
+    environment = {**os.environ, **fleet.environment(**changes)}
+    process = await asyncio.to_thread(started, environment, "run", log=Path(os.devnull))
     try:
-        yield started
+        yield process
     finally:
-        if started.returncode is None:
-            started.terminate()
-            await asyncio.wait_for(started.wait(), 40)
+        process.terminate()
+        await asyncio.wait_for(process.wait(), 40)
 
 
 KILLED_AFTER = (3, 6)

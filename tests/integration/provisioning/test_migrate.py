@@ -6,9 +6,6 @@ import asyncio
 import contextlib
 import http
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -16,6 +13,7 @@ import pytest
 
 from support.fleet import Fleet, Manifest, eventually
 from support.leftovers import as_new, leftover
+from support.typed import Done, bare_environment, typed_meanwhile
 from trellis import names
 from trellis.crds.kinds import KINDS, make_definition
 
@@ -69,19 +67,9 @@ class Former:
         items = [{"name": name} for name in ("", "runc", *handlers)]
         self.fleet.patch(node, {"status": {"runtimeHandlers": items}}, "/status")
 
-    async def migrate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    async def migrate(self, *arguments: str) -> Done:
         """Run the command as a user runs it."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRELLIS_", "KUBE"))}
-        return await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "trellis_bundle", "migrate", *arguments],
-            env=environment | self.fleet.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return await typed_meanwhile(bare_environment(**self.fleet.environment()), "migrate", *arguments)
 
     async def steps(self, *arguments: str) -> dict[str, str]:
         """Return what the command says of this test's objects: what becomes of each."""

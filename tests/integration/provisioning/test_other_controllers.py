@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import http
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +13,7 @@ from support.fleet import Fleet, eventually
 from support.kubelets import kubelets
 from support.leftovers import as_new, leftover
 from support.shims import Shim
+from support.typed import Done, bare_environment, typed_meanwhile
 from trellis import names
 from trellis.provisioning import KWASM
 
@@ -63,19 +60,9 @@ def operators(fleet: Fleet, namespace: str) -> Iterator[dict[str, Operator]]:
         operator.delete()
 
 
-async def trellis(fleet: Fleet, *arguments: str) -> subprocess.CompletedProcess[str]:
+async def trellis(fleet: Fleet, *arguments: str) -> Done:
     """Run a command as a user runs it."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRELLIS_", "KUBE"))}
-    return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "trellis_bundle", *arguments],
-        env=environment | fleet.environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return await typed_meanwhile(bare_environment(**fleet.environment()), *arguments)
 
 
 def message_of(shim: Shim) -> str:

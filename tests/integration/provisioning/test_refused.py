@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import http
 import os
-import sys
-from asyncio.subprocess import PIPE
 
 import pytest
 
@@ -14,6 +11,7 @@ from provisioner.job_clock import SlotTimings
 from support.fleet import Fleet, Manifest, eventually
 from support.kubelets import kubelets
 from support.shims import Shim
+from support.typed import typed_meanwhile
 from support.validating_policies import refusing, rule
 from trellis import names
 from trellis.kube.refusals import RefusalTimings
@@ -51,11 +49,7 @@ async def all_commands_name(fleet: Fleet, shim: Shim, words: str) -> None:
 
 async def trellis(fleet: Fleet, *arguments: str) -> str:
     """Return what a command prints."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", *arguments,
-        env={**os.environ, **fleet.environment()}, stdout=PIPE,
-    )  # fmt: skip
-    return (await process.communicate())[0].decode()
+    return (await typed_meanwhile({**os.environ, **fleet.environment()}, *arguments)).stdout
 
 
 async def reported(fleet: Fleet, shim: Shim, nodes: list[str], reason: str, words: str) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import http
 import os
-import sys
 import time
-from asyncio.subprocess import DEVNULL
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from support.api_proxy import ApiProxy
 from support.fleet import Fleet, Manifest, eventually, is_ours
 from support.kubelets import kubelets
 from support.shims import DEFINITIONS, SHIMS, Shim
+from support.typed import typed_meanwhile
 from trellis import names
 from trellis.breaker import Limits
 from trellis.crds.kinds import KINDS, make_definition
@@ -212,11 +211,8 @@ def recorded(fleet: Fleet, nodes: list[str]) -> list[str]:
 
 
 async def close_breaker(fleet: Fleet) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", "breaker", "close", "node-watcher",
-        env={**os.environ, **fleet.environment()}, stdout=DEVNULL,
-    )  # fmt: skip
-    assert await process.wait() == 0
+    done = await typed_meanwhile({**os.environ, **fleet.environment()}, "breaker", "close", "node-watcher")
+    assert done.returncode == 0, done.stderr
 
 
 async def test_a_shim_whose_finalizer_is_removed_by_hand_stays_on_its_nodes_for_a_grace(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import http
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.fleet import Fleet, eventually
+from support.typed import typed
 from trellis import names
 from trellis.kube.claim import CLAIM_TIMINGS
 from trellis.runtime import LedService
@@ -56,12 +55,7 @@ def jobs(fleet: Fleet) -> int:
 def status(fleet: Fleet, namespace: str) -> dict[str, Any]:
     """Return the row of ``trellis status`` about the installation."""
     environment = {**os.environ, **fleet.environment(), "TRELLIS_NAMESPACE": namespace}
-    done = subprocess.run(
-        [sys.executable, "-m", "trellis_bundle", "status", "-o", "json"],
-        env=environment,
-        capture_output=True,
-        check=False,
-    )
+    done = typed(environment, "status", "-o", "json")
     rows = json.loads(done.stdout)["services"]
     return next(row for row in rows if row["name"] == "installation")
 

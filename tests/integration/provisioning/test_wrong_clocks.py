@@ -67,7 +67,7 @@ async def pair(fleet: Fleet, folder: Path, *wrong: str) -> AsyncIterator[Pair]:
         for name, clock in clocks.items():
             environment = fleet.environment(identity=name, **LATER) | clock.environment()
             made.processes[name] = await stack.enter_async_context(
-                running(folder / f"{name}.log", "node-watcher", "provisioner", **environment)
+                running(folder / f"{name}.log", "node-watcher", "provisioner", forked=False, **environment)
             )
             await eventually(lambda: made.leader() == "first", "the first one leads", seconds=PATIENCE)
         yield made

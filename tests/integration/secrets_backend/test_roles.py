@@ -8,10 +8,9 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import secrets
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 import yaml
 
 from support.grants import Granted, granted
+from support.typed import typed
 from trellis.kube.resources import NAMESPACES, SECRETS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
@@ -40,13 +40,8 @@ class World:
 
     def apply(self, *arguments: str) -> None:
         """Apply what the command prints."""
-        done = subprocess.run(
-            [sys.executable, "-m", "trellis_bundle", "secrets", "roles", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
+        done = typed(os.environ, "secrets", "roles", *arguments)
+        assert done.returncode == 0, done.stderr
         self.account.apply(yaml.safe_load_all(done.stdout))
 
     def read(self, secret: str, *, user: str, namespace: str | None = None, verb: str = "GET") -> int:

@@ -35,7 +35,7 @@ async def test_tokens_begin_and_end_by_the_clock_of_the_api_server(
     secret_world.ready_to_ask(password=planted.VALUE)
     port, clock = free_port(), FakedClock(tmp_path / "clock", f"{wrong:+}")
     environment = secret_world.hosts.fleet.environment(health_port=port) | clock.environment()
-    async with running(tmp_path / "log", "secrets-backend", **environment):
+    async with running(tmp_path / "log", "secrets-backend", forked=False, **environment):
         await until_status(port, "/readyz", 200)
         async with secret_world.asking() as host:
             namespace = secret_world.namespace

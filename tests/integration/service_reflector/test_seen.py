@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -16,6 +13,7 @@ from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.manifests import ANY_HOST, capability, link, manifest
 from support.reflected import ReflectedWorld
+from support.typed import bare_environment, typed_meanwhile
 from trellis.runtime import LedService
 
 pytestmark = pytest.mark.cluster
@@ -24,19 +22,13 @@ pytestmark = pytest.mark.cluster
 async def trellis(world: ReflectedWorld, *words: str) -> tuple[int, dict[str, Any]]:
     """Run a command; return its exit status and its JSON."""
     info = world.hosts.fleet.info
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TRELLIS_", "KUBECONFIG"))}
-    environment |= {"TRELLIS_KUBECONFIG": str(info.kubeconfig), "TRELLIS_NAMESPACE": world.hosts.fleet.system}
-    environment["TRELLIS_CLAIM_NAMESPACE"] = world.hosts.fleet.system
-    environment |= {"TRELLIS_NATS_URL": str(info.nats_url)}
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "trellis_bundle", *words, "-o", "json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    environment = bare_environment(
+        TRELLIS_KUBECONFIG=str(info.kubeconfig),
+        TRELLIS_NAMESPACE=world.hosts.fleet.system,
+        TRELLIS_CLAIM_NAMESPACE=world.hosts.fleet.system,
+        TRELLIS_NATS_URL=str(info.nats_url),
     )
+    done = await typed_meanwhile(environment, *words, "-o", "json")
     assert done.stderr == "", done.stderr
     return done.returncode, json.loads(done.stdout)
 

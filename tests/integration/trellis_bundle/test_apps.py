@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import http
 import json
 import os
 import secrets
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ import yaml
 
 from support.applications_kind import ApplicationsKind, until
 from support.asked_wadm import AskedWadm, manifest
+from support.typed import Done, typed_meanwhile
 from trellis.crds.kinds import KINDS, make_definition
 from trellis.kube.resources import (
     APPLICATIONS,
@@ -127,17 +125,8 @@ class World:
 
         until(may, "its rights have arrived")
 
-    async def run(self, *arguments: str, command: str = "apps") -> subprocess.CompletedProcess[str]:
-        return await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "trellis_bundle", command, *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+    async def run(self, *arguments: str, command: str = "apps") -> Done:
+        return await typed_meanwhile(self.environment, command, *arguments)
 
     async def told(self, *arguments: str, code: int = 0) -> Any:
         done = await self.run(*arguments, "-o", "json")

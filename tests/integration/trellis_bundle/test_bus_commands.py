@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +14,7 @@ from nats.js.errors import NotFoundError
 
 from support.buses import Buses, Listener, eventually_async, opted_out
 from support.raw_nats import ODD_BODIES, ODD_HEADERS, ODD_TOKENS, raw_publish
+from support.typed import Done, bare_environment, typed
 from trellis.events.node import NodeOptedOut
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, fact_subject
 from trellis.localcluster.nats import NatsServer
@@ -34,16 +32,8 @@ class Commands:
 
     server: NatsServer
 
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
-        return subprocess.run(
-            [sys.executable, "-m", "trellis_bundle", *arguments],
-            env=kept | {"TRELLIS_NATS_URL": self.server.url} | environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+    def run(self, *arguments: str, **environment: str) -> Done:
+        return typed(bare_environment(TRELLIS_NATS_URL=self.server.url) | environment, *arguments)
 
     def json(self, *arguments: str, status: int = 0) -> dict[str, Any]:
         done = self.run(*arguments, "-o", "json")

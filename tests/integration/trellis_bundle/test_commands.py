@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from provisioner.resources import Installer, Task, make_installer_job
+from support.typed import Done, typed
 from trellis import names
 from trellis.breaker import Destruction, Limits, State, ask
 from trellis.breaker_record import make_breakers
@@ -77,15 +78,8 @@ class World:
         held = taken(lease, identity=f"{service}-7", duration=600, now=datetime.now(UTC))
         self.post(f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases", held)
 
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "trellis_bundle", *arguments],
-            env=self.environment | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def run(self, *arguments: str, **environment: str) -> Done:
+        return typed(self.environment | environment, *arguments)
 
 
 @pytest.fixture

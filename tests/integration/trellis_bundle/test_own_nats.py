@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from support.typed import typed
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.ports import free_ports
 from trellis.localcluster.processes import ProcessRecord, alive, end, record_of
@@ -135,14 +136,8 @@ def test_a_directory_has_one_process(standalone: Standalone) -> None:
 def test_nobody_without_the_password_is_let_in(standalone: Standalone) -> None:
     process = standalone.start()
     wait("ready", standalone.ready)
-    stranger = subprocess.run(
-        [sys.executable, "-m", "trellis_bundle", "events", "replay"],
-        env=standalone.environment | {"TRELLIS_NATS_URL": f"nats://127.0.0.1:{standalone.server_port}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    url = f"nats://127.0.0.1:{standalone.server_port}"
+    stranger = typed(standalone.environment | {"TRELLIS_NATS_URL": url}, "events", "replay")
     assert stranger.returncode != 0
     assert "refused" in stranger.stderr
     process.send_signal(signal.SIGTERM)
@@ -166,14 +161,7 @@ def test_what_does_not_go_together_is_refused(
     seed.write_text("SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4\n")
     seed.chmod(0o600)
     given = {name: str(seed) for name in environment}
-    refused = subprocess.run(
-        [sys.executable, "-m", "trellis_bundle", "run", "--own-nats", str(standalone.directory), *arguments],
-        env=standalone.environment | given,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    refused = typed(standalone.environment | given, "run", "--own-nats", str(standalone.directory), *arguments)
     assert refused.returncode == 2
     assert says in refused.stderr
     assert not standalone.directory.exists()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import secrets
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -15,6 +11,7 @@ from opentelemetry import trace as api
 
 from support.buses import opted_out
 from support.jaeger import Jaeger
+from support.typed import Done, bare_environment, typed_meanwhile
 from trellis.bus.bus import Bus
 from trellis.events.subjects import NODE_WATCHER
 from trellis.health import Health
@@ -33,17 +30,8 @@ async def telemetry(jaeger: Jaeger) -> AsyncIterator[Telemetry]:
     await made.shutdown()
 
 
-async def trellis(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "trellis_bundle", "trace", *arguments],
-        env={name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")} | environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+async def trellis(*arguments: str, **environment: str) -> Done:
+    return await typed_meanwhile(bare_environment(**environment), "trace", *arguments)
 
 
 async def a_trace(telemetry: Telemetry, jaeger: Jaeger) -> str:
