@@ -34,7 +34,7 @@ from trellis.events.applications import (
     ApplicationSynced,
 )
 from trellis.events.subjects import APPLICATION_MANAGER
-from trellis.kube.breaker import Breaker, Scope
+from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import WRITE_REFUSED, Refusals, noted
@@ -77,7 +77,9 @@ def compose(settings: Settings, base: Base) -> Work:
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_APPLICATION_MANAGER)
     populations = {deciding.APPLICATIONS: lambda: len(watches.applications.objects)}
-    breaker = Breaker(kube, recorder, Scope(APPLICATION_MANAGER, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
+    present = {deciding.APPLICATIONS: lambda: named(watches.applications)}
+    scope = Scope(APPLICATION_MANAGER, settings.namespace, populations, present)
+    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
     effects = Effects(kube, recorder, known, watches.applications, Tombstones(kube, settings.namespace), breaker)
     said = Said()
     rights = MissingRights(base.health, remedy)

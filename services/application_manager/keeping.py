@@ -113,6 +113,9 @@ class Keep:
     async def _keep(self, world: World, decision: Decision, trace: TraceContext | None) -> float | None:
         """Do what was decided, and tell what holds then."""
         key = world.key
+        destruction = next(filter(deciding.destroys, decision.actions), None)
+        if destruction is None and decision.waits is None and world.view is not None:
+            self.effects.breaker.withdraw(deciding.APPLICATIONS, world.view.uid)
         refused = self._refused(world, decision)
         if refused is not None:
             wait = await self._tell(world, replace(decision, actions=()), refused)
@@ -124,7 +127,6 @@ class Keep:
             if again is None and decision.waits is None:
                 self.stories.end(key)  # both sides are equal, and everybody knows
             return again
-        destruction = next(filter(deciding.destroys, decision.actions), None)
         if destruction is not None and world.view is not None:
             wait = await self.effects.hold(world.view)
             if wait is not None:

@@ -18,7 +18,7 @@ from host_manager.gather import Known
 from host_manager.handlers import CONSUMED, FollowSecrets, on_secret
 from host_manager.inputs import Problem
 from host_manager.lattice_status import due_in, silent_pods
-from host_manager.leave import HOSTS, Leave
+from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
 from host_manager.rights import Advice
 from host_manager.settings import Settings
@@ -85,7 +85,8 @@ def compose(settings: Settings, base: Base) -> Work:
     known = Known(kube, groups, pods, budgets=watches.budgets.objects, listening=listening)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_HOST_MANAGER)
     effects = Effects(kube, recorder, known)
-    scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)})
+    present = {HOSTS: lambda: going_with(groups, pods) if watches.complete else None}
+    scope = Scope(HOST_MANAGER, settings.namespace, {HOSTS: lambda: len(pods)}, present)
     breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
     defined = None if settings.watch_namespaces else HOST_CONFIGS  # a confined service may not read the CRD
     leave = Leave(groups, Deletions(kube, defined), breaker)

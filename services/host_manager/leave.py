@@ -58,6 +58,12 @@ class Leave:
         return Wait(min(held), held=True) if held else None
 
 
+def going_with(groups: Mapping[str, GroupView], pods: Mapping[str, PodView]) -> dict[str, str]:
+    """Return the names by uid of the hosts that go with a deleted group: all that the circuit breaker can hold."""
+    deleted = {key for key, group in groups.items() if group.deleting}
+    return {pod.uid: pod.name for pod in pods.values() if pod.group_key in deleted}
+
+
 def _destruction(pod: PodView) -> Destruction:
     what = "deletion of a host with its group"
     return Destruction(HOSTS, pod.name, pod.uid, what, PODS.api_version, PODS.kind, pod.namespace)

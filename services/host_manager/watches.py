@@ -81,5 +81,10 @@ class Watches:
         place = key.partition("/")[0]
         return all(kind.synced(place if self._places else None) for kind in self._kinds())
 
+    @property
+    def complete(self) -> bool:
+        """Whether all groups and pods were seen."""
+        return all(one.known for kind in (self.groups, self.pods) for one in kind)
+
     def _kinds(self) -> tuple[Informers[Any], ...]:
         return self.groups, self.pods, self.budgets, self.deployments, self.daemon_sets, self.operators

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from node_watcher import decide as deciding
-from node_watcher.actions import Action, Reason, SayFact, Snapshot
+from node_watcher.actions import Action, Destroy, Reason, SayFact, Snapshot
 from node_watcher.apply import Effects
 from node_watcher.gather import World, recall
 from node_watcher.handlers import CONSUMED, on_provision
@@ -23,7 +23,7 @@ from trellis.bus.queue import KeyedQueue
 from trellis.deletions import Deletions, DeletionTimings
 from trellis.events.node import NodeReady
 from trellis.events.subjects import NODE_WATCHER
-from trellis.kube.breaker import Breaker, Scope
+from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.informer import Informer
@@ -83,7 +83,8 @@ def compose(
     world = World(nodes.objects, shims.objects, settings.auto_provision, Deletions(kube, SHIMS, timings), marks)
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_NODE_WATCHER)
     ready = {deciding.NODES: lambda: sum(map(labelled_ready, nodes.objects.values()))}
-    breaker = Breaker(kube, recorder, Scope(NODE_WATCHER, settings.namespace, ready), lambda: list_all())  # noqa: PLW0108 - as above
+    scope = Scope(NODE_WATCHER, settings.namespace, ready, {deciding.NODES: lambda: named(nodes)})
+    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - as above
     effects = Effects(kube, bus, recorder, world, breaker, nodes.wrote)
     reconcile = Reconcile(world, effects, base.telemetry)
     queue = KeyedQueue(reconcile.run, workers=WORKERS, name="nodes", telemetry=base.telemetry)
@@ -132,6 +133,9 @@ class Reconcile:
         await self.world.deletions.look(self.world.shims.values())
         snapshot = self.world.snapshot(name)
         actions = deciding.decide(snapshot)
+        destroys = any(isinstance(action, Destroy) for action in actions)
+        if snapshot.node is not None and not (destroys or snapshot.unknown):
+            self.effects.breaker.withdraw(deciding.NODES, snapshot.node.uid)
         if not actions:
             if snapshot.node is None:
                 self.world.forget(name)

@@ -15,7 +15,7 @@ from typing import Final
 
 from provisioner import decide as deciding
 from provisioner import shim_decide
-from provisioner.actions import Action, CreateJob, LookAgain, Snapshot
+from provisioner.actions import Action, CreateJob, Destroy, LookAgain, Snapshot
 from provisioner.apply import Effects
 from provisioner.canary_apply import ProofEffects
 from provisioner.canary_resources import CANARY_PODS, view_canary
@@ -36,7 +36,7 @@ from trellis.bus.bus import BUS_RETRY_SECONDS, Bus
 from trellis.bus.queue import KeyedQueue
 from trellis.deletions import DeletionTimings
 from trellis.events.subjects import PROVISIONER
-from trellis.kube.breaker import Breaker, Scope
+from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.informer import Change, Informer
@@ -149,7 +149,8 @@ def compose(
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_PROVISIONER)
     running = {deciding.JOBS: known.jobs.running}
-    breaker = Breaker(kube, recorder, Scope(PROVISIONER, settings.namespace, running), lambda: list_all())  # noqa: PLW0108 - bound below
+    scope = Scope(PROVISIONER, settings.namespace, running, {deciding.JOBS: lambda: named(jobs)})
+    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
     proof = ProofEffects(kube, known, telemetry)
     effects = Effects(kube, bus, recorder, known, telemetry, breaker, proof, lambda: plan_soon())  # noqa: PLW0108 - as above
     queue = KeyedQueue(Reconcile(known, effects, telemetry).run, workers=WORKERS, name="nodes", telemetry=telemetry)
@@ -264,6 +265,10 @@ class Reconcile:
         """Bring one node's Jobs up to date; raises KubeError for the queue to try again."""
         snapshot = await snapshot_of(self.known, name)
         actions = deciding.decide(snapshot)
+        asked = {action.target.uid for action in actions if isinstance(action, Destroy)}
+        for job in snapshot.jobs:
+            if job.uid not in asked:
+                self.effects.breaker.withdraw(deciding.JOBS, job.uid)
         if all(isinstance(action, LookAgain) for action in actions):
             return await self.effects.apply(actions)
         parent = self._trace_of(snapshot, actions) or trace

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from service_reflector import decide as deciding
-from service_reflector.actions import Warn, WarnService
+from service_reflector.actions import RemoveService, Warn, WarnService
 from service_reflector.apply import Effects
 from service_reflector.facts import reflected, removed
 from service_reflector.following import Following, News
@@ -31,7 +31,7 @@ from trellis.events.envelope import FactData
 from trellis.events.services import ServiceReflected, ServiceRemoved
 from trellis.events.subjects import SERVICE_REFLECTOR
 from trellis.health import Health
-from trellis.kube.breaker import Breaker, Scope
+from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder
@@ -82,7 +82,10 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
     )
     recorder = EventRecorder(kube, component=names.FIELD_MANAGER_SERVICE_REFLECTOR)
     populations = {deciding.SERVICES: lambda: len(known.ours())}
-    breaker = Breaker(kube, recorder, Scope(SERVICE_REFLECTOR, settings.namespace, populations), lambda: list_all())  # noqa: PLW0108 - bound below
+    scope = Scope(
+        SERVICE_REFLECTOR, settings.namespace, populations, {deciding.SERVICES: lambda: named(watches.services)}
+    )
+    breaker = Breaker(kube, recorder, scope, lambda: list_all())  # noqa: PLW0108 - bound below
     effects = Effects(kube, recorder, known, watches.services, watches.slices, watches.routes, breaker)
     reflect = Reflect(known, effects, base.bus, Stories(telemetry), base.health)
     queue = KeyedQueue(reflect.run, workers=WORKERS, name="applications", telemetry=telemetry)
@@ -157,6 +160,10 @@ class Reflect:
             return None
         snapshot = await self._look(key)
         actions = deciding.decide(snapshot)
+        removed = {action.target.uid for action in actions if isinstance(action, RemoveService)}
+        for service in snapshot.services.values():
+            if service.uid not in removed:
+                self.effects.breaker.withdraw(deciding.SERVICES, service.uid)
         waits = [snapshot.look_again]
         if actions:
             attributes = {"trellis.application": key, "trellis.actions": [type(action).__name__ for action in actions]}

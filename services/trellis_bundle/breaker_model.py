@@ -60,12 +60,14 @@ class BreakerRow:
         let_go = f"trellis breaker close {self.service} {self.kind}"
         if self.position is Position.UNREADABLE:
             return f"whoever leads {self.service} writes the record anew and holds for 10 min; at once: {let_go}"
+        until = moment(self.opening.until if self.opening else 0)
+        if not self.held:
+            return f"no {self.kind} are held any more. Until {until} those that are to go are held. At once: {let_go}"
         names = self.opening.examples if self.opening else ()
         some = ", ".join(names[:3]) + (", …" if self.held > len(names[:3]) else "")
         return (
             f"{self.held} {self.kind} are held ({some}). If they are meant to go: {let_go}. If not, undo what caused "
-            f"it, nothing was done to them. Left alone, at {moment(self.opening.until if self.opening else 0)} as many "
-            "again may go as before it opened"
+            f"it, nothing was done to them. Left alone, at {until} as many again may go as before it opened"
         )
 
     def document(self) -> dict[str, Any]:

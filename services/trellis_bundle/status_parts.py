@@ -157,9 +157,13 @@ def _first(kind: str, causes: Mapping[str, str]) -> str:
 
 
 def breakers_part(rows: list[BreakerRow]) -> Part:
-    """Return the row of the breakers; one that holds destructions is a problem."""
+    """Return the row of the breakers; one that holds destructions is a problem, and one that cannot be read."""
     shown = [row for row in rows if row.position is not Position.CLOSED]
-    problems = [f"{row.service} holds {row.held} {row.kind}: see `trellis breaker status`" for row in shown]
+    problems = [
+        f"{row.service} holds {row.held} {row.kind}: see `trellis breaker status`"
+        for row in shown
+        if row.held or row.position is Position.UNREADABLE
+    ]
     text = f"{len(shown)} of {len(rows)} open" if shown else "closed"
     return Part("breakers", text, "; ".join(problems), {"open": [row.document() for row in shown]})
 

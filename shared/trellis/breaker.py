@@ -9,7 +9,7 @@ Source: design section 3.5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -186,6 +186,21 @@ def _holding(opening: Opening, target: Destruction) -> Opening:
     if len(examples) < EXAMPLES:
         examples = (*examples, target.name)
     return replace(opening, held=opening.held | {target.token}, examples=examples)
+
+
+def without_ended(state: State, present: Mapping[str, str], withdrawn: Collection[str]) -> State:
+    """Return the state without those held objects that are gone, or whose destruction was withdrawn.
+
+    ``present``: names by uid of the objects that there are; ``withdrawn``: tokens. The breaker stays open.
+    """
+    if state.opening is None:
+        return state
+    names = {short_hash(uid): name for uid, name in present.items()}
+    held = (state.opening.held & names.keys()) - set(withdrawn)
+    if held == state.opening.held:
+        return state
+    examples = tuple(sorted(names[token] for token in held)[:EXAMPLES])
+    return replace(state, opening=replace(state.opening, held=held, examples=examples))
 
 
 def close(state: State, *, by: str, now: float, everything_for: float | None, limits: Limits) -> State:

@@ -10,18 +10,20 @@ destroyed and nothing is held it costs one read a term.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
-from trellis.breaker import Destruction, Limits, State, ask, held_message, settled, unreadable
+from trellis.breaker import Destruction, Limits, State, ask, held_message, settled, unreadable, without_ended
 from trellis.breaker_record import make_breakers, read_breakers
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
+from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
 from trellis.kube.unhurried_clock import UnhurriedClock
-from trellis.names import breaker_name
+from trellis.names import breaker_name, short_hash
 from trellis.telemetry import get_logger
 
 HELD: Final = "DestructionHeld"
@@ -38,11 +40,33 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose breakers these are. ``populations``: by kind, how many objects there are that could be destroyed."""
+    """Whose breakers these are. ``populations``: by kind, how many objects there are that could be destroyed.
+
+    ``present``: by kind, names by uid of the objects whose destruction can be held now, None while these are not known.
+    """
 
     service: str
     namespace: str
     populations: Mapping[str, Callable[[], int]]
+    present: Mapping[str, Callable[[], Mapping[str, str] | None]]
+
+
+class Named(Protocol):
+    """An object as a watch has it."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def uid(self) -> str: ...  # noqa: D102
+
+
+N = TypeVar("N", bound=Named)
+
+
+def named(informer: Informer[N]) -> dict[str, str] | None:
+    """Return the names by uid of the objects of a kind, None while they are not known."""
+    return {one.uid: one.name for one in informer.objects.values()} if informer.known else None
 
 
 @dataclass(eq=False, slots=True)
@@ -79,6 +103,7 @@ class Breaker:
         self._lock = asyncio.Lock()
         self._requests: list[_Request] = []
         self._told: set[tuple[str, float]] = set()
+        self._withdrawn: set[tuple[str, str]] = set()  # kind and token, until the record is without them
         self._changed = asyncio.Event()
         self._complained = ""
 
@@ -90,11 +115,20 @@ class Breaker:
             NotLeading: the lease was lost.
         """
         request = _Request(target)
-        if not (self._known and self._answer([request])):
+        if (mark := (target.kind, target.token)) in self._withdrawn:
+            self._withdrawn.discard(mark)
+            await self._store_answer(request)
+        elif not (self._known and self._answer([request])):
             await self._store_answer(request)
         if request.error is not None:
             raise request.error
         return None if request.may_go else await self._tell(target)
+
+    def withdraw(self, kind: str, uid: str) -> None:
+        """Take back what was held: the object is there, and not to be destroyed any more."""
+        opening = self._states.get(kind, State()).opening
+        if opening is not None and (token := short_hash(uid)) in opening.held:
+            self._withdrawn.add((kind, token))
 
     async def run(self) -> None:
         """Learn what a former leader left open, and notice when a person closes it; until cancelled."""
@@ -216,6 +250,7 @@ class Breaker:
                 await self._read()
                 if self._repair:
                     await self._save(self._states)
+                await self._forget_ended()
         except _FAILED as error:
             self._known = False
             if self._complained != (why := type(error).__name__):
@@ -225,6 +260,20 @@ class Breaker:
         self._complained = ""
         self._show()
         self._say_closed(before - self._open_kinds())
+
+    async def _forget_ended(self) -> None:
+        """Take out of the record what is held no more; whoever wrote meanwhile is heard at the next look."""
+        kinds = self._open_kinds() & self.scope.present.keys()
+        found = {kind: there for kind in kinds if (there := self.scope.present[kind]()) is not None}
+        ended = {mark for mark in self._withdrawn if mark[0] in found}
+        states = dict(self._states)
+        for kind, there in found.items():
+            states[kind] = without_ended(states[kind], there, {token for of, token in ended if of == kind})
+        with contextlib.suppress(*_SOMEONE_WROTE):
+            if states != self._states:
+                await self._save(states)
+                self._states = states
+            self._withdrawn -= ended
 
     # --- what others see ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from host_manager.app import Reconcile
 from host_manager.apply import Effects
 from host_manager.gather import Known
-from host_manager.leave import HOSTS, Leave
+from host_manager.leave import HOSTS, Leave, going_with
 from host_manager.listening import Listening
 from host_manager.pods import PodView
 from host_manager.views import view_group
@@ -63,7 +64,7 @@ class World:
             name: PodView("g", name, f"uid-{name}", "1", "group", ready=True) for name in map(str, range(pods))
         }
         recorder = EventRecorder(self.kube, component="test")
-        breaker = Breaker(self.kube, recorder, Scope("host_manager", "g", {HOSTS: lambda: pods}), lambda: None)
+        breaker = Breaker(self.kube, recorder, Scope("host_manager", "g", {HOSTS: lambda: pods}, {}), lambda: None)
         self.deletions = Deletions(self.kube, HOST_CONFIGS, DeletionTimings(settle=0.0))
         self.reconcile = Reconcile(
             known,
@@ -111,3 +112,12 @@ async def test_a_crd_that_may_not_be_read_counts_as_one_that_is_being_deleted() 
 async def test_a_group_goes_with_few_hosts_or_if_it_was_deleted_by_itself(pods: int, with_crd: bool) -> None:
     world = World(names.FINALIZER_HOSTS, pods, with_crd=with_crd)
     assert await world.finalizers_left() == []
+
+
+def test_only_hosts_of_deleted_groups_can_be_held() -> None:
+    world = World(names.FINALIZER_HOSTS, 2, with_crd=True)
+    groups = world.reconcile.leave.groups
+    pods = {f"g/{name}": pod for name, pod in world.reconcile.known.by_group[KEY].items()}
+    left = PodView("g", "left", "uid-left", "1", "former", ready=True)
+    assert going_with(groups, pods | {"g/left": left}) == {"uid-0": "0", "uid-1": "1"}
+    assert going_with({KEY: replace(groups[KEY], deleting=False)}, pods) == {}, "created again"

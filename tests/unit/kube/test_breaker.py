@@ -35,9 +35,10 @@ class World:
         self.now = 1_000_000.0
         self.population = 40
         self.released = 0
+        self.present: dict[str, str] | None = None
 
     def breaker(self, **changes: Any) -> Breaker:
-        scope = Scope("node_watcher", NS, {"nodes": lambda: self.population})
+        scope = Scope("node_watcher", NS, {"nodes": lambda: self.population}, {"nodes": lambda: self.present})
         recorder = EventRecorder(self.kube, component="test")
         return Breaker(self.kube, recorder, scope, self.release, clock=lambda: self.now, poll_seconds=0.02, **changes)
 
@@ -69,6 +70,14 @@ class World:
 
 def target(n: int) -> Destruction:
     return Destruction("nodes", f"node-{n}", f"uid-{n}", "taking labels away", "v1", "Node")
+
+
+def held(world: World) -> set[str]:
+    """Return the names of what is held; there are no more of them than are named."""
+    opening = world.state().opening
+    assert opening is not None
+    assert len(opening.examples) == len(opening.held)
+    return set(opening.examples)
 
 
 async def gone(breaker: Breaker, numbers: range) -> int:
@@ -204,6 +213,54 @@ async def test_closing_by_command_is_noticed_and_lets_what_was_held_go(world: Wo
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert world.sample("trellis_breaker_open") is None
+
+
+async def test_what_is_held_is_what_there_is_and_still_is_to_go(world: World) -> None:
+    breaker = world.breaker()
+    assert await gone(breaker, range(13)) == 5
+    world.present = {f"uid-{n}": f"node-{n}" for n in range(11)}
+    breaker.withdraw("nodes", "uid-10")
+    breaker.withdraw("nodes", "uid-9")
+    assert await breaker.hold(target(9)) is not None, "it is to go again"
+    running = asyncio.create_task(breaker.run())
+    await until(lambda: len(held(world)) == 5, "those that are gone or not to go are left out")
+    assert held(world) == {f"node-{n}" for n in range(5, 10)}
+    assert await breaker.hold(target(10)) is not None, "it stays open"
+    await until(lambda: "node-10" in held(world), "held again")
+    running.cancel()
+
+
+async def test_what_is_held_stays_while_it_is_not_known_what_there_is(world: World) -> None:
+    breaker = world.breaker()
+    await gone(breaker, range(8))
+    breaker.withdraw("nodes", "uid-5")
+    running = asyncio.create_task(breaker.run())
+    reads = len(world.kube.api.requests)
+    await until(lambda: len(world.kube.api.requests) > reads + 2, "it was looked at")
+    assert len(held(world)) == 3
+    world.present = {"uid-5": "node-5", "uid-6": "node-6"}
+    await until(lambda: held(world) == {"node-6"}, "known by now")
+    running.cancel()
+
+
+async def test_what_was_closed_meanwhile_is_not_written_over(world: World) -> None:
+    breaker = world.breaker()
+    await gone(breaker, range(8))
+    world.present = {"uid-5": "node-5"}
+    original = world.kube.api.send
+    closed = asyncio.Event()
+
+    async def send(request: HttpRequest) -> Any:
+        if request.method == "PUT" and not closed.is_set():
+            world.close()
+            closed.set()
+        return await original(request)
+
+    world.kube.api.send = send  # type: ignore[method-assign]
+    running = asyncio.create_task(breaker.run())
+    await until(lambda: world.released == 1, "the closing is noticed")
+    assert await gone(breaker, range(5, 8)) == 3
+    running.cancel()
 
 
 async def test_a_quiet_breaker_reads_once_a_term(world: World) -> None:

@@ -57,7 +57,9 @@ class Provisioner:
         self.known.begun.show = lambda job: self.shown.append(job["metadata"]["name"])
         self.known.begun.ended = self.count
         recorder = EventRecorder(self.kube, component="test")
-        breaker = Breaker(self.kube, recorder, Scope("provisioner", "trellis-system", {"jobs": lambda: 1}), self.count)
+        breaker = Breaker(
+            self.kube, recorder, Scope("provisioner", "trellis-system", {"jobs": lambda: 1}, {}), self.count
+        )
         proof = ProofEffects(self.kube, self.known, telemetry)
         self.effects = Effects(self.kube, self.known.bus, recorder, self.known, telemetry, breaker, proof, self.count)
         self.rollout = RolloutEffects(self.kube, self.known.bus, recorder, self.known)

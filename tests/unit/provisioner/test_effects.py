@@ -83,7 +83,7 @@ def known(kube: FakeKube) -> Known:
 def effects(kube: FakeKube, known: Known) -> Effects:
     leaders = kube.guarded(lambda: None)  # whose writes have to name what was read
     recorder = EventRecorder(leaders, component="test")
-    scope = Scope("provisioner", "trellis-system", {"jobs": lambda: 1})
+    scope = Scope("provisioner", "trellis-system", {"jobs": lambda: 1}, {})
     breaker = Breaker(leaders, recorder, scope, lambda: None)
     telemetry = setup("test", metrics=Metrics())
     proof = ProofEffects(leaders, known, telemetry)

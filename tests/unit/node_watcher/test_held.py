@@ -1,0 +1,77 @@
+"""What the circuit breaker held is withdrawn once it is not to go any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+
+from node_watcher.app import Reconcile
+from node_watcher.apply import Effects
+from node_watcher.gather import World
+from support.withdrawals import Holding
+from trellis import names
+from trellis.deletions import Deletions, DeletionTimings
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import SHIMS
+from trellis.provisioning import Target, encode_digests
+from trellis.shim_marks import ShimMarks
+from trellis.shims import ShimView
+from trellis.telemetry import Metrics, setup
+from trellis.testing.builders import a_node, a_shim, proved
+
+SPIN, OTHER = a_shim(), a_shim("other")
+DIGESTS = {"spin": "1"}
+NODE = replace(
+    proved(a_node(), Target(tuple(DIGESTS.items())).digest, "handler"),
+    shims=encode_digests(DIGESTS),
+    labels=((names.shim_label("spin"), names.SHIM_PROVISIONED),),
+    handlers=frozenset({"runc", "spin"}),
+)
+
+
+class Watcher:
+    """One node that has a Shim which was deleted together with another one."""
+
+    def __init__(self) -> None:
+        self.shims = {one.name: replace(one, deleting=True, deleted_at=1000) for one in (SPIN, OTHER)}
+        self.known = True
+        deletions = Deletions(FakeKube(), SHIMS, DeletionTimings(settle=0.0))
+        deletions.seen = {one.uid: 0.0 for one in self.shims.values()}
+        marks = ShimMarks(lambda: self.known)
+        marks.take_node(NODE.name, NODE)
+        self.breaker = Holding()
+        world = World({NODE.name: NODE}, self.shims, False, deletions, marks)
+        breaker: Any = self.breaker
+        effects = Effects(AsyncMock(), AsyncMock(), AsyncMock(), world, breaker, lambda *_: None)
+        self.reconcile = Reconcile(world, effects, setup("node_watcher", metrics=Metrics()))
+
+    async def held(self) -> set[str]:
+        await self.reconcile.run(NODE.name, None)
+        return self.breaker.held
+
+
+@pytest.fixture
+async def watcher() -> Watcher:
+    found = Watcher()
+    assert await found.held() == {NODE.uid}
+    return found
+
+
+def again(shim: ShimView) -> ShimView:
+    """Return a Shim that was created again."""
+    return replace(shim, uid=f"{shim.uid}-2")
+
+
+async def test_a_node_is_not_held_any_more_once_its_shim_was_created_again(watcher: Watcher) -> None:
+    watcher.shims["spin"] = again(SPIN)
+    del watcher.shims["other"]
+    assert await watcher.held() == set()
+
+
+async def test_a_node_stays_held_while_shims_cannot_be_listed(watcher: Watcher) -> None:
+    watcher.shims.clear()
+    watcher.known = False
+    assert await watcher.held() == {NODE.uid}
