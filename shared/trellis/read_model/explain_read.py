@@ -157,10 +157,12 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
     if not views:
         there = await absence(reading, SERVICES, name, namespace)
         return explain_no_service((name, namespace), there, warnings, Beside([leader], notes=reading.notes))
-    slices, groups, pods = await asyncio.gather(
+    mine = next(one for one in found if one["metadata"]["uid"] == views[0].uid)
+    slices, groups, pods, events = await asyncio.gather(
         reading.list(ENDPOINT_SLICES, namespace, labels=SLICE_SELECTOR),
         reading.wide(HOST_CONFIGS, namespace),
         reading.wide(PODS, namespace, labels=POD_SELECTOR),
+        _events_of(reading, mine),
     )
     world = World(
         views[0],
@@ -168,7 +170,7 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
         [view_group(one) for one in groups],
         [view_pod(one) for one in pods],
         warnings,
-        Beside([leader], notes=reading.notes),
+        Beside([leader], events, reading.notes),
     )
     return explain_service(world)
 

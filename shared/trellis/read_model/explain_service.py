@@ -17,11 +17,13 @@ from trellis.lattice.manifests import Listener
 from trellis.lattice.reach import meets, read_reach
 from trellis.lattice.service_views import PodView, ServiceView, SliceView
 from trellis.read_model.explain_subject import Absence, Beside, Subject
-from trellis.read_model.explaining import Explanation, Line, Rank
+from trellis.read_model.explaining import Explanation, Line, Rank, warnings_of, words
 
 REFLECTOR: Final = "service-reflector"
 REFUSED: Final = re.compile(r"cannot [A-Z]+ Service (?P<namespace>[^/\s]+)/(?P<name>[^:\s]+): (?P<why>.*)", re.DOTALL)
 """What service_reflector reports on a group of hosts of a Service that the API server refuses."""
+PRESERVED: Final = frozenset({"HostGroupInvalid", "LatticeUnreachable", "HostGroupMissing"})
+"""Reasons of Events on a Service that stays although no group of hosts names its lattice."""
 _SHOWN: Final = 10
 SUBJECT: Final = Subject("Service", "service", "kubectl get services -A")
 
@@ -50,7 +52,7 @@ class World:
 def explain_service(world: World) -> Explanation:
     """Return the page of a Service."""
     one = world.service
-    metadata = {"namespace": one.namespace, "name": one.name}
+    metadata = {"namespace": one.namespace, "name": one.name, "uid": one.uid}
     return SUBJECT.page({"metadata": metadata}, _chain(world), world.beside)
 
 
@@ -93,13 +95,7 @@ def _chain(world: World) -> Iterator[Line]:
     lattice = lattice_name(one.lattice)
     yield Line("application", f"{one.application} of lattice {lattice}")
     groups = [group for group in world.groups if group.lattice == one.lattice]
-    if groups:
-        yield Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
-    elif world.beside.notes:
-        yield Line("groups", f"none on lattice {lattice} that this account may read")
-    else:
-        text = f"no group of hosts is on lattice {lattice} as the Service knows it"
-        yield Line("groups", text, well=False, rank=Rank.CAUSE)
+    yield _groups(world, groups)
     keys = {group.key for group in groups}
     pods = [pod for pod in world.pods if pod.group_key in keys]
     endpoints = [*_endpoints(world, one, pods)]
@@ -107,6 +103,21 @@ def _chain(world: World) -> Iterator[Line]:
     # An Event stays for an hour: where it leads to a host by now, that it told of something need not be so any more.
     leads = any(line.about == "endpoints" and line.well for line in endpoints)
     yield from told_of(world.warnings, one.application, Rank.ASIDE if leads else Rank.CAUSE)
+
+
+def _groups(world: World, groups: Sequence[GroupView]) -> Line:
+    """Return which groups of hosts are on the lattice of a Service; without one, what becomes of the Service."""
+    one = world.service
+    lattice = lattice_name(one.lattice)
+    told = (event for event in warnings_of(world.beside.events, one.uid) if event.get("reason") in PRESERVED)
+    if groups:
+        return Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)
+    if (event := next(told, None)) is not None:
+        return Line("groups", words(event), well=False, rank=Rank.CAUSE)
+    if world.beside.notes:
+        return Line("groups", f"none on lattice {lattice} that this account may read")
+    text = f"no group of hosts is on lattice {lattice} as the Service knows it"
+    return Line("groups", text, well=False, rank=Rank.CAUSE)
 
 
 def _endpoints(world: World, one: ServiceView, pods: Sequence[PodView]) -> Iterator[Line]:

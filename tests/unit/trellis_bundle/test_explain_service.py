@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from service_reflector.ownership import Undecided
 from trellis import names
 from trellis.lattice.addresses import Family
 from trellis.lattice.group_views import GroupView
@@ -13,9 +15,16 @@ from trellis.lattice.manifests import Listener, Protocol
 from trellis.lattice.reach import write_reach
 from trellis.lattice.service_views import PodView, ServiceView, SliceView
 from trellis.read_model.explain_read import view_warning
-from trellis.read_model.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
+from trellis.read_model.explain_service import (
+    PRESERVED,
+    REFLECTOR,
+    Warned,
+    World,
+    explain_no_service,
+    explain_service,
+)
 from trellis.read_model.explain_subject import Absence, Beside
-from trellis.read_model.explaining import Explanation, Leader
+from trellis.read_model.explaining import Explanation, Leader, Line
 from trellis_bundle.mirrors import Mirrors, counted, unreached
 from trellis_bundle.status_parts import mirrors_part
 
@@ -91,6 +100,32 @@ CAUSES: dict[str, tuple[World, str]] = {
         "g/host-1 10.0.0.1: its pod is not ready. `kubectl describe pod -n g host-1`",
     ),
 }
+
+
+def preserved(reason: str, message: str, time: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
+    """An Event on the Service, as service_reflector reports why it stays."""
+    about = {"kind": "Service", "uid": SERVICE.uid}
+    return {"type": "Warning", "reason": reason, "message": message, "involvedObject": about, "lastTimestamp": time}
+
+
+MISSING = preserved(Undecided.GROUP_MISSING, "Services stay: they are deleted unless there is one within 300 s")
+TYPO = preserved(Undecided.LATTICE_UNREACHABLE, "host group g/group has another lattice", "2026-01-01T00:01:00Z")
+
+
+def test_a_service_that_is_kept_without_a_host_group_says_what_its_event_says() -> None:
+    kept = replace(WELL, groups=[replace(GROUP, lattice="east/2")], beside=replace(LED, events=[MISSING, TYPO]))
+    cause = explain_service(kept).cause
+    assert cause is not None
+    assert cause.text == f"{TYPO['reason']}: {TYPO['message']}", "the newest"
+    noted = replace(kept.beside, notes=[Line("rights", "this account may not list pods")])
+    assert explain_service(replace(kept, beside=noted)).cause == cause
+    assert explain_service(replace(kept, groups=[GROUP])).cause is None, "a group is on its lattice by now"
+
+
+def test_the_reasons_for_which_services_are_kept_are_those_of_service_reflector() -> None:
+    assert {*Undecided} - {Undecided.NO_ANSWER, Undecided.GROUPS_UNKNOWN} == PRESERVED
+
+
 ABSENT: dict[str, tuple[Absence, list[Warned], Beside, str]] = {
     "a loopback address": (
         Absence(alike=["g/shop-2"]),
