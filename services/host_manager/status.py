@@ -63,7 +63,8 @@ def make_status(snapshot: Snapshot, facts: Facts) -> Manifest:
     """Return the status as it is to stand; a condition keeps the time of its last change of status."""
     former = snapshot.status
     if snapshot.held:
-        return _with_one(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
+        held = _with_one(snapshot, ("Degraded", "True", MASS_DELETION, _PAUSED))
+        return held | {"observedGeneration": snapshot.head.generation}
     if snapshot.other is not None:
         return _beside_another(snapshot)
     counts = counts_of(snapshot)

@@ -82,8 +82,15 @@ def condition(status: Manifest, kind: str) -> Manifest:
     return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
 
 
+def is_held(status: Manifest) -> bool:
+    """Say whether the circuit breaker holds the deletion of an application on one side."""
+    return bool(condition(status, "Synced").get("reason") == "MassDeletion")
+
+
 def _problem(metadata: Manifest, status: Manifest) -> str:
     """Return what a person should know beside the phase, "" if there is nothing."""
+    if is_held(status):
+        return f"MassDeletion: {condition(status, 'Synced').get('message')}"
     if metadata.get("deletionTimestamp"):
         return "it is being deleted: it goes once wadm does not have it any more"
     if not status:

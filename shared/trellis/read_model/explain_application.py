@@ -13,7 +13,7 @@ from typing import Any, Final
 from trellis import names
 from trellis.lattice.group_views import lattice_name
 from trellis.lattice.service_views import ServiceView
-from trellis.read_model.apps import TROUBLE, application_of, condition, history_of, row_of
+from trellis.read_model.apps import TROUBLE, application_of, condition, history_of, is_held, row_of
 from trellis.read_model.explain_hosts import group_cause, lattice_lines
 from trellis.read_model.explain_service import Warned, told_of
 from trellis.read_model.explain_subject import Absence, Beside, Subject, cause_of, looked_at
@@ -67,8 +67,9 @@ def _chain(world: AppWorld) -> Iterator[Line]:
     yield _object(item["metadata"])
     yield looked_at(item, MANAGER)
     row = row_of(item)
-    yield from _hosts(world, row.namespace, row.lattice)
-    yield from _sides(status, row.lattice)
+    hosts, sides = [*_hosts(world, row.namespace, row.lattice)], [*_sides(status, row.lattice)]
+    # A deletion that is held stays so whatever becomes of the hosts.
+    yield from (*sides, *hosts) if is_held(status) else (*hosts, *sides)
     yield from _besides(status)
     yield from _phase(item, status)
     yield from _service(world, row.namespace, row.application, row.lattice)
@@ -144,6 +145,8 @@ def _sides(status: Manifest, lattice: str) -> Iterator[Line]:
         yield Line("both sides", text, well=True)
         return
     rank, do = Rank.SYMPTOM if reason in _UNDER_WAY else Rank.CAUSE, ""
+    if is_held(status):
+        text = f"{reason}: {text}"
     if reason == "WadmAway":
         text = f"wadm{f' of lattice {lattice}' if lattice else ''} does not answer: {text}"
         do = "start wadm, or see its log; what runs there runs on, and nothing is lost meanwhile"

@@ -94,6 +94,8 @@ async def test_a_group_with_more_hosts_than_may_go_stays_when_its_crd_is_deleted
     world = World(finalizer, ALLOWED + 1, with_crd=True)
     assert await world.finalizers_left() == [finalizer]
     assert world.degraded() == "MassDeletion"
+    [found] = world.kube.objects(HOST_CONFIGS)
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
 
 
 async def test_it_stays_beside_the_other_operator_as_well() -> None:

@@ -51,6 +51,7 @@ GROUP: Manifest = {
 }
 SERVICE = ServiceView("team", "web", "uid-web", "1", "web", "east/1")
 AWAY = condition("HostsReported", "Unknown", "LatticeAway", "refused")
+SILENT = condition("HostsReported", "False", "HostsSilent", "none is heard")
 LED = Beside([Leader(MANAGER, "pod-1", "both sides are not kept equal")])
 UNLED = Beside([replace(LED.leaders[0], holder="")])
 WELL = AppWorld(app(), [GROUP], [SERVICE], beside=LED)
@@ -292,3 +293,14 @@ def test_the_status_row_counts_phases_and_names_what_does_not_go_on() -> None:
     assert applications_part([], {}, "").problem == ""
     many = [row_of(app() | {"metadata": stored(f"a{number}")["metadata"]}) for number in range(9)]
     assert "and 4 more" in applications_part(many, {row.key: "" for row in many}, "x").problem
+
+
+def test_a_deletion_that_is_held_comes_before_the_silence_of_its_hosts() -> None:
+    silent = GROUP | {"status": {"readyReplicas": 2, "desiredReplicas": 2, "conditions": [SILENT]}}
+    held = app(conditions=[condition("Synced", "False", "MassDeletion", "it was deleted, together with many others")])
+    cause = explain_application(replace(WELL, app=held, groups=[silent])).cause
+    assert cause is not None
+    assert cause.text.startswith("MassDeletion: it was deleted, together with many others")
+    assert causes_of([held], [silent]) == {"team/web": cause.text}
+    deleted = held | {"metadata": held["metadata"] | {"deletionTimestamp": "2026-11-22T07:00:00Z"}}
+    assert row_of(deleted).problem.startswith("MassDeletion: ")
