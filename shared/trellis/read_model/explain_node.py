@@ -33,17 +33,22 @@ _TOLD: Final = frozenset(
     }
 )
 """Reasons of Events on a Node that say what keeps provisioner from it."""
+_BEGUN: Final = frozenset({NodeState.PROVISIONING, NodeState.VERIFYING, NodeState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
 class NodeWorld:
-    """What stands in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node."""
+    """What stands in the cluster. ``installers``: namespace of the Jobs; ``jobs``, ``pods``: those of the node.
+
+    ``held``: by name the Shims of which nothing goes on, on any node, and why.
+    """
 
     node: Manifest
     installers: str
     jobs: Sequence[Manifest] = ()
     pods: Sequence[Manifest] = ()
     shims: Sequence[ShimView] = ()
+    held: Mapping[str, str] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=lambda: Ledger({}))
     beside: Beside = field(default_factory=Beside)
 
@@ -60,8 +65,9 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
     yield _kubelet(world.node, view)
     if view.skip is not None:
         yield Line("skipped", f"{view.skip.reason.value}: {view.skip.message}", well=False, rank=Rank.CAUSE)
+    yield from _leaving(world, view)
     yield _wish(world, view, concern=row.concern and row.wish is Wish.IN)
-    yield from _shims(world, view)
+    yield from _shims(world, view, begun=row.state in _BEGUN)
     job = newest(jobs)
     raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
     told = warnings_of(world.beside.events if raw is None else told_since(world.beside.events, raw), view.uid)
@@ -89,6 +95,18 @@ def _kubelet(node: Manifest, view: NodeView) -> Line:
     text = f"{KUBELET_AWAY}: {said}; {about}"
     do = f"mend the kubelet: `kubectl describe node {view.name}`; work goes on by itself once it is ready"
     return Line("kubelet", text, well=False, do=do, rank=Rank.CAUSE)
+
+
+def _leaving(world: NodeWorld, view: NodeView) -> Iterator[Line]:
+    """Yield the Shims of the node that are being deleted, where the circuit breaker holds that."""
+    for name in sorted(shim.name for shim in world.shims if shim.deleting and shim.name in world.held):
+        if name in installed_on(view):
+            yield _held(world, name, "it is being deleted and still here")
+
+
+def _held(world: NodeWorld, name: str, what: str) -> Line:
+    """Return why nothing goes on with a Shim; its own page says what to do."""
+    return Line("shim", f"{name}: {what}: {world.held[name]}", False, f"`trellis explain shim/{name}`", Rank.CAUSE)
 
 
 def _wish(world: NodeWorld, view: NodeView, *, concern: bool) -> Line:
@@ -119,8 +137,8 @@ def _out(view: NodeView) -> str:
     return f"it has no annotation {names.ANNOTATION_OPT_IN}, and no Shim's nodeSelector is for it"
 
 
-def _shims(world: NodeWorld, view: NodeView) -> Iterator[Line]:
-    """Yield what each Shim that is for the node has come to there."""
+def _shims(world: NodeWorld, view: NodeView, *, begun: bool) -> Iterator[Line]:
+    """Yield what each Shim that is for the node has come to there; ``begun``: an installer is, or was, at work."""
     proved = proved_of(installed_on(view))
     for shim in sorted(world.shims, key=lambda one: one.name):
         if shim.invalid or not is_for(shim, view, auto_provision=False):
@@ -133,8 +151,9 @@ def _shims(world: NodeWorld, view: NodeView) -> Iterator[Line]:
         elif has == wish.digest:
             yield Line("shim", f"{shim.name}: proved by {view.verified}", well=True)
         else:
-            text = f"{shim.name}: {'another version is proved here' if has else 'not proved here yet'}"
-            yield Line("shim", text, well=False)
+            text = "another version is proved here" if has else "not proved here yet"
+            held = shim.name in world.held and not begun
+            yield _held(world, shim.name, text) if held else Line("shim", f"{shim.name}: {text}", well=False)
 
 
 def _hold(world: NodeWorld, view: NodeView, state: NodeState, told: Sequence[Manifest]) -> Iterator[Line]:

@@ -52,7 +52,7 @@ from trellis.read_model.explain_node import SUBJECT as NODE
 from trellis.read_model.explain_node import NodeWorld, explain_node
 from trellis.read_model.explain_service import REFLECTOR, Warned, World, explain_no_service, explain_service
 from trellis.read_model.explain_shim import SUBJECT as SHIM
-from trellis.read_model.explain_shim import ShimWorld, explain_shim
+from trellis.read_model.explain_shim import ShimWorld, explain_shim, held_shims
 from trellis.read_model.explain_subject import Beside
 from trellis.read_model.explaining import Explanation, Leader, Line
 from trellis.read_model.reading import Reading
@@ -106,7 +106,7 @@ async def node_page(reading: Reading, installers: str, name: str) -> Explanation
     if jobs:
         events += await reading.list(EVENTS, installers, fields=_WARNING)
     views, beside = [view_shim(one) for one in shims], Beside(leaders, events, reading.notes)
-    return explain_node(NodeWorld(node, installers, jobs, pods, views, ledger, beside))
+    return explain_node(NodeWorld(node, installers, jobs, pods, views, held_shims(shims), ledger, beside))
 
 
 async def shim_page(reading: Reading, installers: str, name: str) -> Explanation:

@@ -6,7 +6,7 @@ Source of the conditions: ``provisioner.shim_status``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from trellis.read_model.explain_job import failure_line
 from trellis.read_model.explain_subject import Beside, Subject, looked_at
 from trellis.read_model.explaining import Explanation, Line, Rank, condition, words
 from trellis.shim_status import OTHER_CONTROLLER as OTHER
+from trellis.shim_status import Reason
 from trellis.shims import ShimView, is_for, view_shim
 
 Manifest = Mapping[str, Any]
@@ -23,6 +24,7 @@ Manifest = Mapping[str, Any]
 SUBJECT: Final = Subject("Shim", "shim", "kubectl get shims", "ready on all its nodes")
 _SHOWN: Final = 10
 _NODES_FAIL: Final = "NodesFailing"
+_HELD: Final = frozenset({Reason.MASS_DELETION.value, Reason.LEDGER_REFUSED.value})
 _MEND: Final[Mapping[str, str]] = {
     "InvalidShim": "mend the spec: `kubectl edit shim {name}`",
     "Unverified": "give the source a sha256, or the image a digest",
@@ -52,18 +54,26 @@ def shim_cause(shim: Manifest) -> Line | None:
     return next(_spec(shim.get("status") or {}, str(shim["metadata"]["name"])), None)
 
 
+def held_shims(shims: Iterable[Manifest]) -> dict[str, str]:
+    """Return by name the Shims of which nothing goes on, on any node, and why."""
+    said = {str(one["metadata"]["name"]): condition(one.get("status") or {}, "Degraded") for one in shims}
+    return {name: words(one) for name, one in said.items() if one.get("status") == "True" and one["reason"] in _HELD}
+
+
 def _chain(world: ShimWorld) -> Iterator[Line]:
     view, status = view_shim(dict(world.shim)), world.shim.get("status") or {}
-    going = ", it is being deleted, and goes once no node has it" if view.deleting else ""
-    text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}{going}"
-    yield Line("shim", text, well=None if view.deleting else True)
+    text = f"handler {view.handler or 'unknown'}, RuntimeClass {view.runtime_class or 'unknown'}"
+    if view.deleting:
+        left = sum(view.name in installed_on(node) for node in world.nodes)
+        text = f"it is being deleted, and goes once no node has it: {left} nodes still have it; {text}"
+    yield Line("shim", text, well=not view.deleting)
     yield looked_at(world.shim, "provisioner")
     mine = [node for node in world.nodes if is_for(view, node, auto_provision=False)]
     yield from _spec(status, view.name)
     yield from _nodes(world, view, mine)
     yield from _rollout(world, status, view)
     available = condition(status, "Available")
-    if available:
+    if available and not view.deleting:
         yield Line("nodes", str(available.get("message") or ""), well=available.get("status") == "True")
 
 

@@ -14,10 +14,11 @@ from trellis.provision_reasons import Reason
 from trellis.provisioning import Wish, encode_digests
 from trellis.read_model.explain_job import held_up_by_node, unlabelled_by_node
 from trellis.read_model.explain_node import NodeWorld, explain_node
-from trellis.read_model.explain_shim import ShimWorld, explain_shim
+from trellis.read_model.explain_shim import ShimWorld, explain_shim, held_shims
 from trellis.read_model.explain_subject import Beside
 from trellis.read_model.explaining import Leader, Line, Rank
 from trellis.read_model.nodes import NodeState, row_of
+from trellis.shim_status import Reason as ShimReason
 from trellis.shims import view_shim, wish_for
 
 Manifest = dict[str, Any]
@@ -417,3 +418,54 @@ def test_of_many_jobs_each_is_told_what_holds_it_up() -> None:
         "a": "the image of the installer cannot be pulled",
         "b": "the API server refuses the installer's pod",
     }
+
+
+def degraded(reason: Reason | ShimReason, message: str, **metadata: Any) -> Manifest:
+    since = {"lastTransitionTime": "2026-11-22T07:00:00Z", "observedGeneration": 1}
+    said = {"type": "Degraded", "status": "True", "reason": reason.value, "message": message} | since
+    none = {"type": "Available", "status": "False", "reason": "NoNodes", "message": "no node is to have it"} | since
+    status = {"conditions": [said, none]}
+    return SHIM | {"metadata": SHIM["metadata"] | metadata, "status": SHIM["status"] | status}
+
+
+def of_node(found: Manifest, shim: Manifest, *jobs: Manifest) -> Line | None:
+    world = NodeWorld(found, SYSTEM, jobs, (), [view_shim(shim)], held_shims([shim]), beside=Beside(LEADERS))
+    return explain_node(world).cause
+
+
+DELETED = {"deletionTimestamp": "2026-11-22T07:00:00Z", "finalizers": [names.FINALIZER]}
+
+
+def test_a_shim_that_is_being_deleted_says_so_and_how_many_nodes_have_it() -> None:
+    deleted = degraded(ShimReason.HEALTHY, "", **DELETED)
+    deleted["status"]["conditions"][0]["status"] = "False"
+    nodes = [view_node(node(**marked(digest="d1"))), view_node(node())]
+    cause = explain_shim(ShimWorld(deleted, nodes, beside=Beside(LEADERS))).cause
+    assert cause is not None
+    assert "1 nodes still have it" in cause.text
+    assert cause.about == "shim"
+
+
+def test_a_node_of_a_shim_that_the_circuit_breaker_holds_points_to_the_shim() -> None:
+    held = degraded(ShimReason.MASS_DELETION, "it was deleted with others", **DELETED)
+    cause = of_node(node(**marked(digest="d1")), held)
+    assert cause is not None
+    assert "MassDeletion: it was deleted with others" in cause.text
+    assert "trellis explain shim/spin" in cause.do
+    other = of_node(node(), held)
+    assert other is None or "MassDeletion" not in other.text, "it has no such Shim"
+
+
+@pytest.mark.parametrize("had", ["", "d1"], ids=["nothing", "another version"])
+def test_a_node_that_waits_for_a_refused_ledger_points_to_the_shim(had: str) -> None:
+    shim = degraded(ShimReason.LEDGER_REFUSED, "no node is begun, because the rollout ledger is refused")
+    found = node(**marked(digest=had))
+    cause = of_node(found, shim)
+    assert cause is not None
+    assert "LedgerRefused: no node is begun" in cause.text
+    assert "trellis explain shim/spin" in cause.do
+    at_work = of_node(found, shim, job(active=1))
+    assert at_work is None or "LedgerRefused" not in at_work.text, "its installer runs"
+    other = of_node(found, degraded(Reason.JOB_REFUSED, "a quota"))
+    assert other is not None
+    assert "shim/spin" not in other.do, "that is about other nodes"
