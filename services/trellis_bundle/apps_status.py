@@ -16,7 +16,7 @@ from trellis.read_model.apps import TROUBLE, AppRow, row_of
 from trellis.read_model.explain_application import MANAGER, application_cause
 from trellis.read_model.explaining import Rank
 from trellis.read_model.reading import Reading
-from trellis_bundle.part import Led, Part, Unwell, led_part
+from trellis_bundle.part import Led, Part, Unwell, led_part, with_leader
 from trellis_bundle.served import list_or_row
 
 NAME: Final = "applications"
@@ -38,7 +38,8 @@ async def read_applications(kube: Kube, namespace: str, groups: Sequence[Manifes
         return found
     reading = Reading(kube, namespace)
     leader = await reading.leader(MANAGER, "")
-    return applications_part([row_of(item) for item in found], causes_of(found, groups), leader.holder)
+    part = applications_part([row_of(item) for item in found], causes_of(found, groups), leader.holder)
+    return with_leader(part, leader)
 
 
 def causes_of(items: Sequence[Manifest], groups: Sequence[Manifest] | None) -> dict[str, str]:

@@ -27,7 +27,7 @@ from trellis_bundle.controllers_model import PART, UNKNOWN, controllers_part
 from trellis_bundle.gather import connected
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, one_line, print_json
-from trellis_bundle.part import Part
+from trellis_bundle.part import Part, with_leader
 from trellis_bundle.served import list_or_row
 from trellis_bundle.settings import ClientSettings, client_settings
 
@@ -79,7 +79,8 @@ async def read_controllers(kube: Kube, namespace: str) -> Part:
     for item in found:
         if (cause := controller_cause(item)) is not None and cause.rank is Rank.CAUSE:
             causes[controller_row(item).key] = cause.text
-    return controllers_part([controller_row(item) for item in found], leader.holder, causes)
+    part = controllers_part([controller_row(item) for item in found], leader.holder, causes)
+    return with_leader(part, leader)
 
 
 async def _read(settings: ClientSettings, namespace: str | None, name: str | None) -> list[ControllerRow]:

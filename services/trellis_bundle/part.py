@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from trellis.read_model.explaining import Leader
 
 _NAMED: Final = 5
 
@@ -77,3 +79,9 @@ def led_part(name: str, text: str, led: Led, unwell: Unwell, facts: dict[str, An
     by = f"; who leads {led.service} is not known: this account may not read its Lease" if led.leader is None else by
     facts = facts | {"holder": led.leader or None, "causes": dict(sorted(unwell.causes.items()))}
     return Part(name, (text or "none") + by, "; ".join(problems), facts)
+
+
+def with_leader(part: Part, leader: Leader) -> Part:
+    """Return a row with what is wrong with the Lease of the service that sees to what it counts."""
+    trouble = f"{leader.service}: {leader.trouble}" if leader.trouble else ""
+    return replace(part, problem="; ".join(filter(None, (part.problem, trouble))))

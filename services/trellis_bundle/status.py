@@ -42,7 +42,7 @@ from trellis_bundle.gather import connected, read_rollout, read_version
 from trellis_bundle.mirrors import Mirrors, counted, unreached
 from trellis_bundle.options import ContextOption, KubeconfigOption
 from trellis_bundle.output import Format, OutputOption, console, print_json
-from trellis_bundle.part import Part
+from trellis_bundle.part import Part, with_leader
 from trellis_bundle.served import list_or_row
 from trellis_bundle.settings import ClientSettings, client_settings
 from trellis_bundle.status_parts import (
@@ -246,7 +246,7 @@ async def _hosts(kube: Kube, namespace: str) -> Part:
     if isinstance(groups, Part):
         return groups
     leader = await reading.leader(HOST_MANAGER, "")
-    return hosts_part(groups or [], leader.holder)
+    return with_leader(hosts_part(groups or [], leader.holder), leader)
 
 
 async def _applications(kube: Kube, namespace: str) -> Part:
@@ -268,7 +268,7 @@ async def _mirrors(kube: Kube, namespace: str) -> Part:
     services = [view_service(one) for one in found.items]
     mirrors: Mirrors = counted(services, [view_slice(one) for one in slices], leader.holder)
     part = mirrors_part(replace(mirrors, unreached=unreached(warnings, services, groups)))
-    return _with_notes(part, reading)
+    return _with_notes(with_leader(part, leader), reading)
 
 
 async def _secrets(kube: Kube, namespace: str) -> Part:

@@ -20,7 +20,7 @@ from trellis.read_model.explain_job import failure_line
 from trellis.read_model.explain_service import REFLECTOR
 from trellis.read_model.explain_shim import shim_cause
 from trellis.read_model.explaining import Rank, condition
-from trellis.read_model.leaders import Leadership, NodesClaim
+from trellis.read_model.leaders import SKEW_SECONDS, Leadership, NodesClaim, of_the_future, trouble_of
 from trellis.read_model.nodes import UNDONE, NodeRow, NodeState, summary, tally
 from trellis_bundle.breaker_model import BreakerRow, Position
 from trellis_bundle.explain_grant import BACKEND, grant_cause
@@ -33,8 +33,6 @@ Manifest = Mapping[str, Any]
 HOSTS: Final = "hosts"
 INSTALLATION: Final = "installation"
 SECRETS: Final = "secrets"
-_SKEW_SECONDS: Final = 60.0
-"""How far the clocks of this machine and of a leader may differ without being a problem."""
 _OF_NODES: Final = frozenset({Reason.JOB_REFUSED, Reason.INSTALLER_REFUSED, Reason.UPDATE_REFUSED})
 """Reasons of a Shim's Degraded that repeat what its nodes report."""
 _MIB: Final = 1024 * 1024
@@ -48,19 +46,10 @@ def service_part(name: str, lead: Leadership | None, namespace: str) -> Part:
         return replace(unknown_service(name, problem), text="no leader")
     age = round(lead.age, 1) if lead.age is not None else None
     facts = {"name": name, "holder": lead.holder, "renewed_seconds_ago": age}
-    if age is not None and age < -max(lead.duration, _SKEW_SECONDS):
-        problem = (
-            f"its Lease was renewed {-age:.0f} s in the future by this machine's clock: compare the clocks; if nobody "
-            "renews it, another one leads once the Lease did not change for its duration"
-        )
-        return Part(name, f"led by {lead.holder}", problem, facts)
-    if lead.stranger:
-        problem = "its Lease is held by other software, so nobody leads: stop that, or delete the Lease"
-        return Part(name, f"held by {lead.holder}", problem, facts)
-    text = f"led by {lead.holder}, renewed {max(age or 0, 0)} s ago" if age is not None else f"led by {lead.holder}"
-    if age is None or age > lead.duration:
-        return Part(name, text, "the leader does not renew its lease: has it crashed? another one takes over", facts)
-    return Part(name, text, facts=facts)
+    text = f"{'held' if lead.stranger else 'led'} by {lead.holder}"
+    if age is not None and age >= -SKEW_SECONDS and not lead.stranger:
+        text += f", renewed {max(age, 0)} s ago"
+    return Part(name, text, trouble_of(lead), facts)
 
 
 def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
@@ -70,12 +59,12 @@ def claim_part(claim: NodesClaim | None, namespace: str) -> Part:
         return Part(name, "no installation provisions the nodes", facts={"name": name, "holder": None, "waiting": []})
     facts = {"name": name, "holder": claim.holder, "waiting": [*claim.waiting]}
     text = f"{claim.holder} provisions the nodes"
-    if claim.ahead > _SKEW_SECONDS:
-        problem = (
-            f"its claim, Lease {names.LEASE_NODES}, was renewed {claim.ahead:.0f} s in the future by this machine's "
-            "clock: compare the clocks; if nobody renews it, another installation provisions the nodes after a minute"
+    if claim.ahead > SKEW_SECONDS:
+        what, then = (
+            f"its claim, Lease {names.LEASE_NODES},",
+            "another installation provisions the nodes after a minute",
         )
-        return Part(name, text, problem, facts)
+        return Part(name, text, of_the_future(what, claim.ahead, then), facts)
     others = [one for one in claim.waiting if one != claim.holder]
     if claim.holder != namespace:
         problem = f"installation {claim.holder} provisions the nodes, so {namespace} does not: uninstall one of them"

@@ -106,16 +106,22 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a service: "" for nobody, None if this account may not know. ``otherwise``: what then is."""
+    """Who leads a service: "" for nobody, None if this account may not know. ``otherwise``: what then is.
+
+    ``trouble``: what is wrong with the Lease of one that is led.
+    """
 
     service: str
     holder: str | None
     otherwise: str
+    trouble: str = ""
 
     def line(self) -> Line:
         """Return the step."""
         if self.holder is None:
             return Line(self.service, "who leads it is not known: this account may not read its Lease")
+        if self.trouble:
+            return Line(self.service, f"led by {self.holder}; {self.trouble}", well=False, rank=Rank.SERVICE)
         if self.holder:
             return Line(self.service, f"led by {self.holder}", well=True)
         text, do = f"nobody leads {self.service}, so {self.otherwise}", f"start it with `trellis run {self.service}`"

@@ -16,6 +16,8 @@ from trellis.kube.errors import NotFound
 from trellis.kube.lease import read_lease
 from trellis.kube.resources import LEASES, Manifest
 
+SKEW_SECONDS: Final = 60.0
+"""How far the clocks of this machine and of a leader may differ without being a problem."""
 WAITING_SECONDS: Final = 120.0
 """After that an installation that waited is taken to be gone: it records itself every 20 s."""
 
@@ -38,6 +40,26 @@ async def read_leadership(kube: Kube, service: str, namespace: str, now: datetim
     record = read_lease(await kube.get(LEASES, names.LEASE_PREFIX + service, namespace))
     age = (now - datetime.fromisoformat(record.renewed)).total_seconds() if record.renewed else None
     return Leadership(record.holder, age, record.duration, record.stranger)
+
+
+def trouble_of(lead: Leadership) -> str:
+    """Return what is wrong with the Lease of a service that has a holder, "" if nothing is."""
+    age = lead.age
+    if age is not None and age < -max(lead.duration, SKEW_SECONDS):
+        return of_the_future("its Lease", -age, "another one leads once the Lease did not change for its duration")
+    if lead.stranger:
+        return "its Lease is held by other software, so nobody leads: stop that, or delete the Lease"
+    if age is None or age > lead.duration:
+        return "the leader does not renew its lease: has it crashed? another one takes over"
+    return ""
+
+
+def of_the_future(what: str, seconds: float, then: str) -> str:
+    """Return what is to be said of a Lease whose renewal is so many seconds ahead."""
+    return (
+        f"{what} was renewed {seconds:.0f} s in the future by this machine's clock: compare the clocks; if nobody "
+        f"renews it, {then}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +104,11 @@ def _seconds_since(timestamp: str, now: datetime) -> float:
         return float("inf")
 
 
-async def read_leader(kube: Kube, namespace: str, service: str) -> str:
-    """Return who leads a service, "" if nobody does; raises KubeError if that could not be read."""
+async def read_leader(kube: Kube, namespace: str, service: str) -> tuple[str, str]:
+    """Return who leads a service, "" if nobody does, and what is wrong with its Lease; raises KubeError."""
     try:
         lead = await read_leadership(kube, service, namespace, datetime.now(UTC))
     except NotFound:
-        return ""
-    return lead.holder if lead.age is not None and lead.age <= lead.duration else ""
+        return "", ""
+    led = lead.holder and lead.age is not None and lead.age <= lead.duration
+    return (lead.holder, trouble_of(lead)) if led else ("", "")

@@ -77,9 +77,10 @@ class Reading:
     async def leader(self, service: str, otherwise: str) -> Leader:
         """Return who leads a service, as far as this account may know; raises KubeError."""
         try:
-            return Leader(service, await read_leader(self.kube, self.namespace, service), otherwise)
+            holder, trouble = await read_leader(self.kube, self.namespace, service)
         except Forbidden:
             return Leader(service, None, otherwise)
+        return Leader(service, holder, otherwise, trouble)
 
     async def allowed(self, review: dict[str, Any]) -> bool | None:
         """Return what a SubjectAccessReview says, None where this account may not ask; raises KubeError."""

@@ -1,0 +1,58 @@
+"""Every row of `trellis status`, and `trellis explain`, reports a Lease that is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from unittest.mock import AsyncMock
+
+import pytest
+
+from trellis import names
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import LEASES, NAMESPACES
+from trellis.read_model.explaining import Rank
+from trellis.read_model.reading import Reading
+from trellis.telemetry import Metrics, setup
+from trellis_bundle import status
+from trellis_bundle.apps_status import read_applications
+from trellis_bundle.controllers import read_controllers
+from trellis_bundle.part import Part
+from trellis_bundle.status import _hosts, _mirrors, _service
+
+NS = "trellis-system"
+NOW = datetime.now(UTC)
+FUTURE = timedelta(days=400)
+ROWS: dict[str, Callable[[FakeKube], Awaitable[Part]]] = {
+    "provisioner": lambda kube: _service(kube, "provisioner", NS, NOW),
+    "host-manager": lambda kube: _hosts(kube, NS),
+    "service-reflector": lambda kube: _mirrors(kube, NS),
+    "application-manager": lambda kube: read_applications(kube, NS, []),
+    "controller-host": lambda kube: read_controllers(kube, NS),
+}
+
+
+def led(service: str, ahead: timedelta, holder: str = "pod-1") -> FakeKube:
+    kube = FakeKube(telemetry=setup("test", metrics=Metrics()))
+    kube.put(NAMESPACES, {"metadata": {"name": NS}})
+    renewed = (NOW + ahead).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}
+    kube.put(LEASES, {"metadata": {"name": names.LEASE_PREFIX + service, "namespace": NS}, "spec": spec})
+    return kube
+
+
+@pytest.mark.parametrize("service", ROWS)
+async def test_a_lease_of_the_future_is_a_problem_of_the_row_of_its_service(
+    monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    monkeypatch.setattr(status, "warned", AsyncMock(return_value=[]))  # the fake selects no Events
+    part = await ROWS[service](led(service, FUTURE))
+    assert "in the future" in part.problem
+    assert (await ROWS[service](led(service, timedelta(seconds=5)))).problem == "", "clocks differ a little"
+    assert "in the future" not in (await ROWS[service](led("other", FUTURE))).problem
+
+
+async def test_the_page_of_an_object_reports_it_too() -> None:
+    line = (await Reading(led("host-manager", FUTURE), NS).leader("host-manager", "it rests")).line()
+    assert (line.well, line.rank) == (False, Rank.SERVICE)
+    assert "in the future" in line.text
