@@ -108,8 +108,12 @@ def compose(settings: Settings, base: Base, timings: Timings = Timings()) -> Wor
         known.missing_since.clear()
         list_all()
 
+    def why_groups() -> str | None:
+        base.health.note(PRESERVED, known.why_preserved())  # what was noted before they became unknown
+        return known.why_groups()
+
     news.call = applications_changed
-    watches.groups.needed = known.why_groups
+    watches.groups.needed = why_groups
     watches.groups.on_known = groups_served
     watches.routes.on_known = list_all
     watches.on_group.call = on_group(known, lattices.add)

@@ -148,7 +148,12 @@ class Known:
         )
 
     def why_preserved(self) -> str:
-        """Return, for readiness, how many Services wait for an answer or a host group, "" if none does."""
+        """Return, for readiness, how many Services wait for an answer or a host group, "" if none does.
+
+        While host groups are unknown all do, for as long as that lasts: ``why_groups`` says so.
+        """
+        if not self.groups_known():
+            return ""
         first = next(iter(self.preserved.values()), None)
         return f"{len(self.preserved)}, of which the first: {first.message}" if first is not None else ""
 

@@ -167,7 +167,7 @@ async def service_page(reading: Reading, name: str, namespace: str | None) -> Ex
     world = World(
         views[0],
         [view_slice(one) for one in slices],
-        [view_group(one) for one in groups],
+        None if HOST_CONFIGS in reading.unserved else [view_group(one) for one in groups],
         [view_pod(one) for one in pods],
         warnings,
         Beside([leader], events, reading.notes),

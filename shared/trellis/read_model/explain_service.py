@@ -39,11 +39,11 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What stands in the cluster."""
+    """What stands in the cluster. ``groups``: None while the API server does not serve the kind."""
 
     service: ServiceView
     slices: Sequence[SliceView]
-    groups: Sequence[GroupView]
+    groups: Sequence[GroupView] | None
     pods: Sequence[PodView]
     warnings: Sequence[Warned] = ()
     beside: Beside = field(default_factory=Beside)
@@ -94,7 +94,7 @@ def _chain(world: World) -> Iterator[Line]:
     yield Line("service", f"{text}; it is being deleted" if one.deleting else text, well=not one.deleting)
     lattice = lattice_name(one.lattice)
     yield Line("application", f"{one.application} of lattice {lattice}")
-    groups = [group for group in world.groups if group.lattice == one.lattice]
+    groups = [group for group in world.groups or () if group.lattice == one.lattice]
     yield _groups(world, groups)
     keys = {group.key for group in groups}
     pods = [pod for pod in world.pods if pod.group_key in keys]
@@ -109,6 +109,9 @@ def _groups(world: World, groups: Sequence[GroupView]) -> Line:
     """Return which groups of hosts are on the lattice of a Service; without one, what becomes of the Service."""
     one = world.service
     lattice = lattice_name(one.lattice)
+    if world.groups is None:
+        text = f"which group of hosts is on lattice {lattice} is not known, and it is not deleted until that is"
+        return Line("groups", text, False, "`trellis crds check` tells of the kind", Rank.CAUSE)
     told = (event for event in warnings_of(world.beside.events, one.uid) if event.get("reason") in PRESERVED)
     if groups:
         return Line("groups", ", ".join(sorted(group.key for group in groups)), well=True)

@@ -22,12 +22,16 @@ REVIEWS: Final = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one command reads. ``namespace``: of the installation; ``notes``: what could not be read, and why."""
+    """What one command reads. ``namespace``: of the installation; ``notes``: what could not be read, and why.
+
+    ``unserved``: kinds that the API server does not serve.
+    """
 
     kube: Kube
     namespace: str
     notes: list[Line] = field(default_factory=list)
     unread: set[Resource] = field(default_factory=set)
+    unserved: set[Resource] = field(default_factory=set)
 
     async def wide(
         self, res: Resource, namespace: str | None, *, labels: str | None = None, fields: str | None = None
@@ -57,12 +61,16 @@ class Reading:
             KubeError: they could not be read for another reason.
         """
         try:
-            return await list_served(self.kube, res, namespace, labels=labels, fields=fields) or []
+            found = await list_served(self.kube, res, namespace, labels=labels, fields=fields)
         except (NotServedError, NotFound) as error:
+            found = None
             self._note(Line("kinds", f"{error}, so what {res.kind}s say is not known here"), res)
         except Forbidden as error:
+            found = []
             self.lacks(error, res)
-        return []
+        if found is None:
+            self.unserved.add(res)
+        return found or []
 
     async def get(self, res: Resource, name: str, namespace: str | None = None) -> Manifest | None:
         """Return an object, None if there is none, or with a note if it may not be read; raises KubeError."""

@@ -120,6 +120,10 @@ def test_a_service_that_is_kept_without_a_host_group_says_what_its_event_says() 
     noted = replace(kept.beside, notes=[Line("rights", "this account may not list pods")])
     assert explain_service(replace(kept, beside=noted)).cause == cause
     assert explain_service(replace(kept, groups=[GROUP])).cause is None, "a group is on its lattice by now"
+    unknown = explain_service(replace(kept, groups=None)).cause
+    assert unknown is not None
+    assert TYPO["message"] not in unknown.text
+    assert "not deleted until" in unknown.text
 
 
 def test_the_reasons_for_which_services_are_kept_are_those_of_service_reflector() -> None:

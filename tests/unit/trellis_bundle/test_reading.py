@@ -67,6 +67,8 @@ async def test_a_kind_that_is_not_defined_has_no_objects_and_an_outage_is_the_ca
     kube.answer_next(1, lambda _: status_reply(404, "NotFound", "page not found"))
     assert await reading.list(HOST_CONFIGS) == []
     assert reading.knows(HOST_CONFIGS)
+    await reading.list(PODS)
+    assert reading.unserved == {HOST_CONFIGS}
     kube.fail_next(99)
     with pytest.raises(Unavailable):
         await reading.list(PODS)

@@ -1,0 +1,36 @@
+"""What readiness notes of Services that stay without a host group is taken back while host groups are unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+from service_reflector.app import PRESERVED, compose
+from service_reflector.ownership import Undecided
+from service_reflector.settings import Settings
+from service_reflector.snapshot import Preserved
+from trellis.health import Health
+from trellis.kube.fake import FakeKube
+from trellis.kube.resources import HOST_CONFIGS
+from trellis.lattice.service_views import ServiceView
+from trellis.runtime import Base
+from trellis.telemetry import Metrics, setup
+
+SERVICE = ServiceView("g", "shop", "uid-shop", "1", "shop", "east/1")
+
+
+async def test_no_grace_is_noted_while_the_kind_is_not_served() -> None:
+    telemetry, health, bus = setup("test", metrics=Metrics()), Health("test"), Mock()
+    work = compose(Settings(), Base(telemetry, health, FakeKube(telemetry=telemetry), bus, "east"))
+    run: Any = work.queues[1]._run
+    known = run.__self__.known
+    [groups] = [one for one in work.informers if one.resource is HOST_CONFIGS]
+    groups.synced.set()
+    known.preserved[SERVICE.key] = Preserved(SERVICE, Undecided.GROUP_MISSING, "deleted unless there is one in 300 s")
+    known.by_mark[SERVICE.lattice], known.services[SERVICE.key] = {SERVICE.key}, SERVICE
+    health.note(PRESERVED, known.why_preserved())
+    assert any("300 s" in note for note in health.notes())
+    groups.lacking = Mock()
+    assert groups.needed is not None
+    assert groups.needed() is not None, "the Service needs the kind"
+    assert health.notes() == ()
