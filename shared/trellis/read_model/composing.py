@@ -120,6 +120,9 @@ class Composer:
     def _nodes_and_shims(self, dirty: dict[str, set[str]]) -> Iterator[tuple[str, Entity | None]]:
         ledger = next(iter(self.seen.ledgers.values()), _NO_LEDGER)
         touched = set(dirty["nodes"])
+        if dirty["shims"]:
+            # Whether a Shim selects a node, its stage tells, but for nodes on which no installer is to run.
+            touched.update(node.name for node in self.seen.nodes.values() if node.skip is not None)
         for name in self._rollouts.keys() - self.seen.shims.keys():
             touched.update(self._rollouts.pop(name).nodes)
             yield of_key("shim", name), None
@@ -127,12 +130,13 @@ class Composer:
             for name, card in self.seen.shims.items():
                 standing = self._standing(card, ledger, dirty["nodes"], touched)
                 yield of_key("shim", name), entities.shim_entity(standing, card.view.handler, paused=card.view.paused)
+        shims = [card.view for card in self.seen.shims.values()]
         for name in touched:
             node = self.seen.nodes.get(name)
             if node is None:
                 yield of_key("node", name), None
                 continue
-            row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid))
+            row = row_of(node, self._jobs.of_uid(node.uid), ledger.entries.get(node.uid), shims)
             stages = {shim: one.nodes[name] for shim, one in self._rollouts.items() if name in one.nodes}
             yield of_key("node", name), entities.node_entity(row, node.architecture, stages)
 

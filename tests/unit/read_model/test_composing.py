@@ -25,6 +25,7 @@ from trellis.read_model.cards import (
 from trellis.read_model.composing import PARTS, Composer
 from trellis.read_model.entities import PartStatus
 from trellis.read_model.journal import Journal
+from trellis.read_model.nodes import rows_of
 
 _UIDS = {name: f"uid-{name}" for name in ("n1", "n2")}
 
@@ -82,11 +83,23 @@ def broken(name: str) -> dict[str, Any]:
     return node
 
 
+def skipped(name: str) -> dict[str, Any]:
+    node = objects.node(name)
+    node["metadata"]["labels"] |= {"eks.amazonaws.com/compute-type": "fargate"}
+    return node
+
+
 VIEWS: dict[str, dict[str, list[Any]]] = {
     "nodes": {
         name: [
             view_node(filled(one))
-            for one in (objects.node(name), objects.opted_in(name), objects.node(name, ready=False), broken(name))
+            for one in (
+                objects.node(name),
+                objects.opted_in(name),
+                objects.node(name, ready=False),
+                broken(name),
+                skipped(name),
+            )
         ]
         for name in _UIDS
     },
@@ -195,3 +208,19 @@ def test_what_a_guest_says_of_its_end_has_an_end_and_no_password() -> None:
     assert len(str(entity)) < 3_000
     assert "hunter2" not in str(entity)
     assert entity["last_fault"]["kind"] == "Trap"
+
+
+def test_a_node_that_a_shim_selects_is_opted_in_as_in_trellis_nodes() -> None:
+    composer, shown = Composer(), Journal(1000)
+    nodes = {"n1": view_node(filled(objects.node("n1"))), "n2": view_node(filled(skipped("n2")))}
+    for name, node in nodes.items():
+        composer.take("nodes", name, node)
+    card = view_shim_card(filled(objects.shim("spin")))
+    for found, wish in ((None, "Out"), (card, "In"), (None, "Out")):
+        composer.take("shims", "spin", found)
+        shown.write(composer.flush())
+        phases = {name: shown.entities[f"node/{name}"] for name in nodes}
+        shims = [found.view] if found is not None else []
+        rows = {row.name: row for row in rows_of(nodes.values(), {}, Ledger({}), shims)}
+        assert {name: one["phase"] for name, one in phases.items()} == {name: row.state for name, row in rows.items()}
+        assert {one["wish"] for one in phases.values()} == {wish}

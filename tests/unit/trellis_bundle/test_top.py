@@ -50,10 +50,11 @@ def filled(manifest: dict[str, Any]) -> dict[str, Any]:
 
 def world(**refused: tuple[str, str]) -> dict[str, Any]:
     """Return entities of every kind, some nodes more, and how each part is read."""
-    composer = Composer()
+    composer, unselected = Composer(), objects.node("n2")
+    unselected["metadata"]["labels"] = {}
     for part, key, view in (
         ("nodes", "n1", view_node(filled(objects.opted_in()))),
-        ("nodes", "n2", view_node(filled(objects.node("n2")))),
+        ("nodes", "n2", view_node(filled(unselected))),
         ("nodes", "n3", view_node(filled(objects.node("n3", **{"kwasm.sh/kwasm-node": "[bold]\x1b[2J"})))),
         ("shims", "spin", view_shim_card(filled(objects.shim()))),
         ("groups", "team/hosts", view_group_card(filled(objects.group(pods=("hosts-1",))))),
