@@ -134,7 +134,8 @@ class Reconcile:
         snapshot = self.world.snapshot(name)
         actions = deciding.decide(snapshot)
         destroys = any(isinstance(action, Destroy) for action in actions)
-        if snapshot.node is not None and not (destroys or snapshot.unknown):
+        undecided = snapshot.unknown or snapshot.look_in is not None
+        if snapshot.node is not None and not (destroys or undecided):
             self.effects.breaker.withdraw(deciding.NODES, snapshot.node.uid)
         if not actions:
             if snapshot.node is None:

@@ -266,7 +266,7 @@ class Reconcile:
         snapshot = await snapshot_of(self.known, name)
         actions = deciding.decide(snapshot)
         asked = {action.target.uid for action in actions if isinstance(action, Destroy)}
-        for job in snapshot.jobs:
+        for job in () if snapshot.shims_unknown else snapshot.jobs:
             if job.uid not in asked:
                 self.effects.breaker.withdraw(deciding.JOBS, job.uid)
         if all(isinstance(action, LookAgain) for action in actions):

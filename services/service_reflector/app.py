@@ -166,7 +166,7 @@ class Reflect:
         actions = deciding.decide(snapshot)
         removed = {action.target.uid for action in actions if isinstance(action, RemoveService)}
         for service in snapshot.services.values():
-            if service.uid not in removed:
+            if service.uid not in removed and snapshot.lattice_of(service) not in snapshot.unknown:
                 self.effects.breaker.withdraw(deciding.SERVICES, service.uid)
         waits = [snapshot.look_again]
         if actions:

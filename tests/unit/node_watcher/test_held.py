@@ -75,3 +75,8 @@ async def test_a_node_stays_held_while_shims_cannot_be_listed(watcher: Watcher) 
     watcher.shims.clear()
     watcher.known = False
     assert await watcher.held() == {NODE.uid}
+
+
+async def test_a_node_stays_held_while_its_shim_may_be_created_again(watcher: Watcher) -> None:
+    watcher.shims.clear()
+    assert await watcher.held() == {NODE.uid}

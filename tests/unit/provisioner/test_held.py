@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
+import pytest
+
 from provisioner.app import Reconcile
 from provisioner.apply import Effects
 from provisioner.known import Known
@@ -13,22 +15,47 @@ from provisioner.settings import Settings
 from support.withdrawals import Holding
 from trellis.kube.fake import FakeKube
 from trellis.ledger import Entry, Ledger
+from trellis.shim_marks import ShimMarks
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import DIGEST, a_job, a_node, opted_in
 
 
-async def test_a_job_is_not_held_any_more_once_its_node_is_opted_in_again() -> None:
-    telemetry = setup("provisioner", metrics=Metrics())
-    node, bus = opted_in(a_node()), AsyncMock()
-    known = Known(FakeKube(telemetry=telemetry), bus, Settings(), {node.name: replace(node, opt_in="false")}, {})
-    known.ledger = Ledger({node.uid: Entry(DIGEST, 1, 5)})
-    job = a_job(node)
-    known.jobs.change(None, job)
-    breaker: Any = Holding()
-    effects = Effects(known.kube, bus, AsyncMock(), known, telemetry, breaker, AsyncMock(), Mock())
-    reconcile = Reconcile(known, effects, telemetry)
-    await reconcile.run(node.name, None)
-    assert breaker.held == {job.uid}
-    known.nodes = {node.name: node}
-    await reconcile.run(node.name, None)
-    assert breaker.held == set()
+class Provisioner:
+    """One node that is not to have the runtime any more, whose installer runs; ``held``: what the breaker holds."""
+
+    def __init__(self) -> None:
+        telemetry = setup("provisioner", metrics=Metrics())
+        self.node, bus = opted_in(a_node()), AsyncMock()
+        out = {self.node.name: replace(self.node, opt_in="false")}
+        self.listed = True
+        marks = ShimMarks(lambda: self.listed)
+        self.known = Known(FakeKube(telemetry=telemetry), bus, Settings(), out, {}, marks=marks)
+        self.known.ledger = Ledger({self.node.uid: Entry(DIGEST, 1, 5)})
+        self.job = a_job(self.node)
+        self.known.jobs.change(None, self.job)
+        self.breaker: Any = Holding()
+        effects = Effects(self.known.kube, bus, AsyncMock(), self.known, telemetry, self.breaker, AsyncMock(), Mock())
+        self.reconcile = Reconcile(self.known, effects, telemetry)
+
+    async def held(self) -> set[str]:
+        await self.reconcile.run(self.node.name, None)
+        held: set[str] = self.breaker.held
+        return held
+
+
+@pytest.fixture
+async def provisioner() -> Provisioner:
+    found = Provisioner()
+    assert await found.held() == {found.job.uid}
+    return found
+
+
+async def test_a_job_is_not_held_any_more_once_its_node_is_opted_in_again(provisioner: Provisioner) -> None:
+    provisioner.known.nodes = {provisioner.node.name: provisioner.node}
+    assert await provisioner.held() == set()
+
+
+async def test_a_job_stays_held_while_shims_cannot_be_listed(provisioner: Provisioner) -> None:
+    provisioner.listed = False
+    provisioner.known.marks.jobs.add(provisioner.job.uid)
+    assert await provisioner.held() == {provisioner.job.uid}

@@ -7,27 +7,58 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
+import pytest
+
 from service_reflector.app import Reflect
 from service_reflector.apply import Effects
-from service_reflector.snapshot import Snapshot
+from service_reflector.snapshot import Claim, Snapshot
+from service_reflector.wishes import wish_of
+from support.manifests import manifest
 from support.withdrawals import Holding
 from trellis.health import Health
+from trellis.lattice.manifests import read_application
+from trellis.lattice.running import Running
 from trellis.lattice.service_views import ServiceView
 from trellis.telemetry import Metrics, Stories, setup
 
-SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1")
+STORED: dict[str, Any] = {"labels": {}, "annotations": {}, "finalizers": [], "spec": {}}
+SERVICE = ServiceView("g", "shop", "uid-shop", "1", application="shop", lattice="east/1", manifest=STORED)
+APPLICATION = read_application(manifest())
+CLAIM = Claim(SERVICE.lattice, APPLICATION, wish_of(APPLICATION), (), {}, Running(), None)
 GONE = Snapshot("g", "shop", services={"shop": SERVICE}, sure=True)
 
 
-async def test_a_service_is_not_held_any_more_once_its_lattice_is_not_known_again() -> None:
+@pytest.fixture
+async def held() -> tuple[Any, Any, Holding]:
+    """Return what is known, effects that only hold, and a circuit breaker that holds the Service."""
     known: Any = SimpleNamespace(controller=None, let_go=False, said={}, snapshot=AsyncMock(return_value=GONE))
     known.why_preserved, known.services = str, {}
     breaker: Any = Holding()
     unused: Any = None
     effects = Effects(unused, AsyncMock(), known, unused, unused, unused, breaker)
-    reflect = Reflect(known, effects, unused, Stories(setup("test", metrics=Metrics())), Health("test"))
-    await reflect.run("g/shop", None)
+    await reflected(known, effects)
     assert breaker.held == {SERVICE.uid}
-    known.snapshot.return_value = replace(GONE, unknown=frozenset({SERVICE.lattice}))
-    await reflect.run("g/shop", None)
+    return known, SimpleNamespace(breaker=breaker, apply=AsyncMock(return_value=None)), breaker
+
+
+async def reflected(known: Any, effects: Any) -> None:
+    unused: Any = None
+    await Reflect(known, effects, unused, Stories(setup("test", metrics=Metrics())), Health("test")).run("g/shop", None)
+
+
+async def test_a_service_is_not_held_any_more_once_its_application_is_deployed_again(
+    held: tuple[Any, Any, Holding],
+) -> None:
+    known, effects, breaker = held
+    known.snapshot.return_value = replace(GONE, claims=(CLAIM,))
+    await reflected(known, effects)
     assert breaker.held == set()
+
+
+async def test_a_service_stays_held_while_it_is_not_known_whether_its_lattice_has_the_application(
+    held: tuple[Any, Any, Holding],
+) -> None:
+    known, effects, breaker = held
+    known.snapshot.return_value = replace(GONE, unknown=frozenset({SERVICE.lattice}))
+    await reflected(known, effects)
+    assert breaker.held == {SERVICE.uid}
