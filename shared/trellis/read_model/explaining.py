@@ -108,7 +108,7 @@ class Explanation:
 class Leader:
     """Who leads a service: "" for nobody, None if this account may not know. ``otherwise``: what then is.
 
-    ``trouble``: what is wrong with the Lease of one that is led.
+    ``trouble``: what is wrong with a Lease that is held.
     """
 
     service: str
@@ -120,12 +120,12 @@ class Leader:
         """Return the step."""
         if self.holder is None:
             return Line(self.service, "who leads it is not known: this account may not read its Lease")
-        if self.trouble:
-            return Line(self.service, f"led by {self.holder}; {self.trouble}", well=False, rank=Rank.SERVICE)
-        if self.holder:
+        if self.holder and not self.trouble:
             return Line(self.service, f"led by {self.holder}", well=True)
-        text, do = f"nobody leads {self.service}, so {self.otherwise}", f"start it with `trellis run {self.service}`"
-        return Line(self.service, text, False, do, Rank.SERVICE)
+        text = f"led by {self.holder}" if self.holder else f"nobody leads {self.service}, so {self.otherwise}"
+        if self.trouble:
+            return Line(self.service, f"{text}; {self.trouble}", well=False, rank=Rank.SERVICE)
+        return Line(self.service, text, False, f"start it with `trellis run {self.service}`", Rank.SERVICE)
 
 
 def condition(status: Manifest, kind: str) -> Manifest:

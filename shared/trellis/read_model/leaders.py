@@ -105,10 +105,10 @@ def _seconds_since(timestamp: str, now: datetime) -> float:
 
 
 async def read_leader(kube: Kube, namespace: str, service: str) -> tuple[str, str]:
-    """Return who leads a service, "" if nobody does, and what is wrong with its Lease; raises KubeError."""
+    """Return who leads a service, "" if nobody of Trellis does, and what is wrong with its Lease; raises KubeError."""
     try:
         lead = await read_leadership(kube, service, namespace, datetime.now(UTC))
     except NotFound:
         return "", ""
     led = lead.holder and lead.age is not None and lead.age <= lead.duration
-    return (lead.holder, trouble_of(lead)) if led else ("", "")
+    return ("" if lead.stranger else lead.holder, trouble_of(lead)) if led else ("", "")

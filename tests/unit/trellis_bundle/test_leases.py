@@ -21,10 +21,10 @@ from trellis_bundle.part import Part
 from trellis_bundle.status import _hosts, _mirrors, _service
 
 NS = "trellis-system"
-NOW = datetime.now(UTC)
 FUTURE = timedelta(days=400)
+HOLDER = "pod-1"
 ROWS: dict[str, Callable[[FakeKube], Awaitable[Part]]] = {
-    "provisioner": lambda kube: _service(kube, "provisioner", NS, NOW),
+    "provisioner": lambda kube: _service(kube, "provisioner", NS, datetime.now(UTC)),
     "host-manager": lambda kube: _hosts(kube, NS),
     "service-reflector": lambda kube: _mirrors(kube, NS),
     "application-manager": lambda kube: read_applications(kube, NS, []),
@@ -32,12 +32,13 @@ ROWS: dict[str, Callable[[FakeKube], Awaitable[Part]]] = {
 }
 
 
-def led(service: str, ahead: timedelta, holder: str = "pod-1") -> FakeKube:
+def led(service: str, ahead: timedelta, **annotations: str) -> FakeKube:
     kube = FakeKube(telemetry=setup("test", metrics=Metrics()))
     kube.put(NAMESPACES, {"metadata": {"name": NS}})
-    renewed = (NOW + ahead).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}
-    kube.put(LEASES, {"metadata": {"name": names.LEASE_PREFIX + service, "namespace": NS}, "spec": spec})
+    renewed = (datetime.now(UTC) + ahead).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": HOLDER, "renewTime": renewed, "leaseDurationSeconds": 15}
+    metadata = {"name": names.LEASE_PREFIX + service, "namespace": NS, "annotations": annotations}
+    kube.put(LEASES, {"metadata": metadata, "spec": spec})
     return kube
 
 
@@ -56,3 +57,16 @@ async def test_the_page_of_an_object_reports_it_too() -> None:
     line = (await Reading(led("host-manager", FUTURE), NS).leader("host-manager", "it rests")).line()
     assert (line.well, line.rank) == (False, Rank.SERVICE)
     assert "in the future" in line.text
+
+
+@pytest.mark.parametrize("service", ROWS)
+async def test_other_software_that_holds_a_lease_leads_nothing(monkeypatch: pytest.MonkeyPatch, service: str) -> None:
+    monkeypatch.setattr(status, "warned", AsyncMock(return_value=[]))
+    kube = led(service, timedelta(0), **{names.ANNOTATION_HOLDER: "pod-2"})
+    part = await ROWS[service](kube)
+    assert "held by other software" in part.problem
+    assert f"led by {HOLDER}" not in part.text
+    line = (await Reading(kube, NS).leader(service, "it rests")).line()
+    assert (line.well, line.rank) == (False, Rank.SERVICE)
+    assert "held by other software" in line.text
+    assert f"led by {HOLDER}" not in line.text
