@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from support.breakers import held_by
 from support.crd_deletion import define_again, delete_definition, restored, served, terminating
 from support.fleet import Fleet, eventually
 from support.host_world import PATIENCE, HostWorld
@@ -98,6 +99,7 @@ async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld)
             delete_definition(hosts.api, HOST_CONFIGS)
             await eventually(lambda: held(hosts), "held", seconds=PATIENCE)
             assert len(before & running(hosts, TWO)) >= len(before) - ALLOWED
+            assert held_by(hosts.fleet, "host_manager", "hosts")
             kept = {name: hosts.call("GET", DEPLOYMENTS, name)["metadata"]["uid"] for name in held(hosts)}
             templates = {name: hosts.call("GET", DEPLOYMENTS, name)["spec"]["template"] for name in kept}
             for name in kept:
@@ -111,6 +113,7 @@ async def test_hosts_that_are_held_are_adopted_by_equal_groups(hosts: HostWorld)
                 assert [one["uid"] for one in found["metadata"]["ownerReferences"]] == [uid]
                 assert found["spec"]["template"] == templates[name], "its hosts are restarted"
             await eventually(
+                lambda: held_by(hosts.fleet, "host_manager", "hosts") == 0, "open, and nothing is held any more"
             )
 
 

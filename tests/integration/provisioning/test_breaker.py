@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
+from support.breakers import held_by
 from support.fleet import Fleet, eventually
 from support.kubelets import kubelets
 from support.service_process import ask, free_port, running
 from support.shims import Shim
 from support.typed import typed_meanwhile
-from trellis.breaker_record import read_breakers
 from trellis.kube.breaker import HELD
-from trellis.names import breaker_name
 
 pytestmark = pytest.mark.cluster
 
@@ -106,7 +105,7 @@ async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp
             fleet.annotate(name, "maybe")
         await eventually(lambda: len(events_of(fleet, HELD)) == 3, "three are held", seconds=60)
         kept = still_labelled(fleet, nodes)
-        assert len(kept) == 3
+        assert len(kept) == held_by(fleet, "node_watcher", "nodes") == 3
         mark = fleet.mark()
         for name in nodes:
             fleet.annotate(name, "true")
@@ -119,6 +118,7 @@ async def test_a_held_node_that_opts_in_again_keeps_its_labels(fleet: Fleet, tmp
             and "trellis-node-watcher" in write.get("userAgent", "")
         }
         assert patched == set(nodes) - set(kept), "nothing was done to those that were held"
+        await eventually(lambda: held_by(fleet, "node_watcher", "nodes") == 0, "open, and holds none of them any more")
 
 
 async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet, tmp_path: Path) -> None:
@@ -127,13 +127,7 @@ async def test_a_mass_of_running_installers_is_not_stopped_at_once(fleet: Fleet,
         await eventually(lambda: len(fleet.jobs()) == 9, "an installer each", seconds=60)
         for name in nodes:
             fleet.annotate(name, None)
-
-        def counted() -> bool:
-            path = f"/api/v1/namespaces/{fleet.system}/configmaps/{breaker_name('provisioner')}"
-            state = read_breakers(fleet.api.call("GET", path)[1]).get("jobs")
-            return state is not None and state.opening is not None and len(state.opening.held) == 4
-
-        await eventually(counted, "four are held", seconds=60)
+        await eventually(lambda: held_by(fleet, "provisioner", "jobs") == 4, "four are held", seconds=60)
         await eventually(lambda: len(fleet.jobs()) == 4, "five are stopped", seconds=60)
         held = {job["metadata"]["name"] for job in fleet.jobs()}
         await eventually(lambda: set(events_of(fleet, HELD, fleet.installers)) == held, "an Event on each Job held")

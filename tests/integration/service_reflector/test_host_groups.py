@@ -16,6 +16,7 @@ import service_reflector.settings
 from service_reflector.ownership import Undecided
 from service_reflector.timings import Timings
 from support.api_proxy import ApiProxy
+from support.breakers import held_by
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.manifests import manifest
@@ -223,6 +224,11 @@ async def test_a_mass_of_deletions_is_held_until_a_person_lets_it_go_on(world: R
         await world.has_service("other", 8080)
         assert len(identities(world)) == 8
         assert service.health.readiness().ok
+        fleet = world.hosts.fleet
+        await eventually(lambda: held_by(fleet, "service_reflector", "services") == 7, "recorded", seconds=PATIENCE)
+        for name in applications:
+            await wadm.deploy(manifest(name))
+        await eventually(lambda: held_by(fleet, "service_reflector", "services") == 0, "open, and holds none any more")
 
 
 class Unserved(ApiProxy):
