@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -17,6 +22,7 @@ from service_reflector.ownership import Undecided
 from service_reflector.timings import Timings
 from support.api_proxy import ApiProxy
 from support.breakers import held_by
+from support.crd_deletion import delete_definition, restored
 from support.fleet import eventually
 from support.host_world import PATIENCE
 from support.manifests import manifest
@@ -274,6 +280,32 @@ async def test_host_groups_that_are_not_served_at_the_start_are_unknown(world: R
             await world.has_no_service("mail")
             await eventually(lambda: service.health.readiness().ok, "ready", seconds=PATIENCE)
             assert identities(world)["shop"] == before["shop"]
+
+
+async def explained(world: ReflectedWorld, name: str) -> dict[str, Any]:
+    """Return what `trellis explain` says of a Service."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "trellis_bundle", "explain", f"service/{name}", "-n", world.hosts.namespace, "-o", "json",
+        env={**os.environ, **world.hosts.fleet.environment()}, stdout=PIPE,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    document: dict[str, Any] = json.loads(output)
+    return document
+
+
+async def test_no_grace_is_noted_once_the_crd_is_deleted(world: ReflectedWorld) -> None:
+    world.group("group", "undefined")
+    with restored(world.hosts.api, HOST_CONFIGS, world.hosts.namespace):
+        async with world.wadm("undefined") as wadm, world.reflector(LONG) as service:
+            before = await deployed(world, wadm)
+            noted = service_reflector.app.PRESERVED
+            world.hosts.call("DELETE", HOST_CONFIGS, "group")
+            await eventually(lambda: any(noted in one for one in service.health.notes()), "noted", seconds=PATIENCE)
+            delete_definition(world.hosts.api, HOST_CONFIGS)
+            await eventually(lambda: not service.health.readiness().ok, "the kind is unknown", seconds=PATIENCE)
+            assert not any(noted in one for one in service.health.notes())
+            assert "crds check" in (await explained(world, "shop"))["do"]
+            assert identities(world) == before
 
 
 async def test_a_rotated_secret_that_is_not_there_yet_changes_nothing(tmp_path: Path, world: ReflectedWorld) -> None:
