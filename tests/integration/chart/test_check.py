@@ -5,11 +5,8 @@ Pods stand for the processes: their addresses and ports are the processes' own, 
 
 from __future__ import annotations
 
-import asyncio
 import http
 import json
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from support.chart import CHART, bus_server, helm, hooks, only
 from support.grants import RBAC_KINDS, SYSTEM, Granted, granted, refused
 from support.installed import Installation, Running, Where, processes
 from support.shims import Shim
+from support.typed import bare_environment, typed_meanwhile
 from trellis.kube.resources import NAMESPACES, PODS
 from trellis.localcluster import ClusterInfo
 from trellis.localcluster.api import Api
@@ -59,15 +57,9 @@ def stand_in(api: Api, running: Running) -> str:
 
 async def checked(account: Granted, url: str, *command: str) -> tuple[int, dict[str, Any], str]:
     """Run it as the account of the hook; return its status, its JSON and what it said."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
     told = {"TRELLIS_KUBECONFIG": str(account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM, "TRELLIS_NATS_URL": url}
-    done = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "trellis_bundle", *command, "-o", "json",
-        env=clean | told, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await asyncio.wait_for(done.communicate(), 120)
-    assert done.returncode is not None
-    return done.returncode, json.loads(out), err.decode()
+    done = await typed_meanwhile(bare_environment(**told), *command, "-o", "json")
+    return done.returncode, json.loads(done.stdout), done.stderr
 
 
 def audited(cluster: ClusterInfo) -> list[dict[str, Any]]:

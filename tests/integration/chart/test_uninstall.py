@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import http
 import json
-import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -28,6 +28,7 @@ from support.installed import Installation, Running, Where, processes
 from support.manifests import manifest
 from support.reflected import ReflectedWorld
 from support.shims import Shim
+from support.typed import Done, bare_environment, typed_meanwhile
 from trellis import names
 from trellis.kube.resources import (
     API_SERVICES,
@@ -109,27 +110,32 @@ class Leaving:
         for res, namespace, name in self.guarded:
             assert self.api.call("DELETE", res.path(namespace, name))[0] == http.HTTPStatus.OK, name
 
-    async def run(self, *command: str) -> tuple[int, str, str]:
-        """Run `trellis` as the hook's account; return its status, and what it said."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("TRELLIS_")}
-        told = {"TRELLIS_KUBECONFIG": str(self.account.kubeconfig), "TRELLIS_NAMESPACE": SYSTEM}
-        done = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *command,
-            env=clean | told,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+    async def run(self, *words: str) -> Done:
+        """Run `trellis` as the hook's account."""
+        return await typed_meanwhile(self.environment(), *words)
+
+    async def run_and_be_killed(self, *words: str) -> Done:
+        """Run ``support.killed_command`` as the hook's account."""
+        command = [sys.executable, killed_command.__file__, *words]
+        return await asyncio.to_thread(
+            subprocess.run,
+            command,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
         )
-        out, err = await asyncio.wait_for(done.communicate(), 180)
-        assert done.returncode is not None
-        return done.returncode, out.decode(), err.decode()
+
+    def environment(self) -> dict[str, str]:
+        return bare_environment(TRELLIS_KUBECONFIG=str(self.account.kubeconfig), TRELLIS_NAMESPACE=SYSTEM)
 
     async def let_go(self, *options: str) -> Manifest:
         """Run it to its end, which has to be a good one."""
-        code, out, err = await self.run("-m", "trellis_bundle", "let-go", "--yes", "-o", "json", *options)
-        assert code == 0, err
-        return dict(json.loads(out))
+        done = await self.run("let-go", "--yes", "-o", "json", *options)
+        assert done.returncode == 0, done.stderr
+        return dict(json.loads(done.stdout))
 
 
 @contextlib.contextmanager
@@ -204,13 +210,10 @@ async def test_after_it_was_killed_at_every_write_all_is_let_go_and_can_be_delet
 
                 killed = 0
                 async with kubelet(installation, started):
-                    command = (killed_command.__file__, killed_command.AFTER, "let-go", "--yes", "--timeout=60s")
-                    while True:
-                        code, _, err = await leaving.run(*command)
-                        if code != -signal.SIGKILL:
-                            break
+                    command = (killed_command.AFTER, "let-go", "--yes", "--timeout=60s")
+                    while (done := await leaving.run_and_be_killed(*command)).returncode == -signal.SIGKILL:
                         killed += 1
-                assert code == 0, err
+                assert done.returncode == 0, done.stderr
                 assert killed >= 8, "four services were stopped, four objects let go, one write at a time"
                 assert all(one.process.returncode is not None for one in started), "they were stopped before"
                 assert leaving.finalizers() == {kind: [] for kind in wanted}
@@ -252,9 +255,9 @@ async def test_a_dry_run_writes_nothing_and_a_service_of_somebody_else_is_left_a
     leaving.service(ours=False)
     leaving.guard()
     before = leaving.finalizers()
-    code, out, err = await leaving.run("-m", "trellis_bundle", "let-go", "--dry-run")
-    assert (code, leaving.finalizers()) == (0, before), err
-    assert "its hosts" in out or "hosts run on" in out
+    done = await leaving.run("let-go", "--dry-run")
+    assert (done.returncode, leaving.finalizers()) == (0, before), done.stderr
+    assert "its hosts" in done.stdout or "hosts run on" in done.stdout
     await leaving.let_go("--timeout=60s")
     assert leaving.finalizers() == {kind: [] for kind in before} | {"Service": [names.WASMCLOUD_OPERATOR_SERVICE]}
 
@@ -268,9 +271,9 @@ async def test_whoever_still_leads_is_named_and_nothing_is_taken(leaving: Leavin
     try:
         spec = {"holderIdentity": "laptop-1", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00.000000Z"}
         assert leaving.api.call("PATCH", lease, {"spec": spec})[0] == http.HTTPStatus.OK
-        code, _, err = await leaving.run("-m", "trellis_bundle", "let-go", "--yes", "--timeout=1s")
-        assert code == 1
-        assert "not done in time: laptop-1 leads provisioner: stop it" in err
+        done = await leaving.run("let-go", "--yes", "--timeout=1s")
+        assert done.returncode == 1
+        assert "not done in time: laptop-1 leads provisioner: stop it" in done.stderr
         assert leaving.finalizers()["Shim"] == [names.FINALIZER]
     finally:
         leaving.api.call("DELETE", lease)
