@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from trellis.installer_pods import refused_pod
 from trellis.kube.changes import Change
 from trellis.provisioning import JobView
 
@@ -40,7 +41,7 @@ def view_pod_refusal(manifest: Mapping[str, Any]) -> PodRefusal:
     involved, series = manifest.get("involvedObject") or {}, manifest.get("series") or {}
     times = (series.get("lastObservedTime"), manifest.get("lastTimestamp"), manifest.get("eventTime"))
     at = max((str(one) for one in times if one), default="")
-    return PodRefusal(str(involved.get("uid") or ""), str(manifest.get("message") or "no reason given"), at)
+    return PodRefusal(str(involved.get("uid") or ""), refused_pod(manifest), at)
 
 
 @dataclass(eq=False)

@@ -1,16 +1,20 @@
-"""What an installer's pod says of its run.
+"""What an installer's pod says of its run, and the API server of one that it does not let be created.
 
-Pure. In: a pod as the API server returns it. Out: why it waits, how it ended, what it said last. Called by
-``provisioner`` and by whatever explains a node.
+Pure. In: a pod, or an Event of the Job controller, as the API server returns it. Out: why it waits, how it ended, what
+it said last; why there is none. Called by ``provisioner`` and by whatever explains a node.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 Manifest = Mapping[str, Any]
+
+_RANDOM: Final = r"-[a-z0-9]{5}(?![a-z0-9])"
+"""What the API server appends to the ``generateName`` that the Job controller gives a pod."""
 _STARTING = ("ContainerCreating", "PodInitializing")
 
 
@@ -38,6 +42,13 @@ def installer_state(pod: Manifest) -> InstallerState:
         terminated = f"exit code {ended.get('exitCode')} ({ended.get('reason', 'Unknown')})" if ended else ""
         return InstallerState(waiting, terminated, str(ended.get("message") or ""))
     return InstallerState(terminated=_words(status))
+
+
+def refused_pod(event: Manifest) -> str:
+    """Return why the API server refuses a Job's pod, in its words; the pod is called as its Job, each time alike."""
+    job = str((event.get("involvedObject") or {}).get("name") or "")
+    message = str(event.get("message") or "no reason given")
+    return re.sub(f"{re.escape(job)}{_RANDOM}", job, message) if job else message
 
 
 def _unfinished_first(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:

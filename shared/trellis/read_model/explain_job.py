@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.install_results import FailureReason
-from trellis.installer_pods import installer_state
+from trellis.installer_pods import installer_state, refused_pod
 from trellis.node_and_job import view_job
 from trellis.provision_reasons import NO_POD, NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning import JobState, JobView
@@ -72,7 +72,7 @@ def held_up(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest])
     mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_LABEL_JOB_NAME) == metadata["name"]]
     if not mine:
         told = [one for one in warnings_of(events, metadata["uid"]) if one.get("reason") == "FailedCreate"]
-        return _no_pod(metadata["namespace"], str(told[0].get("message") or "")) if told else None
+        return _no_pod(metadata["namespace"], refused_pod(told[0])) if told else None
     pod = max(mine, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""))
     return _waits(pod, warnings_of(events, pod["metadata"]["uid"]))
 

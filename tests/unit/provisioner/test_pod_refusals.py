@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from provisioner.pod_refusals import PodRefusals
+from provisioner.pod_refusals import PodRefusals, view_pod_refusal
+from trellis import names
 from trellis.node_and_job import view_job
 
 METADATA = {"name": "job", "namespace": "installers", "uid": "u1", "resourceVersion": "1", "generation": 1}
@@ -32,3 +33,21 @@ def test_a_job_that_may_have_had_a_pod_or_is_being_deleted_is_none_of_them(metad
     refusals = PodRefusals()
     refusals.take_job(None, view_job(job(suspend=True, **metadata)))
     assert not refusals.words("u1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        'Error creating: pods "{}" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0',
+        'Error creating: admission webhook "x" denied the request: pod installers/{} and {}.x have no team',
+    ],
+)
+def test_one_refusal_of_pods_with_random_names_has_the_same_words_each_time(words: str) -> None:
+    name = names.installer_job_name("n" * 60, "uid", "digest", "provision", 1)
+    told = {view_pod_refusal(event(name, words.format(pod, pod))).message for pod in (f"{name}-abcde", f"{name}-x2z9q")}
+    assert told == {words.format(name, name)}
+
+
+def event(job: str, message: str) -> dict[str, Any]:
+    involved = {"kind": "Job", "name": job, "uid": "u1"}
+    return {"involvedObject": involved, "message": message, "lastTimestamp": "2026-01-01T00:00:00Z"}

@@ -299,6 +299,15 @@ def test_the_first_line_names_the_cause_and_what_to_do(world: NodeWorld, cause: 
     assert document["cause"] == page.cause.text
 
 
+def test_a_refusal_has_the_same_words_whatever_name_the_pod_was_to_have() -> None:
+    webhook = 'Error creating: admission webhook "x" denied the request: pod n-{} has no team'
+    told = {
+        explain_node(replace(AT_WORK, pods=[], beside=Beside(LEADERS, [refused]))).headline
+        for refused in (warning("uid-job", "FailedCreate", webhook.format(end)) for end in ("abcde", "x2z9q"))
+    }
+    assert len(told) == 1
+
+
 def test_of_one_that_is_proved_the_whole_chain_is_well() -> None:
     page = explain_node(WELL)
     assert page.headline == "node n is ready to run Wasm"
