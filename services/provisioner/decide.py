@@ -286,7 +286,7 @@ def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[st
     """The node no longer wants a runtime: nothing of ours works on it any more, but what takes a try back."""
     actions: list[Action] = []
     for job in jobs:
-        if job.deleting or (job.operation == UNDO and job.state is JobState.ACTIVE):
+        if job.deleting or (job.operation == UNDO and job.state is JobState.ACTIVE and not job.stopped):
             continue
         running = job.state is JobState.ACTIVE
         if running and job.installs is not None:
@@ -302,11 +302,13 @@ def _opted_out(jobs: tuple[JobView, ...], node: NodeView, deleting: frozenset[st
 def _end(job: JobView, node: NodeView, reason: Reason, deleting: frozenset[str]) -> list[Action]:
     """End what our installer does for nobody: it takes its changes back, or is past that and ends well.
 
-    That a Shim was deleted is a fact about all of its nodes, which no breaker holds (ADR 27).
+    A suspended one would never end, so it goes once its pods have. That a Shim was deleted is a fact about all of its
+    nodes, which no breaker holds (ADR 27).
     """
-    if job.state is not JobState.ACTIVE or job.ends_now:
+    if job.state is not JobState.ACTIVE or (job.ends_now and not job.stopped):
         return []
-    step, changes = EndJob(job, reason), difference(installed_on(node), job.shims)
+    step = DeleteJob(job, reason, foreground=True) if job.stopped else EndJob(job, reason)
+    changes = difference(installed_on(node), job.shims)
     deleted = bool(changes) and deleting.issuperset(changes)
     return [step] if deleted else [Destroy(_interruption(job), (step,))]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from trellis.installer_pods import refused_pod
+from trellis.installer_pods import SUSPENDED, refused_pod
 from trellis.kube.changes import Change
 from trellis.provisioning import JobView
 
@@ -21,10 +21,6 @@ FAILED_CREATE: Final = "reason=FailedCreate,involvedObject.kind=Job"
 """Field selector of these Events."""
 _SUSPENDED: Final = "spec.suspend"
 """In place of an Event's key."""
-_WHY_SUSPENDED: Final = (
-    "the Job was created suspended (spec.suspend), by Kueue or another admission webhook or policy; "
-    "exempt namespace {} there"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +56,10 @@ class PodRefusals:
         return uid
 
     def take_job(self, old: JobView | None, new: JobView | None) -> None:
-        """Take one change of a Job: one that is suspended has no Event, and no pod."""
+        """Take one change of a Job: one that is suspended has no Event, and no pod for long."""
         if new is not None and new.suspended and not new.deleting:
-            self._note(new.uid, _SUSPENDED, PodRefusal(new.uid, _WHY_SUSPENDED.format(new.namespace), ""))
+            words = f"the {SUSPENDED}; exempt namespace {new.namespace} there, or resume it"
+            self._note(new.uid, _SUSPENDED, PodRefusal(new.uid, words, ""))
         elif (job := new or old) is not None:
             self._note(job.uid, _SUSPENDED, None)
 
@@ -77,9 +74,9 @@ class PodRefusals:
                 self.since.pop(uid, None)
 
     def words(self, job_uid: str) -> str:
-        """Return what the API server answered last, "" if it refused no pod of this Job."""
+        """Return why a Job has no pod: it is suspended, or what the API server answered last; "" if neither."""
         found = self.events.get(job_uid)
-        return max(found.values(), key=lambda one: one.at).message if found else ""
+        return max(found.items(), key=lambda one: (one[0] == _SUSPENDED, one[1].at))[1].message if found else ""
 
     def seconds(self, job_uid: str) -> float:
         """Return for how long a refusal is known, 0 if none is."""

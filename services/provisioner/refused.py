@@ -25,11 +25,16 @@ RECORD_SECONDS: Final = 2.0
 
 
 def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action]:
-    """Report that the pod of a Job is refused; replace the Job after a while. [] if it is not refused."""
-    if not snapshot.pod_refused or job.has_pods:
+    """Report that the pod of a Job is refused; replace the Job after a while. [] if it is not refused.
+
+    The pod of a Job that was suspended later is waited for, until the Job is judged whatever its pod does.
+    """
+    if not snapshot.pod_refused or (job.has_pods and not job.suspended):
         return []
     message = f"{NO_POD} {job.namespace}/{job.name} is created: {snapshot.pod_refused}"
     report = ReportRefusal(node, Reason.INSTALLER_REFUSED, message)
+    if job.has_pods:
+        return [report] if snapshot.stuck_in > 0 else []
     left = snapshot.refusal_retry - snapshot.pod_refused_for
     if left > 0:
         return [report, LookAgain(left)]

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 Manifest = Mapping[str, Any]
 
+SUSPENDED: Final = "Job is suspended (spec.suspend), by a user, Kueue, or an admission webhook or policy"
+"""Why a Job has no pod, in place of words of the API server, which does not refuse one."""
 _RANDOM: Final = r"-[a-z0-9]{5}(?![a-z0-9])"
 """What the API server appends to the ``generateName`` that the Job controller gives a pod."""
 _STARTING = ("ContainerCreating", "PodInitializing")

@@ -16,8 +16,9 @@ from trellis.digits import whole
 from trellis.node_skips import skip_of
 from trellis.provisioning import END_NOW_SECONDS, PROOFS, PROVISION, JobState, JobView, Manifest, NodeTaint, NodeView
 
-_POD_COUNTS: Final = ("active", "succeeded", "failed", "terminating")
-"""Of a Job's status."""
+_MAY_RUN: Final = ("active", "terminating", "succeeded")
+_POD_COUNTS: Final = (*_MAY_RUN, "failed")
+"""Of a Job's status; the Job controller may count as failed what it deleted because the Job is suspended."""
 
 
 def unix_seconds(timestamp: str | None) -> int | None:
@@ -83,6 +84,7 @@ def view_job(manifest: Manifest) -> JobView:
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     status = manifest.get("status") or {}
     state, condition, finished = _job_state(status)
+    suspended = bool((manifest.get("spec") or {}).get("suspend"))
     return JobView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -113,9 +115,8 @@ def view_job(manifest: Manifest) -> JobView:
         proved=PROOFS.get(annotations.get(names.ANNOTATION_PROOF, "")),
         undoes=annotations.get(names.ANNOTATION_UNDOES, ""),
         deleting="deletionTimestamp" in metadata,
-        has_pods=any(status.get(count) for count in _POD_COUNTS),
-        # Whoever suspends or resumes one that exists changes its spec.
-        suspended=bool((manifest.get("spec") or {}).get("suspend")) and metadata.get("generation", 1) == 1,
+        has_pods=any(status.get(count) for count in (_MAY_RUN if suspended else _POD_COUNTS)),
+        suspended=suspended,
     )
 
 

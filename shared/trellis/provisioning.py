@@ -191,7 +191,8 @@ class JobView:
     ``succeeded``: one of its pods did, whatever the Job says. ``ends_now``: it was told to end before its time.
     ``given_up``: why Kubernetes waits for the end of its pods, to fail it then; "" if it does not.
     ``feared``: the Shims that may be there from before it though no mark names them; by name. ``has_pods``: a pod of
-    it was created, whatever became of it. ``suspended``: it was created suspended, so it never had a pod.
+    it was created, whatever became of it. ``suspended``: it has no new pod, and its deadline does not pass; its
+    ``has_pods`` is whether a former pod may still run, or ended well.
     """
 
     namespace: str
@@ -230,6 +231,11 @@ class JobView:
     def shims(self) -> dict[str, str]:
         """What the node has once the Job did its work: digests by Shim name."""
         return {KWASM: self.digest} if self.installs is None else decode_digests(self.installs)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it is suspended and no pod of it runs: an installer that is interrupted takes its changes back."""
+        return self.suspended and not self.has_pods
 
     @property
     def tried(self) -> tuple[str, str, int]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from trellis import names
 from trellis.install_results import FailureReason
-from trellis.installer_pods import installer_state, refused_pod
+from trellis.installer_pods import SUSPENDED, installer_state, refused_pod
 from trellis.node_and_job import view_job
 from trellis.provision_reasons import NO_POD, NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning import JobState, JobView
@@ -62,13 +62,15 @@ def job_lines(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest
 
 def _state(view: JobView) -> str:
     if view.state is JobState.ACTIVE:
-        return f"at work{f'; {view.given_up}' if view.given_up else ''}"
+        return "suspended" if view.suspended else f"at work{f'; {view.given_up}' if view.given_up else ''}"
     return view.condition or view.state.value
 
 
 def held_up(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest]) -> Line | None:
     """Return what keeps an active Job from going on, None if it is at work."""
     metadata = job["metadata"]
+    if (job.get("spec") or {}).get("suspend"):
+        return _no_pod(metadata["namespace"], SUSPENDED)
     mine = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_LABEL_JOB_NAME) == metadata["name"]]
     if not mine:
         told = [one for one in warnings_of(events, metadata["uid"]) if one.get("reason") == "FailedCreate"]
@@ -78,6 +80,9 @@ def held_up(job: Manifest, pods: Sequence[Manifest], events: Sequence[Manifest])
 
 
 def _no_pod(namespace: str, message: str) -> Line:
+    if SUSPENDED in message:
+        do = f"exempt namespace {namespace} there, or resume it"
+        return Line("pod", f"its installer {SUSPENDED}", well=False, do=do, rank=Rank.CAUSE)
     text = f"the API server refuses the installer's pod: {_refusal(message)}"
     return Line("pod", text, well=False, do=refusal_advice(message, namespace), rank=Rank.CAUSE)
 

@@ -212,7 +212,7 @@ ROLLOUT: Final = (
         "ADR 88: no Job that has had a pod is deleted for a later refusal",
         "provisioner",
         "pod_refused",
-        "if not snapshot.pod_refused or job.has_pods:",
+        "if not snapshot.pod_refused or (job.has_pods and not job.suspended):",
         "if not snapshot.pod_refused:",
         "tests/unit/provisioner/test_refused.py::test_a_job_that_had_a_pod_is_not_replaced_for_an_older_refusal",
     ),

@@ -17,8 +17,10 @@ def job(*, suspend: bool, **metadata: Any) -> dict[str, Any]:
     return {"metadata": METADATA | metadata, "spec": {"suspend": suspend}, "status": {}}
 
 
-def test_a_job_that_was_created_suspended_has_no_pod_until_it_is_resumed_or_goes() -> None:
-    refusals, suspended, resumed = PodRefusals(), view_job(job(suspend=True)), view_job(job(suspend=False))
+@pytest.mark.parametrize("generation", [1, 2], ids=["created so", "suspended later"])
+def test_a_job_that_is_suspended_has_no_pod_until_it_is_resumed_or_goes(generation: int) -> None:
+    refusals, resumed = PodRefusals(), view_job(job(suspend=False, generation=generation + 1))
+    suspended = view_job(job(suspend=True, generation=generation))
     refusals.take_job(None, suspended)
     assert "installers" in refusals.words("u1")
     refusals.take_job(suspended, resumed)
@@ -28,11 +30,16 @@ def test_a_job_that_was_created_suspended_has_no_pod_until_it_is_resumed_or_goes
     assert not refusals.words("u1")
 
 
-@pytest.mark.parametrize("metadata", [{"generation": 2}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}])
-def test_a_job_that_may_have_had_a_pod_or_is_being_deleted_is_none_of_them(metadata: dict[str, Any]) -> None:
+def test_a_job_that_is_being_deleted_is_none_of_them() -> None:
     refusals = PodRefusals()
-    refusals.take_job(None, view_job(job(suspend=True, **metadata)))
+    refusals.take_job(None, view_job(job(suspend=True, deletionTimestamp="2026-01-01T00:00:00Z")))
     assert not refusals.words("u1")
+
+
+@pytest.mark.parametrize(("count", "has_pods"), [("active", True), ("terminating", True), ("failed", False)])
+def test_a_suspended_job_has_pods_while_these_may_run(count: str, has_pods: bool) -> None:
+    assert view_job(job(suspend=True) | {"status": {count: 1}}).has_pods is has_pods
+    assert view_job(job(suspend=False) | {"status": {count: 1}}).has_pods
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from provisioner.actions import ClearRefusal, DeleteJob, GiveBackSlot, LookAgain, ReportRefusal, Snapshot
+from provisioner.actions import (
+    ClearRefusal,
+    DeleteJob,
+    Destroy,
+    GiveBackSlot,
+    JudgeFailed,
+    LookAgain,
+    ReportRefusal,
+    Snapshot,
+)
 from provisioner.decide import decide
 from provisioner.job_clock import JobClock
 from provisioner.plan import World, plan
@@ -16,7 +25,7 @@ from trellis.counts import CountOrPercent
 from trellis.kube.changes import Change, ChangeKind
 from trellis.ledger import Entry, Ledger
 from trellis.provision_reasons import Reason
-from trellis.provisioning import KWASM, UNDO, JobState, JobView, NodeView, Target
+from trellis.provisioning import KWASM, PROVISION, UNDO, JobState, JobView, NodeView, Target
 from trellis.testing.builders import DIGEST, a_job, a_node, opted_in, proved
 
 TARGET = Target(((KWASM, DIGEST),))
@@ -49,6 +58,32 @@ def test_a_refused_pod_is_reported_at_once_and_its_job_replaced_after_a_while() 
 def test_a_job_that_had_a_pod_is_not_replaced_for_an_older_refusal() -> None:
     snapshot = a_snapshot(NODE, a_job(NODE, has_pods=True), entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0)
     assert not {ReportRefusal, DeleteJob} & {*kinds(list(decide(snapshot)))}
+
+
+def test_a_suspended_job_is_reported_at_once_and_replaced_once_its_pods_ended() -> None:
+    job = a_job(NODE, suspended=True, has_pods=True)
+    stops = a_snapshot(NODE, job, entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0)
+    assert ReportRefusal in kinds(list(decide(stops)))
+    assert DeleteJob not in kinds(list(decide(stops)))
+    ended = replace(stops, jobs=(replace(job, has_pods=False),))
+    assert {ReportRefusal, DeleteJob, GiveBackSlot} <= {*kinds(list(decide(ended)))}
+
+
+def test_a_suspended_job_whose_pod_hangs_is_judged_when_its_time_is_over() -> None:
+    job = a_job(NODE, suspended=True, has_pods=True)
+    stuck = a_snapshot(NODE, job, entry=SLOT, pod_refused=WORDS, pod_refused_for=99.0, stuck_in=0.0)
+    [judged] = [action for action in decide(stuck) if isinstance(action, JudgeFailed)]
+    assert judged.reason is Reason.INSTALLER_POD_STUCK
+
+
+@pytest.mark.parametrize("ends_now", [False, True], ids=["running before", "told to end before"])
+@pytest.mark.parametrize("operation", [PROVISION, UNDO])
+def test_a_suspended_job_that_nobody_wants_any_more_is_deleted(operation: str, ends_now: bool) -> None:
+    """It ignores its deadline, by which others are ended."""
+    job = a_job(NODE, suspended=True, operation=operation, installs="spin=d", ends_now=ends_now)
+    actions = decide(a_snapshot(NODE, job, target=None, pod_refused=WORDS))
+    [held] = [action for action in actions if isinstance(action, Destroy)]
+    assert [type(step) for step in held.steps] == [DeleteJob]
 
 
 def test_a_refused_job_that_takes_back_a_try_is_replaced_and_keeps_the_slot() -> None:

@@ -205,6 +205,10 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
             "pods=0. Raise ResourceQuota small of namespace trellis-installers: "
         ),
     ),
+    "a Job that is suspended": (
+        replace(AT_WORK, jobs=[job() | {"spec": {"suspend": True}}], pods=[]),
+        "its installer Job is suspended (spec.suspend)",
+    ),
     "a quota that refuses the Job": (
         replace(
             WAITING,
