@@ -161,7 +161,7 @@ class Reconcile:
             return await self.effects.apply(snapshot.name, actions)
         except KubeError as error:
             if snapshot.node is not None and is_refused(error):
-                await self.effects.report_refusal(snapshot.node, error)
+                await self.effects.report_refusal(snapshot.node, snapshot.job, error)
             raise
 
     def _trace_of(self, snapshot: Snapshot) -> TraceContext | None:

@@ -20,7 +20,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import KubeError
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import NODES, Manifest
-from trellis.provisioning import NodeView
+from trellis.provisioning import JobView, NodeView
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
@@ -61,13 +61,14 @@ class Effects:
             raise refused
         return min(again, default=None)
 
-    async def report_refusal(self, node: NodeView, error: KubeError) -> None:
-        """Report on a Node that the API server refuses what is to be written there."""
+    async def report_refusal(self, node: NodeView, job: JobView | None, error: KubeError) -> None:
+        """Report on a Node that the API server refuses what is to be written there, and of which Job."""
         await self.recorder.record(
             regarding=ObjectRef("v1", "Node", node.name, node.uid),
             type="Warning",
             reason=Reason.UPDATE_REFUSED.value,
             message=f"the API server refuses the labels and annotations of node {node.name}: {error.message}",
+            related=ObjectRef("batch/v1", "Job", job.name, job.uid, job.namespace) if job is not None else None,
         )
 
     async def _one(self, name: str, action: Action) -> float | None:

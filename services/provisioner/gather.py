@@ -118,7 +118,7 @@ async def _update_refused(known: Known, node: NodeView | None, job: JobView | No
     """Return why node_watcher does not write on a Node what is proved there, "" if it may be about to."""
     if node is None or job is None or proof_of(job, node) is None or fulfilled(job, node):
         return ""
-    return await known.pods.update_refused(node) if done_for >= RECORD_SECONDS else ""
+    return await known.pods.update_refused(node, job) if done_for >= RECORD_SECONDS else ""
 
 
 def _verify_timeout(known: Known, job: JobView | None) -> float:

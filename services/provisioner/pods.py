@@ -86,14 +86,18 @@ class Pods:
         told = [(str(event.get("lastTimestamp") or ""), _words(event)) for event in listing.items]
         return max(told)[1] if told else pod.trouble
 
-    async def update_refused(self, node: NodeView) -> str:
-        """Return what node_watcher reported last of a write of a Node that was refused, "" if nothing."""
+    async def update_refused(self, node: NodeView, job: JobView) -> str:
+        """Return what node_watcher reported last of a refused write of what a Job did, "" if nothing."""
         selector = f"involvedObject.uid={node.uid},reason={NODE_UPDATE_REFUSED}"
         try:
             listing = await self.kube.list(EVENTS, "default", field_selector=selector)
         except KubeError as error:
             return f"node_watcher does not write it, and the Node's Events cannot be read: {error}"
-        told = [(str(event.get("lastTimestamp") or ""), str(event.get("message") or "")) for event in listing.items]
+        told = [
+            (str(event.get("lastTimestamp") or ""), str(event.get("message") or ""))
+            for event in listing.items
+            if (event.get("related") or {}).get("uid") == job.uid  # it stays for an hour, and node_watcher may be away
+        ]
         return max(told)[1] if told else ""
 
     async def users(self, node: str, going: tuple[str, ...], shims: Mapping[str, ShimView]) -> tuple[User, ...]:

@@ -62,6 +62,7 @@ class _Occurrence:
     reason: str
     message: str
     component: str
+    related: ObjectRef | None = None
     combined: bool = False
     """It stands for all of its reason; its message is that of the last one."""
 
@@ -76,6 +77,11 @@ class _Occurrence:
     def namespace(self) -> str:
         """The object's namespace, ``default`` if it has none: the server accepts no other."""
         return self.regarding.namespace or _CLUSTER_SCOPED_NAMESPACE
+
+    @property
+    def identity(self) -> str:
+        """What a repeat has in common with it: a repeat that is about another related object is written at once."""
+        return self.name if self.related is None else f"{self.name}/{self.related.uid}"
 
 
 class EventRecorder:
@@ -95,6 +101,7 @@ class EventRecorder:
         type: Literal["Normal", "Warning"],  # noqa: A002 - the field's name in an Event
         reason: str,
         message: str,
+        related: ObjectRef | None = None,
     ) -> None:
         """Record that something happened to an object; failing to do so is logged only.
 
@@ -103,12 +110,13 @@ class EventRecorder:
             type: ``Normal`` or ``Warning``.
             reason: CamelCase, at most 128 characters.
             message: for people; what exceeds 1,024 characters is cut.
+            related: another object that it is about; a repeat replaces it.
         """
-        occurrence = _Occurrence(regarding, type, reason, message[:_MESSAGE_MAX], self._component)
+        occurrence = _Occurrence(regarding, type, reason, message[:_MESSAGE_MAX], self._component, related)
         now = self._clock()
         if self._similar.too_many((regarding.uid, type, reason), occurrence.name, now):
             occurrence = replace(occurrence, message=f"{_COMBINED}{message}"[:_MESSAGE_MAX], combined=True)
-        if self._is_repeat(occurrence.name, now):
+        if self._is_repeat(occurrence.identity, now):
             return
         if not self._similar.may_write(regarding.uid, now):
             log.debug("too many events of an object", kind=regarding.kind, name=regarding.name, reason=reason)
@@ -116,17 +124,17 @@ class EventRecorder:
         try:
             await self._write(occurrence)
         except (KubeError, NotLeading) as error:
-            self._written.pop(occurrence.name, None)
+            self._written.pop(occurrence.identity, None)
             log.warning(
                 "event was not recorded", kind=regarding.kind, name=regarding.name, reason=reason, error=str(error)
             )
 
-    def _is_repeat(self, name: str, now: float) -> bool:
-        if now - self._written.get(name, -REPEAT_SECONDS) < REPEAT_SECONDS:
+    def _is_repeat(self, identity: str, now: float) -> bool:
+        if now - self._written.get(identity, -REPEAT_SECONDS) < REPEAT_SECONDS:
             return True
         if len(self._written) >= _REMEMBERED:
             self._written = {key: at for key, at in self._written.items() if now - at < REPEAT_SECONDS}
-        self._written[name] = now
+        self._written[identity] = now
         return False
 
     async def _write(self, occurrence: _Occurrence) -> None:
@@ -145,6 +153,8 @@ class EventRecorder:
         patch: Manifest = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
         if occurrence.combined:
             patch["message"] = occurrence.message
+        if occurrence.related is not None:
+            patch["related"] = _reference(occurrence.related)
         # Who counted up meanwhile has counted this repeat too, as far as anyone can tell.
         with contextlib.suppress(Conflict):
             await self._kube.merge_patch(
@@ -154,20 +164,13 @@ class EventRecorder:
 
 def make_event(occurrence: _Occurrence, now: str) -> Manifest:
     """Return the Event of a first occurrence at ``now`` (RFC 3339, whole seconds)."""
-    regarding = occurrence.regarding
-    involved = {
-        "apiVersion": regarding.api_version,
-        "kind": regarding.kind,
-        "name": regarding.name,
-        "uid": regarding.uid,
-    }
-    if regarding.namespace:
-        involved["namespace"] = regarding.namespace
+    related = {"related": _reference(occurrence.related)} if occurrence.related is not None else {}
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
         "metadata": {"name": occurrence.name, "namespace": occurrence.namespace},
-        "involvedObject": involved,
+        "involvedObject": _reference(occurrence.regarding),
+        **related,
         "type": occurrence.type,
         "reason": occurrence.reason,
         "message": occurrence.message,
@@ -177,3 +180,8 @@ def make_event(occurrence: _Occurrence, now: str) -> Manifest:
         "lastTimestamp": now,
         "count": 1,
     }
+
+
+def _reference(ref: ObjectRef) -> Manifest:
+    found = {"apiVersion": ref.api_version, "kind": ref.kind, "name": ref.name, "uid": ref.uid}
+    return found | ({"namespace": ref.namespace} if ref.namespace else {})

@@ -70,7 +70,7 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
     yield from _shims(world, view, begun=row.state in _BEGUN)
     job = newest(jobs)
     raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
-    told = warnings_of(world.beside.events if raw is None else told_since(world.beside.events, raw), view.uid)
+    told = warnings_of(told_since(world.beside.events, raw), view.uid)
     yield from _hold(world, view, row.state, told)
     if raw is not None and row.state is not NodeState.READY:
         yield from job_lines(raw, world.pods, world.beside.events)

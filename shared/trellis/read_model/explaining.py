@@ -149,13 +149,19 @@ def warnings_of(events: Iterable[Manifest], *uids: str) -> list[Manifest]:
     return list({words(one): one for one in reversed(newest)}.values())[::-1]
 
 
-def told_since(events: Iterable[Manifest], created: Manifest) -> Iterator[Manifest]:
-    """Yield the Events that were repeated after an object was created.
+def told_since(events: Iterable[Manifest], created: Manifest | None) -> Iterator[Manifest]:
+    """Yield the Events that are about an object, or that were repeated after it was created; None: there is no object.
 
-    An Event stays for an hour, and is repeated every minute while it holds: an older one is about a former object.
+    An Event stays for an hour, and is repeated every minute while it holds: an older one is about a former object. One
+    that names a related object is about that one, whatever the clocks of two machines say.
     """
-    begin = _SECONDS.match(str(created["metadata"].get("creationTimestamp") or ""))
+    metadata = created["metadata"] if created is not None else {}
+    begin = _SECONDS.match(str(metadata.get("creationTimestamp") or ""))
     for one in events:
+        if related := one.get("related"):
+            if related.get("uid") == metadata.get("uid"):
+                yield one
+            continue
         last = _SECONDS.match(_when(one))
         if begin is None or last is None or last[0] >= begin[0]:
             yield one

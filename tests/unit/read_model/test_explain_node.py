@@ -303,6 +303,16 @@ def test_the_first_line_names_the_cause_and_what_to_do(world: NodeWorld, cause: 
     assert document["cause"] == page.cause.text
 
 
+def test_a_refused_update_counts_for_the_job_that_it_is_about_whatever_the_time() -> None:
+    later = warning("uid-n", Reason.UPDATE_REFUSED, POLICY, "2026-11-22T08:00:00Z")
+    for uid, shown in (("uid-job", True), ("uid-former", False)):
+        event = later | {"related": {"kind": "Job", "uid": uid}}
+        told = explain_node(replace(DONE, beside=Beside(LEADERS, [event]))).document()
+        assert ("NodeUpdateRefused" in str(told["cause"])) is shown
+        assert bool(unlabelled_by_node([event], DONE.jobs)) is shown
+        assert "NodeUpdateRefused" not in str(explain_node(replace(WAITING, beside=Beside(LEADERS, [event]))).cause)
+
+
 def test_a_refusal_has_the_same_words_whatever_name_the_pod_was_to_have() -> None:
     webhook = 'Error creating: admission webhook "x" denied the request: pod n-{} has no team'
     told = {
