@@ -30,7 +30,9 @@ from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, RefusalTimings, is_refused, unready
 from trellis.kube.resources import JOBS, NODES, SHIMS
+from trellis.kube.rights import words_of
 from trellis.node_and_job import view_job, view_node
+from trellis.provision_reasons import APPLY_AGAIN
 from trellis.provisioning import INSTALLER_JOBS, NodeView
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
 from trellis.shim_marks import ShimMarks
@@ -58,6 +60,7 @@ def create_app(
         kube=kube,
         bus=bus,
         claims=settings.claim_namespace,
+        words=partial(words_of, remedy=APPLY_AGAIN),
     )
 
 

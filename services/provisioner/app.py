@@ -38,13 +38,15 @@ from trellis.deletions import DeletionTimings
 from trellis.events.subjects import PROVISIONER
 from trellis.kube.breaker import Breaker, Scope, named
 from trellis.kube.client import Kube
-from trellis.kube.errors import KubeError
+from trellis.kube.errors import KubeError, NotFound
 from trellis.kube.informer import Change, Informer
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.refusals import Refusals, RefusalTimings, is_refused, unready
 from trellis.kube.resources import DEPLOYMENTS, EVENTS, JOBS, NODES, PODS, SHIMS
+from trellis.kube.rights import words_of
 from trellis.node_and_job import view_job, view_node
 from trellis.peers import Controller, view_controller
+from trellis.provision_reasons import APPLY_AGAIN
 from trellis.provision_reasons import Reason as NodeReason
 from trellis.provisioning import INSTALLER_JOBS, NodeView, newest
 from trellis.runtime import INSTALLER_NAMESPACE_LABELS, Base, LedService, Work
@@ -95,6 +97,7 @@ def create_app(
         kube=kube,
         bus=bus,
         claims=settings.claim_namespace,
+        words=partial(words_of, remedy=APPLY_AGAIN),
     )
 
 
@@ -171,7 +174,10 @@ def compose(
             followed.add_after(name, STATUS_DELAY_SECONDS)
 
     refusals = (
-        Refusals(queue, lambda _: None, refusal_timings),  # the nodes are reported by ``known.refused``
+        # The nodes are reported by ``known.refused``.
+        Refusals(
+            queue, lambda _: None, refusal_timings, refuses=lambda one: is_refused(one) or isinstance(one, NotFound)
+        ),
         Refusals(plans, partial(report_ledger, known, status_soon), refusal_timings),
         Refusals(followed, unready(base.health, SHIM_REFUSED), refusal_timings),
     )

@@ -44,7 +44,8 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Forbidden, Invalid, KubeError, NotFound, TooManyRequests
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import JOBS, Manifest
-from trellis.provision_reasons import Reason
+from trellis.kube.rights import missing_right
+from trellis.provision_reasons import APPLY_AGAIN, Reason
 from trellis.provisioning import END_NOW_SECONDS, JobView, NodeView
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, links_to, trace_from
 
@@ -193,14 +194,18 @@ class Effects:
         _log.info("installer job created", node=node.name, job=job, attempt=action.attempt)
 
     async def _take(self, node: NodeView, manifest: Manifest, what: tuple[str, int]) -> None:
-        """Have the API server take a Job; that a quota or a policy refuses it is told on the Node, and tried again."""
+        """Have the API server take a Job; that it is refused is told on the Node, and tried again.
+
+        A quota or a policy does, or the namespace is gone, or was created again without the Roles that went with it.
+        """
         try:
             made, changed = await create_job(self.kube, manifest)
-        except (Forbidden, Invalid) as error:
+        except (Forbidden, Invalid, NotFound) as error:
             self.known.begun.end(node.uid)
             self.known.certain.add((node.uid, *what))
             reason = Reason.JOB_CHANGED if isinstance(error, JobUnusable) else Reason.JOB_REFUSED
-            await self.report_refusal(node, reason, f"its installer Job is not taken: {error.message}")
+            remedy = f"; {APPLY_AGAIN}" if isinstance(error, NotFound) or missing_right(error) else ""
+            await self.report_refusal(node, reason, f"its installer Job is not taken: {error.message}{remedy}")
             raise
         if changed:
             text = "; ".join(f"{one.what.value}: {one.text}" for one in changed)

@@ -11,6 +11,9 @@ from typing import Final
 NODE_UPDATE_REFUSED: Final = "NodeUpdateRefused"
 """Of an Event on a Node: admission or RBAC refuses what node_watcher writes there. Also a reason of Shims."""
 
+APPLY_AGAIN: Final = "apply the chart, or deploy/base, again"
+"""What gives back permissions of the services: their Roles go with a namespace, say."""
+
 NO_POD: Final = "no pod of its installer Job"
 """How the message of such an Event begins that is about an installer's pod."""
 

@@ -69,6 +69,12 @@ def lacking(right: Right, remedy: str) -> str:
     return f"{right.user} may not {right}: {remedy}"
 
 
+def words_of(error: KubeError, remedy: str) -> str:
+    """Return what an error means: a missing right with its remedy; any other error says itself what it is."""
+    right = missing_right(error)
+    return str(error) if right is None else lacking(right, remedy)
+
+
 @dataclass(slots=True)
 class MissingRights:
     """The rights that runs of keys lack at present: each is said once, and the service is not ready meanwhile.

@@ -14,7 +14,7 @@ from trellis import names
 from trellis.install_results import FailureReason
 from trellis.installer_pods import SUSPENDED, installer_state, refused_pod
 from trellis.node_and_job import view_job
-from trellis.provision_reasons import NO_POD, NODE_UPDATE_REFUSED, Reason
+from trellis.provision_reasons import APPLY_AGAIN, NO_POD, NODE_UPDATE_REFUSED, Reason
 from trellis.provisioning import JobState, JobView
 from trellis.read_model.explaining import PULL_FAILED, Line, Rank, told_since, warnings_of, words
 
@@ -88,8 +88,8 @@ def _no_pod(namespace: str, message: str) -> Line:
 
 
 def _refusal(message: str) -> str:
-    """Return what was refused without the words that all refusals begin with."""
-    return message.partition(" is forbidden: ")[2] or message
+    """Return what was refused without the words that all refusals begin with, and without what to do about it."""
+    return (message.partition(" is forbidden: ")[2] or message).removesuffix(f"; {APPLY_AGAIN}")
 
 
 def refusal_advice(message: str, namespace: str) -> str:
@@ -106,9 +106,7 @@ def refusal_advice(message: str, namespace: str) -> str:
     if found := _WEBHOOK.search(message):
         return f"change what admission webhook {found['name']} refuses, or exempt the service's account from it"
     if found := _LACKS.search(message):
-        return (
-            f"give the account the permission to {found['verb']} {found['resource']}: apply deploy/rbac, or the chart"
-        )
+        return f"give the account the permission to {found['verb']} {found['resource']}: {APPLY_AGAIN}"
     return "let it pass, or have what refuses it mended"
 
 

@@ -38,13 +38,13 @@ from trellis.events.envelope import FactData
 from trellis.events.provision import ProvisionSucceeded
 from trellis.installer_pods import InstallerState
 from trellis.kube.breaker import Breaker, Scope
-from trellis.kube.errors import Conflict, Forbidden, Invalid
+from trellis.kube.errors import Conflict, Forbidden, Invalid, KubeError
 from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS
 from trellis.ledger import Entry, Ledger, make_ledger
 from trellis.node_and_job import view_job
-from trellis.provision_reasons import Reason
+from trellis.provision_reasons import APPLY_AGAIN, Reason
 from trellis.provisioning import KWASM, JobState, JobView, Target
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
@@ -365,6 +365,30 @@ async def test_a_job_that_a_quota_refuses_is_told_on_the_node_and_tried_again(ku
     assert why in event["message"]
     await effects.apply([create])
     assert len(kube.objects(JOBS)) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "why"),
+    [
+        (403, "Forbidden", 'jobs.batch is forbidden: User "x" cannot create resource "jobs" in API group "batch"'),
+        (404, "NotFound", 'namespaces "trellis-installers" not found'),
+    ],
+    ids=["its Roles", "the namespace"],
+)
+async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_do(
+    kube: FakeKube, effects: Effects, status: int, reason: str, why: str
+) -> None:
+    node = a_node(uid=kube.put(NODES, {"metadata": {"name": "node-1"}})["metadata"]["uid"])
+    kube.answer_next(1, lambda _: status_reply(status, reason, why), when=lambda request: request.path.endswith("jobs"))
+    effects.known.installer = replace(effects.known.installer, image="example.com/installer")
+    effects.known.ledger = Ledger({node.uid: Entry(DIGEST, 1, 5)})
+    with pytest.raises(KubeError):
+        await effects.apply([CreateJob(node, Target(((KWASM, DIGEST),)), 1)])
+    [event] = kube.objects(EVENTS)
+    assert why in event["message"]
+    assert APPLY_AGAIN in event["message"]
+    assert effects.known.refused.words(node.uid) == event["message"]
+    assert not effects.known.begun.entries()
 
 
 async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(

@@ -10,7 +10,7 @@ import pytest
 from trellis import names
 from trellis.ledger import Entry, Ledger
 from trellis.node_and_job import view_node
-from trellis.provision_reasons import Reason
+from trellis.provision_reasons import APPLY_AGAIN, Reason
 from trellis.provisioning import Wish, encode_digests
 from trellis.read_model.explain_job import held_up_by_node, unlabelled_by_node
 from trellis.read_model.explain_node import NodeWorld, explain_node
@@ -128,6 +128,10 @@ MISMATCH = (
 
 POLICY = "ValidatingAdmissionPolicy 'no-labels' with binding 'no-labels' denied request: ask the infra team"
 LACKS = 'nodes "n" is forbidden: User "x" cannot patch resource "nodes" in API group "" at the cluster scope'
+NO_ROLE = (
+    'its installer Job is not taken: jobs.batch is forbidden: User "x" cannot create resource "jobs" in API group '
+    '"batch" in the namespace "y"'
+)
 BEFORE = "2026-11-22T06:59:59Z"
 """A second before the Job was created."""
 DONE = replace(AT_WORK, jobs=[job(conditions=[{"type": "Complete", "status": "True"}])], pods=[])
@@ -227,6 +231,18 @@ CAUSES: dict[str, tuple[NodeWorld, str]] = {
         (
             "the API server refuses the installer's Job: exceeded quota: few, requested: jobs=1. Raise "
             "ResourceQuota few of"
+        ),
+    ),
+    "the Role of provisioner went with the namespace": (
+        replace(
+            WAITING,
+            ledger=Ledger({"uid-n": Entry("d2", 1, 1000)}),
+            beside=Beside(LEADERS, [warning("uid-n", Reason.JOB_REFUSED, f"{NO_ROLE}; {APPLY_AGAIN}")]),
+        ),
+        (
+            "the API server refuses the installer's Job: "
+            'User "x" cannot create resource "jobs" in API group "batch" in the namespace "y". '
+            f"Give the account the permission to create jobs: {APPLY_AGAIN}"
         ),
     ),
     "a sandbox that cannot be made": (
