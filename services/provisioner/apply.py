@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -46,7 +46,7 @@ from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import JOBS, Manifest
 from trellis.kube.rights import missing_right
 from trellis.provision_reasons import APPLY_AGAIN, Reason
-from trellis.provisioning import END_NOW_SECONDS, JobView, NodeView
+from trellis.provisioning import END_NOW_SECONDS, JobView, NodeView, recorded_on
 from trellis.telemetry import Telemetry, context_from, current_trace, get_logger, links_to, trace_from
 
 Step = (
@@ -130,10 +130,11 @@ class Effects:
         return steps, again
 
     async def report_refusal(self, node: NodeView, reason: Reason, message: str) -> None:
-        """Report a refusal on the Node, on its Shims and in readiness."""
+        """Report a refusal on the Node, with what is recorded there at present, on its Shims and in readiness."""
         if self.known.refused.take(node, reason, message):
             self.plan_soon()
-        await self._warn(WarnNode(node, reason, message))
+        there = self.known.nodes.get(node.name, node)
+        await self._warn(WarnNode(node, reason, message), recorded_on(there))
 
     async def _refusal(self, action: ReportRefusal | ClearRefusal) -> None:
         if isinstance(action, ReportRefusal):
@@ -259,7 +260,7 @@ class Effects:
         await self.bus.publish(action.fact, dedup=action.mark)
         self.known.said.add(action.mark)
 
-    async def _warn(self, action: WarnNode) -> None:
+    async def _warn(self, action: WarnNode, annotations: Mapping[str, str] | None = None) -> None:
         if action.reason is Reason.NOTHING_TO_INSTALL:
             self.known.told_unserved.add(action.node.uid)
         if (skip := action.node.skip) is not None and action.reason is skip.reason:
@@ -270,6 +271,7 @@ class Effects:
             type="Warning",
             reason=action.reason.value,
             message=action.message,
+            annotations=annotations,
         )
 
     async def _evict(self, action: EvictPod) -> None:

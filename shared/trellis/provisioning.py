@@ -286,6 +286,11 @@ def shows(job: JobView, node: NodeView) -> bool:
     return not node.handlers or (job.handlers <= node.handlers and not job.removed_handlers & node.handlers)
 
 
+def recorded_on(node: NodeView) -> dict[str, str]:
+    """Return the annotations of a Node that the outcome of an attempt changes: any outcome changes one of them."""
+    return {names.ANNOTATION_DIGEST: node.digest or "", names.ANNOTATION_FAILED_ATTEMPT: node.failed_attempt or ""}
+
+
 def installed_on(node: NodeView) -> dict[str, str]:
     """Return what is on a node by its marks: digests by Shim name; :data:`UNPROVED` begins those that prove nothing."""
     if (digest := node.marked_digest) is None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -63,6 +63,7 @@ class _Occurrence:
     message: str
     component: str
     related: ObjectRef | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
     combined: bool = False
     """It stands for all of its reason; its message is that of the last one."""
 
@@ -80,8 +81,9 @@ class _Occurrence:
 
     @property
     def identity(self) -> str:
-        """What a repeat has in common with it: a repeat that is about another related object is written at once."""
-        return self.name if self.related is None else f"{self.name}/{self.related.uid}"
+        """What a repeat has in common with it: one with another related object or annotations is written at once."""
+        related = self.related.uid if self.related is not None else ""
+        return "\0".join((self.name, related, *sorted(self.annotations.values())))
 
 
 class EventRecorder:
@@ -102,6 +104,7 @@ class EventRecorder:
         reason: str,
         message: str,
         related: ObjectRef | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Record that something happened to an object; failing to do so is logged only.
 
@@ -111,8 +114,11 @@ class EventRecorder:
             reason: CamelCase, at most 128 characters.
             message: for people; what exceeds 1,024 characters is cut.
             related: another object that it is about; a repeat replaces it.
+            annotations: of the Event, for programs that read it; a repeat replaces them.
         """
-        occurrence = _Occurrence(regarding, type, reason, message[:_MESSAGE_MAX], self._component, related)
+        occurrence = _Occurrence(
+            regarding, type, reason, message[:_MESSAGE_MAX], self._component, related, annotations or {}
+        )
         now = self._clock()
         if self._similar.too_many((regarding.uid, type, reason), occurrence.name, now):
             occurrence = replace(occurrence, message=f"{_COMBINED}{message}"[:_MESSAGE_MAX], combined=True)
@@ -150,7 +156,8 @@ class EventRecorder:
         except NotFound:
             return  # it expired this moment; the next repeat makes a new one
         read = {name: found["metadata"][name] for name in ("uid", "resourceVersion")}
-        patch: Manifest = {"metadata": read, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
+        metadata = read | ({"annotations": dict(occurrence.annotations)} if occurrence.annotations else {})
+        patch: Manifest = {"metadata": metadata, "count": int(found.get("count") or 1) + 1, "lastTimestamp": now}
         if occurrence.combined:
             patch["message"] = occurrence.message
         if occurrence.related is not None:
@@ -165,10 +172,11 @@ class EventRecorder:
 def make_event(occurrence: _Occurrence, now: str) -> Manifest:
     """Return the Event of a first occurrence at ``now`` (RFC 3339, whole seconds)."""
     related = {"related": _reference(occurrence.related)} if occurrence.related is not None else {}
+    annotations = {"annotations": dict(occurrence.annotations)} if occurrence.annotations else {}
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"name": occurrence.name, "namespace": occurrence.namespace},
+        "metadata": {"name": occurrence.name, "namespace": occurrence.namespace, **annotations},
         "involvedObject": _reference(occurrence.regarding),
         **related,
         "type": occurrence.type,

@@ -15,7 +15,17 @@ from trellis.installing import ShimWish
 from trellis.ledger import Ledger
 from trellis.node_and_job import view_job, view_node
 from trellis.provision_reasons import NO_POD, NODE_UPDATE_REFUSED
-from trellis.provisioning import SUPPORTED_OS, JobState, NodeView, Wish, installed_on, newest, proved_of, wish_of
+from trellis.provisioning import (
+    SUPPORTED_OS,
+    JobState,
+    NodeView,
+    Wish,
+    installed_on,
+    newest,
+    proved_of,
+    recorded_on,
+    wish_of,
+)
 from trellis.read_model.explain_job import failure_line, job_lines, refusal_advice, refused_job
 from trellis.read_model.explain_subject import Beside, Subject
 from trellis.read_model.explaining import Explanation, Line, Rank, condition, told_since, warnings_of, words
@@ -70,12 +80,13 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
     yield from _shims(world, view, begun=row.state in _BEGUN)
     job = newest(jobs)
     raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
-    told = warnings_of(told_since(world.beside.events, raw), view.uid)
+    events = _since_outcome(world.beside.events, view)
+    told = warnings_of(told_since(events, raw), view.uid)
     yield from _hold(world, view, row.state, told)
     if raw is not None and row.state is not NodeState.READY:
-        yield from job_lines(raw, world.pods, world.beside.events)
+        yield from job_lines(raw, world.pods, events)
     if row.state in {NodeState.WAITING, NodeState.PROVISIONING} and job is None:
-        refused = refused_job(world.beside.events, view.uid, world.installers)
+        refused = refused_job(events, view.uid, world.installers)
         if refused is not None:
             yield refused
     failure = (view.failure if view.failed and view.failed.digest != view.marked_digest else "") or (
@@ -85,6 +96,13 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
         yield failure_line(failure, job)
     unlabelled = any(one.get("reason") == NODE_UPDATE_REFUSED for one in told)
     yield _state(view, row.state, row.message, unlabelled=unlabelled)
+
+
+def _since_outcome(events: Sequence[Manifest], view: NodeView) -> list[Manifest]:
+    """Return the Events without those from before the last outcome that is recorded on the Node."""
+    recorded = recorded_on(view)
+    told = [(one, (one.get("metadata") or {}).get("annotations") or {}) for one in events]
+    return [one for one, marks in told if all(marks.get(name, value) == value for name, value in recorded.items())]
 
 
 def _kubelet(node: Manifest, view: NodeView) -> Line:

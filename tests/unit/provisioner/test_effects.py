@@ -45,7 +45,7 @@ from trellis.kube.resources import CONFIGMAPS, EVENTS, JOBS, NAMESPACES, NODES, 
 from trellis.ledger import Entry, Ledger, make_ledger
 from trellis.node_and_job import view_job
 from trellis.provision_reasons import APPLY_AGAIN, Reason
-from trellis.provisioning import KWASM, JobState, JobView, Target
+from trellis.provisioning import KWASM, JobState, JobView, NodeView, Target
 from trellis.telemetry import Metrics, setup
 from trellis.testing.builders import DIGEST, a_job, a_node, failed, opted_in, proved
 
@@ -389,6 +389,19 @@ async def test_what_went_with_the_namespace_of_installers_is_told_with_what_to_d
     assert APPLY_AGAIN in event["message"]
     assert effects.known.refused.words(node.uid) == event["message"]
     assert not effects.known.begun.entries()
+
+
+async def test_a_refusal_names_what_is_recorded_on_the_node_and_is_told_again_when_that_changes(
+    kube: FakeKube, known: Known, effects: Effects
+) -> None:
+    """What may have been left there is in the view of a decision, and is not recorded on the Node."""
+    for digest in ("d1", "d2"):
+        node = a_node(digest=digest)
+        cast("dict[str, NodeView]", known.nodes)[node.name] = node
+        await effects.report_refusal(replace(node, digest="feared"), Reason.INSTALLER_REFUSED, "no")
+        [event] = kube.objects(EVENTS)
+        marks = event["metadata"]["annotations"]
+        assert marks == {names.ANNOTATION_DIGEST: digest, names.ANNOTATION_FAILED_ATTEMPT: ""}
 
 
 async def test_a_refusal_is_not_taken_back_while_the_next_write_is_refused_too(

@@ -10,7 +10,7 @@ import pytest
 from trellis import names
 from trellis.ledger import Entry, Ledger
 from trellis.node_and_job import view_node
-from trellis.provision_reasons import APPLY_AGAIN, Reason
+from trellis.provision_reasons import APPLY_AGAIN, NO_POD, Reason
 from trellis.provisioning import Wish, encode_digests
 from trellis.read_model.explain_job import held_up_by_node, unlabelled_by_node
 from trellis.read_model.explain_node import NodeWorld, explain_node
@@ -327,6 +327,20 @@ def test_a_refused_update_counts_for_the_job_that_it_is_about_whatever_the_time(
         assert ("NodeUpdateRefused" in str(told["cause"])) is shown
         assert bool(unlabelled_by_node([event], DONE.jobs)) is shown
         assert "NodeUpdateRefused" not in str(explain_node(replace(WAITING, beside=Beside(LEADERS, [event]))).cause)
+
+
+@pytest.mark.parametrize(
+    ("marks", "shown"),
+    [({}, True), (marked(digest=DIGEST), False), (marked("attempt 2: x"), False)],
+    ids=["nothing", "a success", "a failure"],
+)
+def test_a_refusal_counts_until_an_attempt_is_recorded_after_it(marks: dict[str, str], shown: bool) -> None:
+    """The Event stays for an hour; the next version has no Job yet."""
+    refused = warning("uid-n", Reason.INSTALLER_REFUSED, f"{NO_POD} installers/j is created: {QUOTA}")
+    refused["metadata"] = {"annotations": {names.ANNOTATION_DIGEST: "", names.ANNOTATION_FAILED_ATTEMPT: ""}}
+    ledger = Ledger({"uid-n": Entry("d2", 1, 1000)})
+    page = explain_node(replace(WAITING, node=node(**marks), ledger=ledger, beside=Beside(LEADERS, [refused])))
+    assert ("exceeded quota" in str(page.cause)) is shown
 
 
 def test_a_refusal_has_the_same_words_whatever_name_the_pod_was_to_have() -> None:
