@@ -145,6 +145,13 @@ class Granted:
             if res is SERVICE_ACCOUNTS:
                 self.log_in()
 
+    def restore(self, found: Iterable[Manifest]) -> None:
+        """Create again what went with its namespace, which is there again."""
+        for one in found:
+            res, namespace = _KINDS[one["kind"]], one["metadata"].get("namespace")
+            status, answer = self._api.call("POST", res.path(namespace), one)
+            assert status == http.HTTPStatus.CREATED, answer
+
     def withdraw(self, res: Resource, name: str, namespace: str | None) -> None:
         """Delete one of them."""
         self._api.call("DELETE", res.path(namespace, name))

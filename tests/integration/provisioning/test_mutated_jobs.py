@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import http
+
 import pytest
 
 from provisioner.admitted import Changed
-from support.fleet import Fleet, eventually
+from support.fleet import Fleet, Manifest, eventually
 from support.kubelets import kubelets
 from support.mutating_policies import mutating, put, remove
 from support.shims import Shim
@@ -76,3 +78,38 @@ async def test_a_job_that_is_suspended_is_reported_at_once_and_retried_within_se
         await eventually(lambda: shim.has(node), "provisioned", seconds=30)
         await fleet.quiet()
         await eventually(lambda: all(one.health.readiness().ok for one in running), "ready again")
+
+
+async def test_a_job_that_is_suspended_while_it_runs_is_reported_at_once_and_replaced(fleet: Fleet, shim: Shim) -> None:
+    [hangs, other] = sorted(shim.add_nodes(1, "hangs"))
+    timings, reason = RefusalTimings(retry=2.0, spread=0.0), Reason.INSTALLER_REFUSED.value
+    # Kubernetes may count a pod that was deleted because of the suspension as a failed one.
+    async with kubelets(fleet), fleet.services(refusal_timings=timings, job_retries=2) as running:
+        shim.apply(max_update=1)
+        former = await eventually(lambda: at_work(fleet, hangs), "the installer runs")
+        suspend(fleet, former)
+        await eventually(lambda: shim.condition("Degraded") == ("True", reason), "reported on the Shim")
+        assert "suspended" in fleet.events(hangs)[reason]
+        assert any("suspended" in why for one in running for why in one.health.readiness().reasons)
+        await eventually(lambda: shim.has(other), "another node has the slot", seconds=30)
+        again = await eventually(lambda: at_work(fleet, hangs), "the node is tried again", seconds=30)
+        assert again["metadata"]["uid"] != former["metadata"]["uid"]
+        await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+        assert not fleet.annotations(hangs).get(names.ANNOTATION_FAILURE), "nothing failed there"
+        suspend(fleet, again)
+        await eventually(lambda: fleet.job_of(hangs)["spec"]["suspend"] and not at_work(fleet, hangs), "it is stopped")
+        shim.delete()
+        await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=30)
+        await fleet.quiet()
+
+
+def at_work(fleet: Fleet, node: str) -> Manifest | None:
+    """Return the Job of a node if a pod of it runs."""
+    job = fleet.job_of(node)
+    return job if job is not None and job["status"].get("active") else None
+
+
+def suspend(fleet: Fleet, job: Manifest) -> None:
+    """Suspend a Job as kubectl or Kueue does."""
+    path = f"/apis/batch/v1/namespaces/{fleet.installers}/jobs/{job['metadata']['name']}"
+    assert fleet.api.call("PATCH", path, {"spec": {"suspend": True}})[0] == http.HTTPStatus.OK

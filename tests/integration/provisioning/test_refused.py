@@ -70,12 +70,33 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
         shim.apply(max_update="100%")
         await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, words)
         await eventually(lambda: unready(running, words), "not ready, with the API server's words")
+        before = shim.message("Degraded")
+        await tried_again(fleet, 2 * len(nodes))
+        assert shim.message("Degraded") == before, "one refusal has the same words each time"
+        assert max(events_of_refusal(fleet, node) for node in nodes) == 1
         assert words in await explained(fleet, f"node/{nodes[0]}")
         await all_commands_name(fleet, shim, words)
         permit_pods(fleet, refusal, path)
         await eventually(lambda: all(map(shim.has, nodes)), "every node has it", seconds=30)
         await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
         await eventually(lambda: not unready(running, words), "ready")
+
+
+async def tried_again(fleet: Fleet, times: int) -> None:
+    """Wait until so many more Jobs were created."""
+    mark, path = fleet.mark(), f"/namespaces/{fleet.installers}/jobs"
+
+    def more() -> bool:
+        made = [one for one in fleet.writes(mark) if one["verb"] == "create" and path in one["requestURI"]]
+        return len(made) >= times
+
+    await eventually(more, "more attempts", seconds=30)
+
+
+def events_of_refusal(fleet: Fleet, node: str) -> int:
+    """Return how many Events report on a Node that an installer's pod is refused."""
+    selector = f"involvedObject.name%3D{node},reason%3D{Reason.INSTALLER_REFUSED.value}"
+    return len(fleet.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector={selector}")[1]["items"])
 
 
 def refuse_pods(fleet: Fleet, refusal: str) -> tuple[str, str, Manifest]:

@@ -23,7 +23,8 @@ from trellis.kube.breaker import HELD
 from trellis.kube.resources import CLUSTER_ROLES, CONFIGMAPS, CONTROLLER_REVISIONS, EVENTS, LEASES, NAMESPACES, ROLES
 from trellis.localcluster.api import Api
 from trellis.names import CLAIM_NAMESPACE
-from trellis.provision_reasons import NODE_UPDATE_REFUSED
+from trellis.provision_reasons import APPLY_AGAIN, NODE_UPDATE_REFUSED
+from trellis.provision_reasons import Reason as NodeReason
 from trellis.shim_status import Reason as ShimReason
 
 pytestmark = pytest.mark.cluster
@@ -199,6 +200,57 @@ async def test_permissions_that_are_missing_are_reported_and_used_once_they_are_
             shim.delete()
             await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
     forget_former(api)
+
+
+async def test_a_namespace_of_installers_that_is_created_again_is_reported_until_it_is_complete(
+    fleet: Fleet, shim: Shim, tmp_path: Path
+) -> None:
+    """The Roles of both services go with the namespace; a user creates the namespace alone, and later the rest."""
+    api, settings = fleet.api, fleet.settings(namespace=SYSTEM, claim_namespace=CLAIM_NAMESPACE)
+    for name in (SYSTEM, fleet.system, fleet.installers):
+        api.call("POST", NAMESPACES.path(), {"metadata": {"name": name}})
+    forget_former(api)
+    [first] = shim.add_nodes(1)
+    with (
+        granted(fleet.info, api, WATCHER, tmp_path) as watcher,
+        granted(fleet.info, api, PROVISIONER, tmp_path) as installer,
+    ):
+        rights = {watcher: applied(fleet, "nodeWatcher"), installer: applied(fleet, "provisioner")}
+        for account, found in rights.items():
+            account.apply(found)
+        as_watcher, as_installer = ({**settings, "kubeconfig": one.kubeconfig} for one in (watcher, installer))
+        async with (
+            kubelets(fleet),
+            serving(node_watcher.app.create_app, node_watcher.settings.Settings, as_watcher) as watching,
+            serving(provisioner.app.create_app, provisioner.settings.Settings, as_installer) as installing,
+        ):
+            shim.apply()
+            await eventually(lambda: shim.has(first), "the node has it", seconds=60)
+            await namespace_is_created_again(fleet)
+            [more] = shim.add_nodes(1)
+            await degraded(shim, NodeReason.JOB_REFUSED.value, 'cannot create resource "jobs"')
+            assert APPLY_AGAIN in shim.message("Degraded")
+            await eventually(lambda: APPLY_AGAIN in fleet.events(more).get(NodeReason.JOB_REFUSED, ""), "on the Node")
+            await eventually(lambda: APPLY_AGAIN in str(installing.health.readiness().reasons), "not ready")
+            for account, found in rights.items():
+                account.restore(one for one in found if one["metadata"].get("namespace") == fleet.installers)
+            await eventually(lambda: shim.has(more), "the node has it", seconds=30)
+            await eventually(lambda: shim.condition("Degraded")[0] == "False", "the Shim has recovered")
+            await eventually(lambda: all(each.health.readiness().ok for each in (watching, installing)), "ready")
+            assert shim.has(first)
+            shim.delete()
+            await eventually(lambda: shim.found() is None, "the Shim is gone", seconds=60)
+    forget_former(api)
+
+
+async def namespace_is_created_again(fleet: Fleet) -> None:
+    """Delete the namespace of the installers with all that is in it, and create it alone."""
+    path = NAMESPACES.path(None, fleet.installers)
+    assert fleet.api.call("DELETE", path)[0] == http.HTTPStatus.OK
+    await eventually(lambda: fleet.api.call("GET", path)[0] == http.HTTPStatus.NOT_FOUND, "it is gone", seconds=60)
+    assert fleet.api.call("POST", NAMESPACES.path(), {"metadata": {"name": fleet.installers}})[0] == (
+        http.HTTPStatus.CREATED
+    )
 
 
 async def degraded(shim: Shim, reason: str, words: str) -> None:
