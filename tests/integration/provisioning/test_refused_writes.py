@@ -129,16 +129,14 @@ async def test_a_status_of_a_shim_that_a_policy_refuses_is_in_readiness(fleet: F
     forbidden = lambda: WORDS in str(fleet.api.call("PATCH", path, patch)[1])  # noqa: E731
     matched = rule("runtime.spinkube.dev", "shims/status", "UPDATE") | {"apiVersions": ["*"]}
     only = f"object.metadata.name == '{shim.name}'"
-    async with (
-        kubelets(fleet),
-        refusing(fleet, matched, WORDS, only, forbidden),
-        fleet.services(refusal_timings=QUICK) as running,
-    ):
-        await eventually(lambda: unready(running, WORDS), "not ready")
-        await eventually(lambda: shim.has(node), "the node has it all the same", seconds=60)
-    async with kubelets(fleet), fleet.services(refusal_timings=QUICK) as running:
-        await eventually(lambda: shim.condition("Available")[0] == "True", "the status is written", seconds=60)
-        assert not unready(running, WORDS)
+    async with kubelets(fleet), contextlib.AsyncExitStack() as policy:
+        await policy.enter_async_context(refusing(fleet, matched, WORDS, only, forbidden))
+        async with fleet.services(refusal_timings=QUICK) as running:
+            await eventually(lambda: unready(running, WORDS), "not ready")
+            await eventually(lambda: shim.has(node), "the node has it all the same", seconds=60)
+            await policy.aclose()
+            await eventually(lambda: shim.condition("Available")[0] == "True", "the status is written", seconds=30)
+            await eventually(lambda: not unready(running, WORDS), "ready")
 
 
 async def test_a_ledger_that_was_broken_by_hand_is_mended_by_the_next_plan(fleet: Fleet, shim: Shim) -> None:
