@@ -15,7 +15,7 @@ from trellis.install_results import FailureReason
 from trellis.installer_pods import SUSPENDED, installer_state, refused_pod
 from trellis.node_and_job import view_job
 from trellis.provision_reasons import APPLY_AGAIN, NO_POD, NODE_UPDATE_REFUSED, Reason
-from trellis.provisioning import JobState, JobView
+from trellis.provisioning import JobState, JobView, NodeView, recorded_on
 from trellis.read_model.explaining import PULL_FAILED, Line, Rank, told_since, warnings_of, words
 
 Manifest = Mapping[str, Any]
@@ -165,15 +165,27 @@ def refused_job(events: Iterable[Manifest], uid: str, namespace: str) -> Line | 
     return Line("job", text, well=False, do=refusal_advice(message, namespace), rank=Rank.CAUSE)
 
 
-def refused_by_node(events: Sequence[Manifest], jobs: Iterable[Manifest], namespace: str) -> dict[str, Line]:
+def since_outcome(events: Sequence[Manifest], view: NodeView) -> list[Manifest]:
+    """Return the Events without those from before the last outcome that is recorded on the Node."""
+    recorded = recorded_on(view)
+    told = [(one, (one.get("metadata") or {}).get("annotations") or {}) for one in events]
+    return [one for one, marks in told if all(marks.get(name, value) == value for name, value in recorded.items())]
+
+
+def refused_by_node(
+    events: Sequence[Manifest], jobs: Iterable[Manifest], nodes: Iterable[NodeView], namespace: str
+) -> dict[str, Line]:
     """Return which Jobs the API server did not take, by the name of their node.
 
-    An Event stays for an hour: what was refused is no trouble any more where there is a Job by now.
+    An Event stays for an hour: what was refused is no trouble any more where there is a Job by now, or an outcome was
+    recorded since.
     """
+    views = {node.uid: node for node in nodes}
     taken = {str((job["metadata"].get("labels") or {}).get(names.LABEL_NODE_UID)) for job in jobs}
     found: dict[str, Line] = {}
     for uid, told in _by_uid(events).items():
-        line = None if uid in taken else refused_job(told, uid, namespace)
+        current = since_outcome(told, views[uid]) if uid in views else told
+        line = None if uid in taken else refused_job(current, uid, namespace)
         if line is not None:
             found[str(told[0]["involvedObject"].get("name"))] = line
     return found

@@ -23,10 +23,9 @@ from trellis.provisioning import (
     installed_on,
     newest,
     proved_of,
-    recorded_on,
     wish_of,
 )
-from trellis.read_model.explain_job import failure_line, job_lines, refusal_advice, refused_job
+from trellis.read_model.explain_job import failure_line, job_lines, refusal_advice, refused_job, since_outcome
 from trellis.read_model.explain_subject import Beside, Subject
 from trellis.read_model.explaining import Explanation, Line, Rank, condition, told_since, warnings_of, words
 from trellis.read_model.nodes import KUBELET_AWAY, NodeState, row_of
@@ -80,7 +79,7 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
     yield from _shims(world, view, begun=row.state in _BEGUN)
     job = newest(jobs)
     raw = next((one for one in world.jobs if job is not None and one["metadata"]["uid"] == job.uid), None)
-    events = _since_outcome(world.beside.events, view)
+    events = since_outcome(world.beside.events, view)
     told = warnings_of(told_since(events, raw), view.uid)
     yield from _hold(world, view, row.state, told)
     if raw is not None and row.state is not NodeState.READY:
@@ -96,13 +95,6 @@ def _chain(world: NodeWorld) -> Iterator[Line]:
         yield failure_line(failure, job)
     unlabelled = any(one.get("reason") == NODE_UPDATE_REFUSED for one in told)
     yield _state(view, row.state, row.message, unlabelled=unlabelled)
-
-
-def _since_outcome(events: Sequence[Manifest], view: NodeView) -> list[Manifest]:
-    """Return the Events without those from before the last outcome that is recorded on the Node."""
-    recorded = recorded_on(view)
-    told = [(one, (one.get("metadata") or {}).get("annotations") or {}) for one in events]
-    return [one for one, marks in told if all(marks.get(name, value) == value for name, value in recorded.items())]
 
 
 def _kubelet(node: Manifest, view: NodeView) -> Line:

@@ -132,7 +132,8 @@ async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
         reading.list(EVENTS, None, fields=f"{_WARNING},reason={Reason.JOB_REFUSED}"),
         reading.list(EVENTS, None, fields=f"{_WARNING},reason={NODE_UPDATE_REFUSED}"),
     )
-    held = refused_by_node(refused, jobs, installers) | held_up_by_node(jobs, pods, events)
+    nodes = [view_node(one) for one in await reading.list(NODES)] if refused else []
+    held = refused_by_node(refused, jobs, nodes, installers) | held_up_by_node(jobs, pods, events)
     return held | unlabelled_by_node(unlabelled, jobs)
 
 

@@ -16,6 +16,7 @@ from trellis.read_model.explain_application import AppWorld, explain_application
 from trellis.read_model.explain_job import refused_by_node, unlabelled_by_node
 from trellis.read_model.reading import Reading
 from trellis.telemetry import Metrics, setup
+from trellis.testing.builders import a_node
 from trellis_bundle.apps_status import causes_of
 from trellis_bundle.explain_grant import GrantWorld, explain_grant
 
@@ -104,9 +105,23 @@ def test_a_job_that_was_refused_is_no_trouble_once_it_is_there() -> None:
         "message": "exceeded quota: q",
         "involvedObject": about,
     }
-    assert list(refused_by_node([event], [], "installers")) == ["n"]
+    assert list(refused_by_node([event], [], [], "installers")) == ["n"]
     job = {"metadata": {"name": "j", "labels": {names.LABEL_NODE_UID: "uid-n"}}}
-    assert refused_by_node([event], [job], "installers") == {}
+    assert refused_by_node([event], [job], [], "installers") == {}
+
+
+@pytest.mark.parametrize(("digest", "shown"), [("", True), ("d1", False)], ids=["nothing since", "provisioned since"])
+def test_a_job_that_was_refused_before_the_last_outcome_of_its_node_is_no_trouble(digest: str, shown: bool) -> None:
+    """The Event stays for an hour, and the Job that was taken then may be gone by now."""
+    node = a_node(digest=digest or None)
+    event = {
+        "metadata": {"annotations": {names.ANNOTATION_DIGEST: "", names.ANNOTATION_FAILED_ATTEMPT: ""}},
+        "type": "Warning",
+        "reason": Reason.JOB_REFUSED.value,
+        "message": "exceeded quota: q",
+        "involvedObject": {"uid": node.uid, "name": node.name},
+    }
+    assert bool(refused_by_node([event], [], [node], "installers")) is shown
 
 
 def test_a_node_that_is_refused_its_labels_is_named_while_its_job_is_done() -> None:
