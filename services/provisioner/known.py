@@ -151,6 +151,8 @@ class Known:
         """Say whether a node has the slot for a Job (digest, attempt) at this very moment; from now on it keeps it."""
         if self.ledger is None:
             return False  # it is about to be read anew, and what it says is begun then
+        if self.blocked_until.get(node.uid, 0.0) > time.monotonic():
+            return False  # the slot was given back, which the planner is about to write
         if begun := self.begun.begin(node.uid, what, job, [self.ledger, *([self.writing] if self.writing else [])]):
             self.certain.discard((node.uid, *what))
         return begun

@@ -35,13 +35,14 @@ def pod_refused(snapshot: Snapshot, node: NodeView, job: JobView) -> list[Action
     report = ReportRefusal(node, Reason.INSTALLER_REFUSED, message)
     if job.has_pods:
         return [report] if snapshot.stuck_in > 0 else []
-    left = snapshot.refusal_retry - snapshot.pod_refused_for
+    half = snapshot.refusal_retry / 2  # with the Job, and without: an attempt is made once in the whole time
+    left = half - snapshot.pod_refused_for
     if left > 0:
         return [report, LookAgain(left)]
     replace = DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=False)
     if job.operation == UNDO:
         return [report, replace]
-    return [report, replace, GiveBackSlot(node, snapshot.refusal_retry)]
+    return [report, replace, GiveBackSlot(node, half)]
 
 
 def update_refused(snapshot: Snapshot, node: NodeView) -> list[Action]:

@@ -125,13 +125,15 @@ async def shim_page(reading: Reading, installers: str, name: str) -> Explanation
 
 async def held_up(reading: Reading, installers: str) -> dict[str, Line]:
     """Return what keeps installer Jobs from going on, by the name of their node."""
-    jobs, pods, events, refused, unlabelled = await asyncio.gather(
+    jobs, pods, events, jobs_refused, pods_refused, unlabelled = await asyncio.gather(
         reading.list(JOBS, installers, labels=INSTALLER_JOBS),
         reading.list(PODS, installers, labels=f"{names.LABEL_JOB}=true"),
         reading.list(EVENTS, installers, fields=_WARNING),
         reading.list(EVENTS, None, fields=f"{_WARNING},reason={Reason.JOB_REFUSED}"),
+        reading.list(EVENTS, None, fields=f"{_WARNING},reason={Reason.INSTALLER_REFUSED}"),  # between two attempts
         reading.list(EVENTS, None, fields=f"{_WARNING},reason={NODE_UPDATE_REFUSED}"),
     )
+    refused = [*jobs_refused, *pods_refused]
     nodes = [view_node(one) for one in await reading.list(NODES)] if refused else []
     held = refused_by_node(refused, jobs, nodes, installers) | held_up_by_node(jobs, pods, events)
     return held | unlabelled_by_node(unlabelled, jobs)

@@ -50,9 +50,10 @@ def test_a_refused_pod_is_reported_at_once_and_its_job_replaced_after_a_while() 
     assert report.reason is Reason.INSTALLER_REFUSED
     assert WORDS in report.message
     assert not any(isinstance(action, DeleteJob) for action in decide(refused))
-    later = decide(replace(refused, pod_refused_for=refused.refusal_retry))
+    half = refused.refusal_retry / 2  # with the Job, then without: the next attempt is one retry later
+    later = decide(replace(refused, pod_refused_for=half))
     assert DeleteJob(job, Reason.INSTALLER_REFUSED, foreground=False) in later
-    assert GiveBackSlot(NODE, refused.refusal_retry) in later
+    assert GiveBackSlot(NODE, half) in later
 
 
 def test_a_job_that_had_a_pod_is_not_replaced_for_an_older_refusal() -> None:
