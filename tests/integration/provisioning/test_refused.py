@@ -70,6 +70,7 @@ async def test_a_pod_that_is_refused_is_reported_at_once_and_retried_within_seco
         shim.apply(max_update="100%")
         await reported(fleet, shim, nodes, Reason.INSTALLER_REFUSED.value, words)
         await eventually(lambda: unready(running, words), "not ready, with the API server's words")
+        await eventually(lambda: all(node in shim.message("Degraded") for node in nodes), "each is named")
         before = shim.message("Degraded")
         await tried_again(fleet, 2 * len(nodes))
         assert shim.message("Degraded") == before, "one refusal has the same words each time"
