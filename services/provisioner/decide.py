@@ -26,6 +26,7 @@ from provisioner.actions import (
     User,
     WarnNode,
 )
+from provisioner.job_clock import at_work
 from provisioner.proving import verify
 from provisioner.refused import pod_refused, refusal_over
 from provisioner.verdicts import about, blamed_by, judge, result_of, why
@@ -34,6 +35,7 @@ from trellis.attempts import changes_of, difference
 from trellis.breaker import Destruction
 from trellis.crds.shim import RemovalPolicy
 from trellis.events.provision import ProvisionRemoved, ProvisionStarted
+from trellis.ledger import Entry
 from trellis.provision_reasons import Reason
 from trellis.provisioning import (
     KWASM,
@@ -113,25 +115,38 @@ def inspect(job: JobView | None, *, inspect_after: float, now: float) -> bool:
     return job.state is JobState.FAILED and job.failure is None
 
 
+def to_begin(node: NodeView, jobs: tuple[JobView, ...], entry: Entry) -> bool:
+    """Say whether the Job of a node's slot is to be made as far as Nodes and Jobs tell; pods may still be in its way.
+
+    Of a former Node of the name a Job that is being deleted makes no more pods, and may be so for long.
+    """
+    tried = (entry.digest, entry.attempt)
+    if node.skip is not None or node.marked_digest == entry.digest:
+        return False
+    if node.failed and (node.failed.digest, node.failed.attempt) == tried:
+        return False  # recorded: the planner frees the slot
+    own = [job for job in jobs if job.node_uid == node.uid]
+    if any((job.digest, job.attempt) == tried and not job.deleting for job in own):
+        return False
+    former = [job for job in jobs if job.node_uid != node.uid and not job.deleting]
+    return not any(map(at_work, [*own, *former]))  # two installers on one disk would be one too many; its end wakes us
+
+
 def _begin(snapshot: Snapshot, node: NodeView, jobs: tuple[JobView, ...]) -> list[Action]:
     """Make the Job of a claimed slot, once nothing of an earlier one is at work."""
     if snapshot.other is not None:
         unfinished = any(job.deleting or job.state is not JobState.FAILED for job in jobs)
         return [] if unfinished else [WarnNode(node, Reason.OTHER_CONTROLLER, snapshot.other.advice)]
     entry, target = snapshot.entry, snapshot.target
-    if entry is None or target is None or node.skip is not None or node.marked_digest == entry.digest:
-        return []
-    failed = node.failed
-    if failed and (failed.digest, failed.attempt) == (entry.digest, entry.attempt):
-        return []  # recorded: the planner frees the slot
-    if any((job.digest, job.attempt) == (entry.digest, entry.attempt) and not job.deleting for job in jobs):
+    if entry is None or target is None or not to_begin(node, snapshot.jobs, entry):
         return []
     if entry.digest != target.digest or not changes_of(node, target):
         return []  # what is wanted changed before the Job was made, or is done: the planner frees the slot
-    if any(job.deleting or job.state is JobState.ACTIVE for job in jobs):
-        return []  # two installers on one disk would be one too many; its end wakes us
     if snapshot.pods_left:
-        message = f"the Job of pod {', '.join(snapshot.pods_left)} was deleted, and the pod has not ended"
+        message = (
+            f"pod {', '.join(snapshot.pods_left)} of an earlier installer Job has not ended, and two on one disk would "
+            "be one too many; if nothing of it runs on the node any more, delete it by kubectl delete pod --force"
+        )
         return [WarnNode(node, Reason.INSTALLER_POD_STUCK, message), GiveBackSlot(node, POD_LEFT_SECONDS)]
     last = newest(jobs)
     if last is not None and last.failure is None and left_by(last, node):

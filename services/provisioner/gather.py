@@ -13,7 +13,7 @@ from dataclasses import replace
 from provisioner.actions import Snapshot
 from provisioner.admitted import delete_unusable, is_usable
 from provisioner.canary import Canary, CanaryPod, canary_of
-from provisioner.decide import inspect, labelled, leaving
+from provisioner.decide import inspect, labelled, leaving, to_begin
 from provisioner.job_clock import at_work
 from provisioner.known import Known
 from provisioner.plan import World, begun_of
@@ -64,12 +64,6 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
     jobs = known.jobs.of_name(name)
     now = known.kube.now()
     job = newest(tuple(job for job in jobs if node is not None and job.node_uid == node.uid))
-    if node is not None and node.uid in known.pods_left and not any(map(at_work, jobs)):
-        pods_left = await known.pods.at_work(known.settings.installer_namespace, node.uid)
-        if not pods_left:
-            known.pods_left.discard(node.uid)
-    else:
-        pods_left = ()
     installer = None
     if job is not None and inspect(job, inspect_after=known.settings.inspect_after, now=now):
         installer = await known.pods.installer(job)
@@ -80,6 +74,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         node, target = known.fearing(node, feared)
     target = begun_of(node, target, entry) if node else None
     going = leaving(node, target) if node and target and entry else ()
+    begins = node is not None and entry is not None and to_begin(node, jobs, entry)
     timeout = _verify_timeout(known, job)
     done_for = known.clock.done_for(job) if job is not None else 0.0
     return Snapshot(
@@ -101,7 +96,7 @@ async def snapshot_of(known: Known, name: str) -> Snapshot:
         refusal_retry=known.refusal_retry(),
         update_refused=await _update_refused(known, node, job, done_for),
         refused=known.refused.words(node.uid) if node is not None else "",
-        pods_left=pods_left,
+        pods_left=await known.pods.at_work(known.settings.installer_namespace, name) if begins else (),
         tell_skip=node is not None and node.skip is not None and known.told_skipped.get(node.uid) != node.skip,
         canaries=_canaries(known, job, target),
         pods=await _pods(known, job, explain=done_for >= timeout),

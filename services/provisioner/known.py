@@ -88,8 +88,6 @@ class Known:
     """By Node uid, for people: what keeps a Shim there that is to go."""
     told_unserved: set[str] = field(default_factory=set)
     """Uids of opted-in Nodes which say that there is nothing to install on them."""
-    pods_left: set[str] = field(default_factory=set)
-    """Uids of Nodes of which a Job went while it was at work: its pod may be there still."""
     told_skipped: dict[str, Skip] = field(default_factory=dict)
     """By Node uid, why the Node says that it is skipped."""
     classes_refused: dict[str, str] = field(default_factory=dict)

@@ -49,10 +49,14 @@ class Pods:
             return InstallerState(terminated=f"its pod cannot be read: {error}")
         return state
 
-    async def at_work(self, namespace: str, node_uid: str) -> tuple[str, ...]:
-        """Return the names of the installer pods of a Node that have not ended, also of Jobs that are gone."""
-        selector = f"{names.LABEL_JOB}=true,{names.LABEL_NODE_UID}={node_uid}"
-        listing = await self.kube.list(PODS, namespace, label_selector=selector)
+    async def at_work(self, namespace: str, node: str) -> tuple[str, ...]:
+        """Return the names of the installer pods on a node that have not ended, also of Jobs and Nodes that are gone.
+
+        A kubelet goes by the name: it runs what is bound to a former Node of its name.
+        """
+        listing = await self.kube.list(
+            PODS, namespace, label_selector=f"{names.LABEL_JOB}=true", field_selector=f"spec.nodeName={node}"
+        )
         return tuple(
             f"{namespace}/{pod['metadata']['name']}"
             for pod in listing.items

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from provisioner.canary import CanaryPod
-from provisioner.job_clock import at_work
 from provisioner.known import Known
 from provisioner.pod_refusals import PodRefusal
 from trellis.kube.informer import Change
@@ -39,7 +38,6 @@ def on_node(known: Known, wake: Wake) -> Callable[[Change[NodeView]], None]:
             known.refused.end(change.old.uid)
             known.told_unserved.discard(change.old.uid)
             known.told_skipped.pop(change.old.uid, None)
-            known.pods_left.discard(change.old.uid)
             known.begun.end(change.old.uid)
         if change.new is not None and change.new.skip is None:
             known.told_skipped.pop(change.new.uid, None)
@@ -64,8 +62,6 @@ def on_job(known: Known, wake: Wake) -> Callable[[Change[JobView]], None]:
         if job is None:
             return
         if change.new is None:
-            if at_work(job):
-                known.pods_left.add(job.node_uid)
             known.created_ns.pop(job.name, None)
             for what in ("started", "succeeded", "failed", "removed"):
                 known.said.discard(f"{job.uid}.{what}")

@@ -132,7 +132,18 @@ class Fleet:
         assert status == http.HTTPStatus.OK, namespace
         return str(namespace["metadata"]["uid"])
 
-    # --- Jobs and ledger ---
+    # --- pods, Jobs and ledger ---
+
+    def pods_on(self, node: str) -> list[Manifest]:
+        """Return the installer pods that are bound to a node's name."""
+        path = f"/api/v1/namespaces/{self.installers}/pods?fieldSelector=spec.nodeName%3D{node}"
+        return list(self.api.call("GET", path)[1].get("items", []))
+
+    def show_pods(self, node: str) -> None:
+        """Have kwok look at a node's pods: unlike a kubelet it misses what becomes of them while there is no Node."""
+        for pod in self.pods_on(node):
+            path = f"/api/v1/namespaces/{self.installers}/pods/{pod['metadata']['name']}"
+            self.api.call("PATCH", path, {"metadata": {"annotations": {"shown": secrets.token_hex(4)}}})
 
     def jobs(self) -> list[Manifest]:
         """Return the installer Jobs that exist."""

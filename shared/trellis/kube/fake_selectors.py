@@ -20,6 +20,7 @@ _SET: Final = re.compile(r"^(?P<key>[^\s()=!]+)\s+(?P<how>in|notin)\s+\((?P<valu
 _EQUAL: Final = re.compile(r"^(?P<key>[^\s()=!]+)\s*(?P<how>==|=|!=)\s*(?P<value>[^\s()=!]*)$")
 _EXISTS: Final = re.compile(r"^(?P<not>!?)\s*(?P<key>[^\s()=!]+)$")
 _FIELDS: Final = ("metadata.name", "metadata.namespace")
+_POD_FIELDS: Final = (*_FIELDS, "spec.nodeName")
 
 
 def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
@@ -27,7 +28,11 @@ def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
     metadata = manifest["metadata"]
     if namespace and metadata.get("namespace") != namespace:
         return False
-    fields = {"metadata.name": metadata["name"], "metadata.namespace": metadata.get("namespace", "")}
+    fields = {
+        "metadata.name": metadata["name"],
+        "metadata.namespace": metadata.get("namespace", ""),
+        "spec.nodeName": (manifest.get("spec") or {}).get("nodeName", ""),
+    }
     return _all_hold(request.query.get("labelSelector", ""), metadata.get("labels") or {}) and _all_hold(
         request.query.get("fieldSelector", ""), fields
     )
@@ -36,10 +41,11 @@ def selected(manifest: Manifest, namespace: str, request: HttpRequest) -> bool:
 def check(request: HttpRequest) -> None:
     """Raise RefusedError for a selector that no object could be compared with."""
     _all_hold(request.query.get("labelSelector", ""), {})
+    fields = _POD_FIELDS if request.path.endswith("/pods") else _FIELDS
     for term in _terms(request.query.get("fieldSelector", "")):
         key = term.split("=")[0].rstrip("!")
-        if key not in _FIELDS:
-            known = ", ".join(f'"{name}"' for name in _FIELDS)
+        if key not in fields:
+            known = ", ".join(f'"{name}"' for name in fields)
             raise RefusedError(400, "BadRequest", f'"{key}" is not a known field selector: only {known}')
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.fleet import Fleet, eventually, is_ours
 from support.installers import LAST_LOG_LINE
 from trellis import names
 from trellis.bus.tail import TailedEvent
+from trellis.provision_reasons import Reason
 
 pytestmark = pytest.mark.cluster
 
@@ -221,13 +223,55 @@ async def test_a_node_replaced_under_the_same_name_starts_from_nothing(fleet: Fl
         fleet.delete(name)
         fleet.add_named(name)
         uid = fleet.node(name)["metadata"]["uid"]
-        second = await eventually(
-            lambda: next((job for job in fleet.jobs() if job["metadata"]["labels"][names.LABEL_NODE_UID] == uid), None),
-            "a Job for the new node",
-        )
+
+        def of_the_new_node() -> dict[str, Any] | None:
+            fleet.show_pods(name)
+            return next((job for job in fleet.jobs() if job["metadata"]["labels"][names.LABEL_NODE_UID] == uid), None)
+
+        second = await eventually(of_the_new_node, "a Job for the new node")
         assert second["metadata"]["name"] != first["metadata"]["name"]
         await eventually(lambda: len(fleet.jobs()) == 1, "the former node's Job is gone")
         assert list(fleet.ledger()) == [uid]
+
+
+def pods_on(fleet: Fleet, node: str) -> list[dict[str, Any]]:
+    """Return the installer pods that are bound to a node's name and have not ended."""
+    return [pod for pod in fleet.pods_on(node) if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+
+
+def end_well(fleet: Fleet, pod: dict[str, Any]) -> None:
+    """Write into a pod's status what a kubelet writes whose container ended well."""
+    path = f"/api/v1/namespaces/{fleet.installers}/pods/{pod['metadata']['name']}/status"
+    status, answer = fleet.api.call("PATCH", path, {"status": {"phase": "Succeeded"}})
+    assert status == http.HTTPStatus.OK, answer
+
+
+async def test_the_pod_of_a_former_node_proves_nothing_and_has_no_second_installer_beside_it(fleet: Fleet) -> None:
+    name, stuck = f"node-{fleet.id}", Reason.INSTALLER_POD_STUCK.value
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}}
+
+    def appear() -> str:
+        fleet.add_named(name, kubelet=False)
+        fleet.patch(name, ready, "/status")
+        return str(fleet.node(name)["metadata"]["uid"])
+
+    appear()
+    async with fleet.services(max_unavailable="1"):
+        [old] = await eventually(lambda: pods_on(fleet, name), "an installer pod")
+        fleet.delete(name)
+        uid = appear()
+        await eventually(lambda: stuck in fleet.events(name), "the new node says what it waits for")
+    async with fleet.services(max_unavailable="1"):  # others, which did not see the Job go
+        [other] = fleet.add("other")
+        await fleet.all_provisioned([other])  # no slot is held meanwhile
+        assert [pod["metadata"]["uid"] for pod in pods_on(fleet, name)] == [old["metadata"]["uid"]]
+        end_well(fleet, old)
+        [new] = await eventually(lambda: pods_on(fleet, name), "an installer pod of the new node")
+        assert new["metadata"]["labels"][names.LABEL_NODE_UID] == uid
+        assert not fleet.provisioned(name)
+        end_well(fleet, new)
+        await fleet.all_provisioned([name])
+        assert fleet.annotations(name)[names.ANNOTATION_NODE_UID] == uid
 
 
 async def test_a_deleted_node_frees_its_slot(fleet: Fleet) -> None:

@@ -184,9 +184,9 @@ ROLLOUT: Final = (
         "a second installer begins while the first is being deleted",
         "shims: two installers never work on one node",
         "provisioner",
-        "_begin",
-        "any(job.deleting or job.state is JobState.ACTIVE for job in jobs)",
-        "any(job.state is JobState.ACTIVE and not job.deleting for job in jobs)",
+        "to_begin",
+        "[*own, *former]",
+        "former",
         "tests/unit/provisioner/test_decide.py::test_a_job_deleted_by_hand_is_made_again_once_it_is_gone",
     ),
     Break(

@@ -164,6 +164,9 @@ class _NoPods:
     async def users(self, *_: object) -> tuple[User, ...]:
         return ()
 
+    async def at_work(self, *_: object) -> tuple[str, ...]:
+        return ()
+
 
 SHIM_SLOT = Entry(DIGEST, 1, 5, ("spin",))
 

@@ -45,6 +45,7 @@ def deciding(
     now: float = 1020.0,
     done_for: float = 10.0,
     other: Controller | None = None,
+    pods_left: tuple[str, ...] = (),
 ) -> list[Action]:
     return decide(
         Snapshot(
@@ -60,6 +61,7 @@ def deciding(
             now=now,
             done_for=done_for,
             other=other,
+            pods_left=pods_left,
         )
     )
 
@@ -319,11 +321,17 @@ def test_a_version_that_runs_when_the_shim_is_to_go_is_told_to_end_and_is_no_fai
     assert kinds(removing(node, jobs=(ended,))) == ["DeleteJob", "CreateJob"]
 
 
-def test_jobs_of_a_former_node_go_and_the_new_node_gets_its_own() -> None:
-    old = a_job(opted_in(a_node(uid="uid-former")))
-    delete, create = deciding(NODE, old, entry=SLOT)
+@pytest.mark.parametrize("state", list(JobState))
+def test_jobs_of_a_former_node_go_and_then_the_new_node_gets_its_own(state: JobState) -> None:
+    old = a_job(opted_in(a_node(uid="uid-former")), state)
+    delete, *others = deciding(NODE, old, entry=SLOT)
     assert delete == DeleteJob(old, Reason.NODE_REPLACED, foreground=False)
-    assert create == CreateJob(NODE, Target(((KWASM, DIGEST),)), 1)
+    create = CreateJob(NODE, Target(((KWASM, DIGEST),)), 1)
+    assert others == ([] if state is JobState.ACTIVE else [create])
+    left = deciding(NODE, replace(old, deleting=True), entry=SLOT, pods_left=("ns/pod",))
+    assert kinds(left) == ["WarnNode", "GiveBackSlot"]
+    assert deciding(NODE, replace(old, deleting=True), entry=SLOT) == [create], "it may be so for long: pods count"
+    assert deciding(NODE, entry=SLOT) == [create]
 
 
 @pytest.mark.parametrize("state", list(JobState))
