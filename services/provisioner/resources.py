@@ -175,6 +175,8 @@ def _pod_spec(installer: Installer, node: NodeView, task: Task, traceparent: str
         "nodeName": node.name,
         "hostPID": True,
         "restartPolicy": "Never",
+        # So that the kubelet ends it also when its Job is gone; where there is one, the Job's comes first.
+        "activeDeadlineSeconds": installer.deadline,
         "serviceAccountName": installer.service_account,
         **({"imagePullSecrets": image_pull_secrets} if image_pull_secrets else {}),
         "automountServiceAccountToken": False,
