@@ -17,7 +17,7 @@ from typing import Final
 import nats.errors
 from faststream.nats import NatsBroker
 from nats.aio.client import Client, Server
-from nats.js.errors import APIError
+from nats.js.errors import APIError, ServiceUnavailableError
 
 from trellis.bus.availability import Availability
 from trellis.bus.backoff import Backoff
@@ -36,6 +36,7 @@ _STOP_SECONDS: Final = 2.0
 _SILENCE_SECONDS: Final = 60.0
 _REPORT_SECONDS: Final = 60.0
 _REFUSAL: Final = "permissions violation"
+_NOT_FOR_ACCOUNT: Final = 10039
 
 REFUSED: Final = "NATS refused the user: its nkey, credentials, password or token"
 
@@ -214,8 +215,12 @@ def describe(error: BaseException) -> str:
             return "slow consumer: messages came faster than they were read, those dropped come again"
         case TimeoutError():
             return "no answer in time"
+        case APIError() if error.err_code == _NOT_FOR_ACCOUNT:
+            return "JetStream is disabled for the account: give it a jetstream block in the configuration of NATS"
         case APIError() if error.description:
             return f"{error.description} (JetStream error {error.err_code})"
+        case ServiceUnavailableError():  # nobody answered, so the client has no words for it
+            return "JetStream is disabled on the NATS server, or no server that has it is reachable"
         case OSError():
             return error.strerror or str(error)
         case _:

@@ -63,9 +63,10 @@ Nodes' signs of life are left out: with a thousand nodes they are a third of all
 """
 
 
-def nats_server(program: Path, port: int, store: Path, config: Path | None = None) -> list[str]:
-    """Return the command line of a nats-server with JetStream."""
-    argv = [str(program), "--addr", LOOPBACK, "--port", str(port), "--jetstream", "--store_dir", str(store)]
+def nats_server(program: Path, port: int, store: Path | None, config: Path | None = None) -> list[str]:
+    """Return the command line of a nats-server, with JetStream if it has a store."""
+    argv = [str(program), "--addr", LOOPBACK, "--port", str(port)]
+    argv += ["--jetstream", "--store_dir", str(store)] if store is not None else []
     return argv if config is None else [*argv, "--config", str(config)]
 
 

@@ -40,6 +40,8 @@ class NatsServer:
         self._guard: Guard | None = None
         self._process: ProcessRecord | None = None
         self.port = 0
+        self.jetstream = True
+        """Whether the next start is with JetStream."""
 
     @property
     def url(self) -> str:
@@ -81,7 +83,8 @@ class NatsServer:
         while not is_free(self.port) and time.monotonic() < deadline:
             time.sleep(0.02)
         log = self._directory / "nats-server.log"
-        argv = nats_server(tools.ensure("nats-server"), self.port, self._directory / "store", self._config)
+        store = self._directory / "store" if self.jetstream else None
+        argv = nats_server(tools.ensure("nats-server"), self.port, store, self._config)
         position = log.stat().st_size if log.exists() else 0
         process = self._process = spawn(argv, log=log, token=self._token)
         wait_ready("nats-server", lambda: nats_answers(self.port), process, (log, position), _START_SECONDS)
