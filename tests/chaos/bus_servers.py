@@ -67,6 +67,8 @@ class BusServers:
                     store.mkdir()
                 self._configure(number)
                 stack.enter_context(one)
+                # Not in the loop, which would hold up the proxies: they would not see the end of their connections.
+                stack.push_async_callback(asyncio.to_thread, one.kill)
             yield self
 
     def _store(self, number: int) -> Path:

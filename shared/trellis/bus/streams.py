@@ -20,7 +20,7 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NotFoundError
 
-from trellis.bus.errors import StreamError
+from trellis.bus.errors import BusUnavailable, StreamError
 from trellis.events.subjects import STREAM_DEAD, STREAM_EVENTS, STREAM_LATTICE, STREAM_SUBJECTS
 from trellis.telemetry import get_logger
 
@@ -96,13 +96,24 @@ async def ensure_streams(jetstream: JetStreamContext, limits: Mapping[str, Strea
 
     Raises:
         StreamError: a stream cannot be made, or does not take our subjects; a person has to act.
+        BusUnavailable: the facts' stream has no leader as far as the server that answered knows.
         nats.errors.Error: NATS or JetStream did not answer.
     """
     infos = {
         name: await _ensure(jetstream, _new_stream(name, subject, limits[name]))
         for name, subject in STREAM_SUBJECTS.items()
     }
+    _require_leader(infos[STREAM_EVENTS])
     return epoch_of(infos[STREAM_EVENTS])
+
+
+def _require_leader(info: StreamInfo) -> None:
+    """Refuse the answer of a server that does not have the stream's messages yet, as one that came back empty.
+
+    Beside the leader's it comes as well, with an older last sequence: that is no stream that was restored.
+    """
+    if info.cluster is not None and not info.cluster.leader:
+        raise BusUnavailable(f"stream {info.config.name} has no leader that the NATS server which answered knows")
 
 
 async def _ensure(jetstream: JetStreamContext, wanted: StreamConfig) -> StreamInfo:
