@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
-from support.buses import Buses, Listener, eventually, opted_out
+from support.buses import QUICK, Buses, Listener, eventually, opted_out
 from support.nats_users import NatsUsers
-from trellis.bus.bus import Bus, BusUnavailable
+from trellis.bus.bus import Bus, BusUnavailable, Timing
 from trellis.events.subjects import NODE_WATCHER, PROVISIONER
 from trellis.localcluster.nats import NatsServer
 
@@ -19,6 +20,8 @@ pytestmark = pytest.mark.nats
 
 RECOVERS_SECONDS = 30.0
 CLUSTER = "c1"
+BRIEF = Timing(check=0.5, ack_wait=1.0, publish_budget=10.0, claim=3.0)
+"""The claim to the cluster's name is refreshed every second."""
 NOTHING = "trellis.nothing"
 CONSUMER = "TRELLIS_EVENTS.provisioner-nodes-c1"
 TAKEN = {
@@ -57,11 +60,11 @@ def reasons(buses: Buses) -> list[str]:
     return [why for health in buses.healths for why in health.readiness().reasons]
 
 
-async def pair(buses: Buses, users: NatsUsers, heard: Listener) -> tuple[Bus, Bus]:
+async def pair(buses: Buses, users: NatsUsers, heard: Listener, timing: Timing = QUICK) -> tuple[Bus, Bus]:
     """Return a bus that publishes and one that consumes, both in use."""
-    watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"))
+    watcher = buses.new(NODE_WATCHER, credentials=users.credentials(f"{NODE_WATCHER}.{CLUSTER}"), timing=timing)
     await watcher.connect()
-    consumer = await buses.consuming(heard, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"))
+    consumer = await buses.consuming(heard, credentials=users.credentials(f"{PROVISIONER}.{CLUSTER}"), timing=timing)
     return watcher, consumer
 
 
@@ -106,6 +109,26 @@ async def test_a_permission_that_is_given_back_is_used_within_thirty_seconds(
         node = await published(watcher)
         await eventually(lambda: node in heard.names and not reasons(buses), RECOVERS_SECONDS)
     work.cancel()
+
+
+@pytest.mark.parametrize(("taken", "named"), [("$KV.TRELLIS_CLUSTERS.", "$kv."), ("TRELLIS_CLUSTERS", "")])
+async def test_permissions_for_the_bucket_of_names_that_are_given_back_are_used_within_thirty_seconds(
+    users: NatsUsers, tmp_path: Path, taken: str, named: str
+) -> None:
+    heard = Listener()
+    with NatsServer(tmp_path / "server", config=users.config) as own:  # its bucket is made with a lifetime of seconds
+        brief = Buses(own.url, CLUSTER)
+        watcher, _ = await pair(brief, users, heard, timing=BRIEF)
+        try:
+            users.reload(own, {taken: NOTHING})
+            await eventually(lambda: sum(f"{named}trellis_clusters" in why.lower() for why in reasons(brief)) == 2)
+            users.reload(own, {})
+            async with asyncio.timeout(RECOVERS_SECONDS):
+                node = await published(watcher)
+                await eventually(lambda: node in heard.names and not reasons(brief), RECOVERS_SECONDS)
+        finally:
+            users.reload(own, {})
+            await brief.close()
 
 
 @pytest.mark.thorough
