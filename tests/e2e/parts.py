@@ -105,6 +105,7 @@ PARTS = (
     _pytest("the client of a real wadm", LATTICE / "test_wadm_client.py", lattice_servers.missing),
     _pytest("what a real wadm stores, as it is seen", LATTICE / "test_model_store.py", lattice_servers.missing),
     _pytest("kubectl and wash agree on applications", LATTICE / "test_kept.py", lattice_servers.missing, quick=True),
+    _pytest("applications whose storage is restored", LATTICE / "test_restored.py", lattice_servers.missing),
     _pytest("applications while servers are away", LATTICE / "test_outages.py", lattice_servers.missing),
     _pytest("applications of tenants of one wadm", LATTICE / "test_tenants.py", lattice_servers.missing),
     _pytest("applications under kubectl, Flux and Argo CD", LATTICE / "test_gitops.py", lattice_servers.missing),

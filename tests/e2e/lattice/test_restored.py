@@ -1,0 +1,42 @@
+"""The store of JetStream beneath a lattice is restored from a backup, with a real wadm."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.host_behaviour import own_lattice
+from support.host_world import HostWorld
+from support.kept import KeptWorld, kept_world
+from support.real_lattice import RealLattice, Wadm
+from support.restored_behaviour import Restored, RestoredBehaviour
+from trellis.localcluster import lattice_servers
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def restored(tmp_path: Path) -> Iterator[Restored]:
+    """NATS of its own with a wadm: a restored store is everybody's."""
+    if (reason := lattice_servers.missing()) is not None:
+        pytest.skip(f"NOT RUN: {reason}")
+    with RealLattice(tmp_path) as servers:
+        yield Restored(servers.nats, tmp_path / "nats")
+
+
+@pytest.fixture
+def kept(hosts: HostWorld, restored: Restored) -> Iterator[KeptWorld]:
+    with kept_world(hosts, restored.server.port, own_lattice()) as made:
+        yield made
+
+
+@pytest.fixture
+async def wadm(kept: KeptWorld, restored: Restored) -> AsyncIterator[Wadm]:
+    async with Wadm.of(restored.server.url, kept.lattice) as client:
+        yield client
+
+
+class TestRestored(RestoredBehaviour):
+    """With the real one; the stand-in is held to the same."""
