@@ -39,11 +39,6 @@ MEASURED = [DOCS / "operations/sizing.md", DOCS / "operations/availability.md"]
 FIGURE = re.compile(r"(?<![\w.-])([0-9][0-9.,]*[0-9]|[0-9]) (s|ms|MiB|µs|MB)(?![\w])")
 
 
-needs_checkout = pytest.mark.skipif(
-    not (ROOT / "mkdocs.yml").exists(), reason="builds the site from the whole checkout, which is not there"
-)
-
-
 def built(config: Path, into: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(into)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
@@ -58,7 +53,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return into
 
 
-@needs_checkout
 def test_every_page_is_built_and_the_navigation_leads_to_it(site: Path) -> None:
     front = (site / "index.html").read_text()
     for path in DOCS.rglob("*.md"):
@@ -67,7 +61,6 @@ def test_every_page_is_built_and_the_navigation_leads_to_it(site: Path) -> None:
         assert f'href="{target}"' in front, target
 
 
-@needs_checkout
 def test_no_page_fetches_anything_from_another_host(site: Path) -> None:
     for page in site.rglob("*.html"):
         text = page.read_text()
@@ -78,12 +71,10 @@ def test_no_page_fetches_anything_from_another_host(site: Path) -> None:
         assert 'class="mermaid"' not in text, f"{page}: a library would be fetched to draw it"
 
 
-@needs_checkout
 def test_a_block_with_a_name_is_code(site: Path) -> None:
     assert "nats subscribe" not in re.sub(r"<pre.*?</pre>", "", (site / "bus.html").read_text(), flags=re.DOTALL)
 
 
-@needs_checkout
 @pytest.mark.parametrize(
     ("text", "said"),
     [
