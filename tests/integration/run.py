@@ -29,8 +29,6 @@ from support.suite_rights import FOLDER_VARIABLE, faults
 
 HERE = Path(__file__).parent
 SLOWEST = 20
-LEFT_OPEN = ("-W", "default::pytest.PytestUnraisableExceptionWarning")
-"""A socket that nobody closed is found when garbage is collected, in a later test: shown at the end, not its fault."""
 
 
 def main(options: list[str]) -> int:
@@ -54,7 +52,7 @@ def command(tier: str, options: list[str]) -> list[str]:
     """Return the command line of pytest for the tests of a tier, a marker expression."""
     workers = (os.cpu_count() or 1) + 1
     spread = ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
-    shown = ["-q", f"--durations={SLOWEST}", "--durations-min=1", *LEFT_OPEN]
+    shown = ["-q", f"--durations={SLOWEST}", "--durations-min=1"]
     return [sys.executable, "-m", "pytest", *shown, *spread, "-m", tier, str(HERE), *options]
 
 

@@ -49,6 +49,11 @@ class NatsServer:
         return f"nats://{LOOPBACK}:{self.port}"
 
     @property
+    def store(self) -> Path:
+        """Where JetStream keeps its streams."""
+        return self._directory / "store"
+
+    @property
     def pid(self) -> int | None:
         """Pid while it runs (or is frozen), else None."""
         return self._process.pid if self._process and alive(self._process) else None
@@ -83,7 +88,7 @@ class NatsServer:
         while not is_free(self.port) and time.monotonic() < deadline:
             time.sleep(0.02)
         log = self._directory / "nats-server.log"
-        store = self._directory / "store" if self.jetstream else None
+        store = self.store if self.jetstream else None
         argv = nats_server(tools.ensure("nats-server"), self.port, store, self._config)
         position = log.stat().st_size if log.exists() else 0
         process = self._process = spawn(argv, log=log, token=self._token)

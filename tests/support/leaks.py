@@ -1,0 +1,104 @@
+"""A pytest plugin: a test that leaves a process, a socket, a namespace or a stream behind fails by its own name.
+
+Looked at when all of a test's fixtures have ended. What fixtures of a larger scope start is theirs: it ends with them.
+Sockets that nobody closed are found by collecting garbage here, where the warning fails this test and not a later one;
+modules and what they made at their import are left out of it, so that it takes some milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import http
+from collections.abc import Iterator
+from typing import Final
+
+import psutil
+import pytest
+
+from support.suite_accounts import PLACES
+from trellis.kube.resources import NAMESPACES
+from trellis.localcluster.api import Api
+from trellis.localcluster.nats import NatsServer
+
+_CLUSTER: Final = "cluster_api"
+_NATS: Final = "nats_server"
+_OURS: Final = "TRELLIS_"
+"""Streams and buckets of the bus stay: all services of a server have the same."""
+
+
+class Left:
+    """What there is besides what fixtures of larger scopes have: processes of this one, namespaces of its cluster."""
+
+    def __init__(self) -> None:
+        self.shared: set[object] = set()
+        self.api: Api | None = None
+        self.server: NatsServer | None = None
+
+    def found(self) -> set[object]:
+        """Return what there is now, without what is shared."""
+        return (_processes() | self._namespaces() | self._streams()) - self.shared
+
+    def share(self) -> None:
+        """Take all that there is now for shared."""
+        self.shared |= self.found()
+
+    def _namespaces(self) -> set[object]:
+        if self.api is None:
+            return set()
+        with contextlib.suppress(OSError):
+            status, found = self.api.call("GET", NAMESPACES.path())
+            if status == http.HTTPStatus.OK:
+                items = [one["metadata"] for one in found["items"]]
+                here = {one["name"] for one in items if "deletionTimestamp" not in one}
+                return {f"namespace {name}" for name in here - {*PLACES}}
+        return set()
+
+    def _streams(self) -> set[object]:
+        found = self.server.store.glob("jetstream/*/streams/*") if self.server is not None else ()
+        return {f"stream {one.name}" for one in found if _OURS not in one.name}
+
+
+def _processes() -> set[object]:
+    """Return command lines: a server of larger scope that a test has restarted has the same."""
+    found: set[object] = set()
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if one.status() != psutil.STATUS_ZOMBIE:
+                found.add(" ".join(one.cmdline()))
+    return found
+
+
+_left = Left()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
+    """Note what a fixture of a larger scope has started."""
+    before = _left.found() if fixturedef.scope != "function" else set()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            _left.shared |= _left.found() - before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heap() -> None:
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    if _CLUSTER in request.fixturenames:
+        _left.api = request.getfixturevalue(_CLUSTER)
+    if _NATS in request.fixturenames:
+        _left.server = request.getfixturevalue(_NATS)
+    _left.share()
+    yield
+    gc.collect()
+    gc.freeze()
+    left = sorted(map(str, _left.found()))
+    _left.share()
+    assert not left, f"left behind: {left}"
