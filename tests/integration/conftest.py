@@ -1,5 +1,7 @@
-"""What holds of every test that has real servers."""
+"""What holds of every test that has real servers: it leaves nothing behind."""
 
 from __future__ import annotations
 
-pytest_plugins = ["support.leaks"]
+from support.leaks import heap, leaves_nothing, pytest_fixture_setup
+
+__all__ = ["heap", "leaves_nothing", "pytest_fixture_setup"]

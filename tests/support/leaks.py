@@ -84,13 +84,15 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Iterator[None
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _heap() -> None:
+def heap() -> None:
+    """Leave what is imported out of later collections."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Look at what a test leaves when all of its fixtures have ended."""
     if _CLUSTER in request.fixturenames:
         _left.api = request.getfixturevalue(_CLUSTER)
     if _NATS in request.fixturenames:
