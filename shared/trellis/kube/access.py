@@ -42,17 +42,14 @@ from trellis.kube.client_package import (
     load_incluster_config,
 )
 from trellis.kube.exec_plugin import ExecCredential, PluginFailed, run_plugin
+from trellis.kube.timings import ConnectionTimings, PluginTimings
 from trellis.settings_errors import SettingsError
 
-KEPT_SECONDS = 15.0
-"""For which an idle connection is kept. NAT and load balancers forget them after a minute or more, and tell nobody."""
 KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Probes of a silent connection, in seconds and in number: a watch of a kind that does not change is not idle to what
 is on the way, and a dead one is noticed after 60 s, also between two bookmarks."""
 CONNECTIONS = 128
 """Connections to the API server at a time; each watch holds one."""
-PLUGIN_PAUSE = 5.0
-"""Seconds between two runs of a credential plugin that failed: many calls ask for credentials at a time."""
 _HOME_KUBECONFIG = "~/.kube/config"
 
 
@@ -78,6 +75,7 @@ class Access:
 class _Plugin:
     """The credential plugin of a kubeconfig: what its last run came to, on the monotonic clock."""
 
+    timings: PluginTimings
     credential: ExecCredential = field(default_factory=ExecCredential)
     failure: str = ""
     ran_at: float = -math.inf
@@ -85,11 +83,11 @@ class _Plugin:
 
     async def run(self, entry: Mapping[str, Any]) -> None:
         """Run it, unless it ran a moment ago; a failure is only noted."""
-        if time.monotonic() - self.ran_at < PLUGIN_PAUSE:
+        if time.monotonic() - self.ran_at < self.timings.pause:
             return
         self.failure, self.valid_until = "", math.inf
         try:
-            self.credential = await run_plugin(entry)
+            self.credential = await run_plugin(entry, self.timings)
         except PluginFailed as failure:
             self.failure = str(failure)
         self.ran_at = time.monotonic()
@@ -106,7 +104,7 @@ class _Plugin:
     def due(self) -> bool:
         """Return whether it is worth another run."""
         now = time.monotonic()
-        return now >= self.valid_until or (bool(self.failure) and now - self.ran_at >= PLUGIN_PAUSE)
+        return now >= self.valid_until or (bool(self.failure) and now - self.ran_at >= self.timings.pause)
 
 
 class _Loader(KubeConfigLoader):  # type: ignore[misc]  # the package has no type hints
@@ -131,9 +129,10 @@ class _Loader(KubeConfigLoader):  # type: ignore[misc]  # the package has no typ
 class Credentials:
     """Address, trust anchors and the account's proof, read from ``Access``."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, timings: ConnectionTimings = ConnectionTimings()) -> None:
         self._access = access
-        self._plugin = _Plugin()
+        self._timings = timings
+        self._plugin = _Plugin(timings.plugin)
         self._configuration: Any = None
         self._files: tuple[str, ...] = ()
 
@@ -217,7 +216,7 @@ class Credentials:
             AccessError: a certificate or key cannot be loaded.
         """
         try:
-            return Session(self._configuration, connections)
+            return Session(self._configuration, connections, self._timings.kept)
         except (OSError, ValueError) as error:
             message = f"cannot use the certificates for {self.server}: {_why(error)}"
             raise AccessError(message) from None
@@ -233,9 +232,11 @@ class _Connection(ResponseHandler):
 class Session(RESTClientObject):  # type: ignore[misc]  # the package has no type hints
     """The client library's session, opened for requests of our own."""
 
-    def __init__(self, configuration: Any, connections: int) -> None:  # noqa: ANN401 - untyped package
+    def __init__(self, configuration: Any, connections: int, kept: float) -> None:  # noqa: ANN401 - untyped package
+        """``kept``: seconds for which an idle connection is kept."""
         super().__init__(configuration)
         self.maxsize = connections
+        self._kept = kept
         self.http: aiohttp.ClientSession = self._create_pool_manager()
         self.pool_manager = self.http
         connector = self.http.connector
@@ -254,7 +255,7 @@ class Session(RESTClientObject):  # type: ignore[misc]  # the package has no typ
     def _create_connector(self) -> aiohttp.TCPConnector:
         """Return the pool of connections: the hook of the client library."""
         return aiohttp.TCPConnector(
-            limit=self.maxsize, ssl=self.ssl_context, keepalive_timeout=KEPT_SECONDS, socket_factory=_socket
+            limit=self.maxsize, ssl=self.ssl_context, keepalive_timeout=self._kept, socket_factory=_socket
         )
 
 

@@ -22,16 +22,14 @@ from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, No
 from trellis.kube.informer import Informer
 from trellis.kube.recorder import EventRecorder, ObjectRef
 from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.timings import BreakerTimings
 from trellis.kube.unhurried_clock import UnhurriedClock
 from trellis.names import breaker_name, short_hash
 from trellis.telemetry import get_logger
 
 HELD: Final = "DestructionHeld"
 """Reason of the Event on an object whose destruction is held."""
-POLL_SECONDS: Final = 5.0
-"""How soon a closing by command is noticed; nothing is read while no breaker is open."""
 _TRIES: Final = 5
-_LEAST_WAIT: Final = 1.0
 _SOMEONE_WROTE: Final = (AlreadyExists, Conflict, NotFound)
 _FAILED: Final = (KubeError, NotLeading)
 
@@ -92,9 +90,10 @@ class Breaker:
     released: Callable[[], None]
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] | None = None
-    poll_seconds: float = POLL_SECONDS
+    timings: BreakerTimings | None = None
 
     def __post_init__(self) -> None:
+        self._timings = self.timings or self.kube.timings.breaker
         self._now = self.clock or UnhurriedClock(self.kube.now)
         self._states: dict[str, State] = {}  # as stored
         self._version: str | None = None
@@ -139,7 +138,7 @@ class Breaker:
                 await self._look()
                 if self._known and not self._open_kinds():
                     await self._changed.wait()
-                await asyncio.sleep(self.poll_seconds)
+                await asyncio.sleep(self._timings.poll)
         finally:
             for labels in gauges:
                 self.kube.telemetry.metrics.breaker_open.remove(*labels)
@@ -315,7 +314,7 @@ class Breaker:
         """Say on the object, once an opening, that its destruction is held; return how long it will be."""
         opening = self._settled().get(target.kind, State()).opening
         if opening is None:
-            return _LEAST_WAIT  # closed in this very moment
+            return self._timings.least  # closed in this very moment
         if (mark := (target.token, opening.since)) not in self._told:
             self._told.add(mark)
             telemetry = self.kube.telemetry
@@ -326,4 +325,4 @@ class Breaker:
                 reason=HELD,
                 message=held_message(target, opening, self.scope.service),
             )
-        return max(_LEAST_WAIT, opening.until - self._now())
+        return max(self._timings.least, opening.until - self._now())

@@ -27,12 +27,11 @@ from trellis.kube.errors import Call, KubeError, TooManyRequests, Unavailable, e
 from trellis.kube.nesting import parse
 from trellis.kube.server_clock import ServerClock
 from trellis.kube.shared_transport import IMPERSONATE, IMPERSONATE_GROUP
+from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest, Reply, Stream, Transport
 from trellis.telemetry import Telemetry
 
 _READ_TRIES = 2
-_DEFAULT_RETRY_AFTER = 1.0
-_ANSWER_IS_RECENT = 30.0
 _NOT_ITS_OWN = 500
 """From this status on an answer may be a proxy's, in place of the API server."""
 _SECRET = {"secrets"}
@@ -62,12 +61,14 @@ class Contact:
         """Return for how many seconds no call has ended, answered or not."""
         return self.clock() - self._asked
 
-    def answering_for(self) -> float:
-        """Return for how many seconds every call was answered; 0 if the last answer is old or a call failed since.
+    def answering_for(self, recent: float) -> float:
+        """Return for how many seconds every call was answered; 0 if a call failed since, or none was answered lately.
+
+        ``recent``: seconds for which an answer shows that the server answers.
 
         The time since the last answer does not count: the server may have gone silent right after it.
         """
-        if self._since is None or self.clock() - self._last > _ANSWER_IS_RECENT:
+        if self._since is None or self.clock() - self._last > recent:
             return 0.0
         return self._last - self._since
 
@@ -88,6 +89,7 @@ class Caller:
     user: str = ""
     groups: tuple[str, ...] = ()
     token: str = field(default="", repr=False)
+    timings: KubeTimings = field(default_factory=KubeTimings)
 
     async def call(self, call: Call, request: HttpRequest, *, timeout: float) -> Any:  # noqa: ANN401, ASYNC109
         """Return the answer's JSON; ``timeout`` is the budget in seconds for everything, waits included.
@@ -205,11 +207,10 @@ class Caller:
         except ConnectionFailed as failure:
             raise unavailable(call, str(failure)) from None
 
-    @staticmethod
-    async def _wait_as_told(error: TooManyRequests, deadline: float) -> None:
+    async def _wait_as_told(self, error: TooManyRequests, deadline: float) -> None:
         """Wait for as long as the server asks; it refused before processing, so a write may be sent again."""
         # Longer than asked, never shorter, and not all at once: whoever was refused together was told the same.
-        wait = (error.retry_after or _DEFAULT_RETRY_AFTER) * random.uniform(1.0, 1.5)  # noqa: S311 - spreads load, guards no secret
+        wait = (error.retry_after or self.timings.retry_after) * random.uniform(1.0, 1.5)  # noqa: S311 - spreads load, guards no secret
         if asyncio.get_running_loop().time() + wait >= deadline:
             raise error
         await asyncio.sleep(wait)

@@ -10,31 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 
 from trellis import names
 from trellis.kube.client import Kube
 from trellis.kube.errors import Conflict, KubeError, NotLeading
-from trellis.kube.leader import Lead, Leader, StillRunning, Timings, readiness_of
+from trellis.kube.leader import Lead, Leader, StillRunning, readiness_of
 from trellis.kube.resources import LEASES
+from trellis.kube.timings import HandoverTimings, LeaderTimings
 from trellis.telemetry import get_logger
 
 _log = get_logger(__name__)
-CLAIM_TIMINGS: Final = Timings(duration=30, renew_deadline=20.0, renew=5.0, retry=1.0, call_timeout=3.0, handover=10)
-
-
-@dataclass(frozen=True, slots=True)
-class HandoverTimings:
-    """Seconds. ``settle``: for how long nodes that have a runtime are left as they are after the claim changed hands.
-
-    ``record``: between two records of an installation that waits; ``again``: after a conflict.
-    """
-
-    settle: float = 300.0
-    record: float = 20.0
-    again: float = 0.3
 
 
 @dataclass(eq=False)
@@ -44,17 +31,18 @@ class Claim:
     kube: Kube
     namespace: str
     installation: str
-    timings: HandoverTimings = field(default_factory=HandoverTimings)
-    election: Timings = CLAIM_TIMINGS
+    timings: HandoverTimings | None = None
+    election: LeaderTimings | None = None
     waits: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
+        self._timings = self.timings or self.kube.timings.handover
         self._leader = Leader(
             self.kube,
             lease=names.LEASE_NODES,
             namespace=self.namespace,
             identity=self.installation,
-            timings=self.election,
+            timings=self.election or self.kube.timings.claim,
             shown=False,
         )
         self._leader.follows = self._follow
@@ -70,13 +58,13 @@ class Claim:
 
         Measured by the own clock where the other holder was seen, and after a restart by the time in the Lease.
         """
-        if (seen := self.timings.settle - self._leader.seconds_since_other) > 0:
+        if (seen := self._timings.settle - self._leader.seconds_since_other) > 0:
             return seen
         record = self._leader.record
         if not record.transitions or not record.acquired:
             return 0.0
         age = self.kube.now() - datetime.fromisoformat(record.acquired).timestamp()
-        return min(max(0.0, self.timings.settle - age), self.timings.settle)
+        return min(max(0.0, self._timings.settle - age), self._timings.settle)
 
     @property
     def leading(self) -> bool:
@@ -114,11 +102,11 @@ class Claim:
             try:
                 await self._record()
             except Conflict:
-                await asyncio.sleep(self.timings.again)  # the holder renewed it a moment ago
+                await asyncio.sleep(self._timings.again)  # the holder renewed it a moment ago
                 continue
             except (KubeError, NotLeading) as error:
                 _log.warning("a waiting installation could not be recorded", error=str(error))
-            await asyncio.sleep(self.timings.record)
+            await asyncio.sleep(self._timings.record)
             self._waiting.clear()
 
     async def _record(self) -> None:

@@ -25,19 +25,18 @@ from trellis.kube.calls import Caller
 from trellis.kube.errors import AlreadyExists, Call, Invalid, KubeError, NotFound, PatchTestFailed
 from trellis.kube.perspectives import Perspectives
 from trellis.kube.preconditions import require, require_tests
-from trellis.kube.reader import PAGE, TIMEOUT, Listing
+from trellis.kube.reader import PAGE, Listing
 from trellis.kube.resources import NAMESPACES, PODS, Manifest, Resource
+from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import HttpRequest, HttpTransport
 from trellis.telemetry import Telemetry, get_logger
 from trellis.telemetry.metrics import trellis_version
 
-__all__ = ["PAGE", "TIMEOUT", "Kube", "Listing", "PatchOps"]
+__all__ = ["PAGE", "Kube", "Listing", "PatchOps"]
 
 B = TypeVar("B")
 PatchOps: TypeAlias = Sequence[Mapping[str, Any]]
 """Operations of a JSON patch (RFC 6902): ``[{"op": "test", "path": "/metadata/uid", "value": "…"}, …]``."""
-EVICT_TIMEOUT = 3.0
-"""Seconds: a refused eviction asks for a wait of 10 s, which is better spent elsewhere."""
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"
@@ -70,7 +69,15 @@ class Kube(Perspectives):
     """A connection to one API server. Make it with ``connect``."""
 
     @classmethod
-    async def connect(cls, access: Access, *, telemetry: Telemetry, health: Health, identity: str = "") -> Kube:
+    async def connect(
+        cls,
+        access: Access,
+        *,
+        telemetry: Telemetry,
+        health: Health,
+        identity: str = "",
+        timings: KubeTimings = KubeTimings(),
+    ) -> Kube:
         """Load credentials; makes no request.
 
         ``identity`` tells the replicas of a service apart in the cluster's audit log.
@@ -81,7 +88,8 @@ class Kube(Perspectives):
         user_agent = f"trellis-{telemetry.service.replace('_', '-')}/{trellis_version()}"
         if identity:
             user_agent += f" ({_UNFIT_FOR_HEADERS.sub('-', identity)})"
-        return cls(Caller(await HttpTransport.open(access, user_agent), telemetry), health=health)
+        transport = await HttpTransport.open(access, user_agent, timings.connection)
+        return cls(Caller(transport, telemetry, timings=timings), health=health)
 
     def now(self) -> float:
         """Return the time in Unix seconds by the API server's clock: to compare with what Kubernetes wrote."""
@@ -107,7 +115,7 @@ class Kube(Perspectives):
                 return
 
     async def create(
-        self, res: Resource, manifest: Manifest, *, field_manager: str = "", timeout: float = TIMEOUT
+        self, res: Resource, manifest: Manifest, *, field_manager: str = "", timeout: float | None = None
     ) -> Manifest:
         """Create an object; raises AlreadyExists, or NotFound if its namespace does not exist.
 
@@ -124,7 +132,7 @@ class Kube(Perspectives):
         field_manager: str,
         create_if_missing: bool = False,
         dry_run: bool = False,
-        timeout: float = TIMEOUT,
+        timeout: float | None = None,
     ) -> Manifest:
         """Apply fields server-side, by force; fields the manager applied before and leaves out now are removed.
 
@@ -148,7 +156,7 @@ class Kube(Perspectives):
         namespace: str | None = None,
         *,
         field_manager: str,
-        timeout: float = TIMEOUT,
+        timeout: float | None = None,
     ) -> Manifest:
         """Change an object by operations that all hold or none; raises PatchTestFailed if a ``test`` does not hold."""
         self._expect(require_tests, f"JSON patch of {res.kind}", ops)
@@ -179,9 +187,9 @@ class Kube(Perspectives):
         self._expect(require, f"merge patch of {res.kind}", patch)
         query = {"fieldManager": field_manager}
         write = _Write("PATCH", res, name, namespace or "", query, _MERGE_PATCH, subresource)
-        return await self._write(write, patch, TIMEOUT)
+        return await self._write(write, patch)
 
-    async def replace(self, res: Resource, manifest: Manifest, *, timeout: float = TIMEOUT) -> Manifest:
+    async def replace(self, res: Resource, manifest: Manifest, *, timeout: float | None = None) -> Manifest:
         """Replace an object that was read before; raises Conflict if its resourceVersion is not the newest."""
         if not manifest["metadata"].get("resourceVersion"):
             raise ValueError(f"replace of {res.kind} {manifest['metadata']['name']} needs metadata.resourceVersion")
@@ -209,7 +217,7 @@ class Kube(Perspectives):
             "preconditions": preconditions,
             "propagationPolicy": propagation,
         }
-        await self._write(_Write("DELETE", res, name, namespace or "", {}), options, TIMEOUT)
+        await self._write(_Write("DELETE", res, name, namespace or "", {}), options)
 
     async def evict(self, namespace: str, pod: str, *, uid: str) -> None:
         """Ask a pod to leave; raises NotFound if it is gone, TooManyRequests if its disruption budget forbids it now.
@@ -222,9 +230,9 @@ class Kube(Perspectives):
             "metadata": {"name": pod, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
-        await self._write(_Write("POST", PODS, pod, namespace, {}, subresource="eviction"), body, EVICT_TIMEOUT)
+        await self._write(_Write("POST", PODS, pod, namespace, {}, subresource="eviction"), body, self.timings.evict)
 
-    async def ask(self, call: Call, request: HttpRequest, *, timeout: float = TIMEOUT) -> bytes:
+    async def ask(self, call: Call, request: HttpRequest, *, timeout: float | None = None) -> bytes:
         """Return the body of the answer to a request that was made elsewhere, as it came: of a guest, say.
 
         Raises:
@@ -234,7 +242,7 @@ class Kube(Perspectives):
         """
         if self._caller.guard is not None:
             request = dataclasses.replace(request, check=self._caller.guard)
-        return (await self._caller.reply(call, request, timeout=timeout)).body
+        return (await self._caller.reply(call, request, timeout=self._budget(timeout))).body
 
     async def ensure_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """Make a namespace unless it is there; one that exists is left as it is."""
@@ -252,13 +260,18 @@ class Kube(Perspectives):
         if self._caller.guard is not None:
             check(what, body)
 
-    async def _write(self, write: _Write, body: Any, timeout: float) -> Manifest:  # noqa: ANN401 - JSON
+    async def _write(
+        self,
+        write: _Write,
+        body: Any,  # noqa: ANN401 - JSON
+        timeout: float | None = None,
+    ) -> Manifest:
         res = write.res
         call = Call("CREATE" if write.verb == "POST" else write.verb, res.kind, res.plural, write.namespace, write.name)
         # A new object is posted to its collection, a subresource of one to the object.
         name = write.name if write.verb != "POST" or write.subresource else None
         path = res.path(write.namespace, name, write.subresource)
         request = HttpRequest(write.verb, path, write.query, orjson.dumps(body), write.content_type)
-        found = await self._caller.call(call, request, timeout=timeout)
+        found = await self._caller.call(call, request, timeout=self._budget(timeout))
         assert isinstance(found, dict)
         return found

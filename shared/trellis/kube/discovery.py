@@ -3,7 +3,7 @@
 In: ``apiVersion`` and ``kind``, as in manifests. Out: a ``Resource``, or ``UnknownKind``. Called by services that work
 with kinds nobody knew when they were written. Invariants: one GET a group and version, which all who ask meanwhile
 share; a kind that was not there is looked for again, so that definitions may come later, but not more often than every
-``AGAIN_SECONDS``; what is kept is bounded, whatever is asked for.
+``DiscoveryTimings.again``; what is kept is bounded, whatever is asked for.
 Source: the discovery API of Kubernetes (``APIResourceList``), which every account may read.
 """
 
@@ -22,12 +22,9 @@ import orjson
 from trellis.kube.client import Kube
 from trellis.kube.errors import Call, NotFound, unavailable
 from trellis.kube.resources import Resource
+from trellis.kube.timings import DiscoveryTimings
 from trellis.kube.transport import HttpRequest
 
-AGAIN_SECONDS: Final = 5.0
-"""For so long the API server is believed that a kind is not there."""
-KEEP_SECONDS: Final = 600.0
-"""For so long it is believed where a kind is: a definition may be made anew with other names."""
 MOST_VERSIONS: Final = 256
 """Groups and versions that are kept; the one that was asked for longest ago goes first."""
 
@@ -59,8 +56,11 @@ class _Version:
 class Discovery:
     """What the API server has, as far as somebody asked."""
 
-    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, kube: Kube, *, clock: Callable[[], float] = time.monotonic, timings: DiscoveryTimings | None = None
+    ) -> None:
         self._kube = kube
+        self._timings = timings or kube.timings.discovery
         self._clock = clock
         self._versions: OrderedDict[str, _Version] = OrderedDict()
         self._asking: dict[str, asyncio.Task[_Version]] = {}
@@ -91,7 +91,7 @@ class Discovery:
     def _is_old(self, version: _Version, kind: str, verbs: Collection[str]) -> bool:
         served = version.kinds.get(kind)
         known = served is not None and served.verbs.issuperset(verbs)
-        return self._clock() - version.at >= (KEEP_SECONDS if known else AGAIN_SECONDS)
+        return self._clock() - version.at >= (self._timings.keep if known else self._timings.again)
 
     async def _ask_once(self, api_version: str) -> _Version:
         task = self._asking.get(api_version)

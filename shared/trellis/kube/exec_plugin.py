@@ -1,8 +1,8 @@
 """Credential plugins that a kubeconfig names (``exec``): run one, read what it prints.
 
 In: the ``exec`` entry of a user. Out: an ``ExecCredential``, or ``PluginFailed`` that names the program and the cause.
-Called by ``trellis.kube.access``. Invariants: a plugin ends within ``seconds``, together with what it started; it has
-no terminal to ask a person at; what it prints is in no message, because that is where the token is.
+Called by ``trellis.kube.access``. Invariants: a plugin ends within ``PluginTimings.run``, together with what it
+started; it has no terminal to ask a person at; what it prints is in no message, because that is where the token is.
 Source: client.authentication.k8s.io/v1, "client-go credential plugins".
 """
 
@@ -19,11 +19,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from trellis.json_text import read_json
+from trellis.kube.timings import PluginTimings
 from trellis.redaction import redact_url
 
-PLUGIN_SECONDS: Final = 10.0
-"""Less than a call has, so that the caller learns of the plugin and not of a silent API server."""
-_DEATH_SECONDS: Final = 1.0
 _MOST_BYTES: Final = 1 << 20
 _MOST_WORDS: Final = 300
 
@@ -46,7 +44,7 @@ class ExecCredential:
         return self.expires is not None and self.expires <= now
 
 
-async def run_plugin(entry: Mapping[str, Any], *, seconds: float = PLUGIN_SECONDS) -> ExecCredential:
+async def run_plugin(entry: Mapping[str, Any], timings: PluginTimings = PluginTimings()) -> ExecCredential:
     """Run the plugin of an ``exec`` entry and return its credentials.
 
     Raises:
@@ -55,10 +53,10 @@ async def run_plugin(entry: Mapping[str, Any], *, seconds: float = PLUGIN_SECOND
     command = str(entry.get("command") or "")
     name = f"credential plugin {command or '(no command)'}"
     try:
-        async with asyncio.timeout(seconds):
-            printed = await _output(command, entry)
+        async with asyncio.timeout(timings.run):
+            printed = await _output(command, entry, timings.death)
     except TimeoutError:
-        raise PluginFailed(f"{name} did not end within {seconds:g} s") from None
+        raise PluginFailed(f"{name} did not end within {timings.run:g} s") from None
     except PluginFailed as failure:
         raise PluginFailed(f"{name} {failure}") from None
     except (OSError, ValueError, TypeError, LookupError) as error:
@@ -76,7 +74,7 @@ class _UnfitError(ValueError):
     """What is wrong with an answer, without what was in it."""
 
 
-async def _output(command: str, entry: Mapping[str, Any]) -> bytes:
+async def _output(command: str, entry: Mapping[str, Any], death: float) -> bytes:
     spec = {"apiVersion": entry.get("apiVersion"), "kind": "ExecCredential", "spec": {"interactive": False}}
     variables = {str(one["name"]): str(one["value"]) for one in entry.get("env") or ()}
     process = await asyncio.create_subprocess_exec(
@@ -101,7 +99,7 @@ async def _output(command: str, entry: Mapping[str, Any]) -> bytes:
     finally:
         end()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.communicate(), _DEATH_SECONDS)
+            await asyncio.wait_for(process.communicate(), death)
     if printed is None or words is None:
         raise PluginFailed(f"printed more than {_MOST_BYTES} bytes")
     if code:

@@ -15,6 +15,7 @@ from trellis.kube.fake_refusals import Target
 from trellis.kube.fake_server import FakeApiServer, status_reply
 from trellis.kube.resources import ALL, PODS, Manifest, Resource
 from trellis.kube.server_clock import ServerClock
+from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import ConnectionFailed, HttpRequest, Reply
 from trellis.telemetry import Telemetry, setup
 
@@ -31,9 +32,10 @@ class FakeKube(Kube):
         health: Health | None = None,
         resources: tuple[Resource, ...] = ALL,
         clock: ServerClock | None = None,
+        timings: KubeTimings = KubeTimings(),
     ) -> None:
         self.api = FakeApiServer(resources)
-        caller = Caller(self.api, telemetry or setup("fake"), clock=clock or ServerClock())
+        caller = Caller(self.api, telemetry or setup("fake"), clock=clock or ServerClock(), timings=timings)
         super().__init__(caller, health=health or Health("fake"))
 
     @property

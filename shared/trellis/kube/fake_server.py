@@ -30,7 +30,6 @@ from trellis.kube.transport import AnswerTooLong, ConnectionFailed, HttpRequest,
 Fault = Callable[[HttpRequest], Reply | None]
 """Looks at a request: returns an answer to give instead, raises ConnectionFailed, or returns None to let it pass."""
 _REJECTED = "the server rejected our request due to an error in our request"
-_BOOKMARK_SECONDS = 1.0
 
 
 def status_reply(status: int, reason: str, message: str) -> Reply:
@@ -43,7 +42,9 @@ class FakeApiServer:
 
     server = "https://fake.invalid:6443"
 
-    def __init__(self, resources: tuple[Resource, ...] = ALL) -> None:
+    def __init__(self, resources: tuple[Resource, ...] = ALL, *, bookmark: float = 1.0) -> None:
+        """``bookmark``: seconds of silence of a watch before it gets a bookmark."""
+        self._bookmark = bookmark
         self.store = FakeStore(resources)
         self.fault: Fault | None = None
         self.logs: dict[tuple[str, str, str], str] = {}
@@ -250,7 +251,7 @@ class FakeApiServer:
             if left <= 0:
                 return
             try:
-                await asyncio.wait_for(wake.wait(), min(left, _BOOKMARK_SECONDS))
+                await asyncio.wait_for(wake.wait(), min(left, self._bookmark))
             except TimeoutError:
                 version = self.store.version
                 yield orjson.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}})

@@ -15,7 +15,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from trellis.kube.backoff import Backoff
@@ -40,8 +40,6 @@ _WITHOUT = "what depends on it is not known, and counts as not there"
 """Of a kind that may be refused: other operators that run, say."""
 _FRUITLESS_MOST = 3
 """Watches in a row that ended early without an event or bookmark; then a list shows whether they miss something."""
-_EARLY_SECONDS = 1.0
-"""A watch that ends so long before its time did not end because of it."""
 
 
 @dataclass(eq=False)
@@ -80,9 +78,10 @@ class Informer(Generic[T]):
     quiet: bool = False
     needed: Callable[[], str | None] | None = None
     on_known: Callable[[], None] | None = None
-    timings: WatchTimings = field(default_factory=WatchTimings)
+    timings: WatchTimings | None = None
 
     def __post_init__(self) -> None:
+        self._timings = self.timings or self.kube.timings.watch
         self.objects: dict[str, T] = {}
         self.synced = asyncio.Event()
         self.answered = asyncio.Event()
@@ -92,7 +91,7 @@ class Informer(Generic[T]):
         self._witness: Manifest | None = None
         """Metadata of the object that changed last, as far as is known: a store that has it has all before it."""
         self._fruitless = 0
-        self._backoff = Backoff(self.timings.backoff_first, self.timings.backoff_most)
+        self._backoff = Backoff(self._timings.backoff_first, self._timings.backoff_most)
         self._heard = self._progressed = time.monotonic()
         self.failing: KubeError | None = None
         self.lacking: KubeError | None = None
@@ -146,8 +145,8 @@ class Informer(Generic[T]):
         One informer's question counts for all of the process, and so does any other call.
         """
         while True:
-            await asyncio.sleep(max(self.timings.probe - self.kube.unasked_for(), 0.1 * self.timings.probe))
-            if self.kube.unasked_for() >= self.timings.probe:
+            await asyncio.sleep(max(self._timings.probe - self.kube.unasked_for(), 0.1 * self._timings.probe))
+            if self.kube.unasked_for() >= self._timings.probe:
                 with contextlib.suppress(KubeError):  # the answer is noted where calls are made
                     await self.kube.probe()
 
@@ -159,7 +158,7 @@ class Informer(Generic[T]):
             if not await self._done_without(error):
                 await self._failed(error)
             return
-        relist_at = asyncio.get_running_loop().time() + self.timings.relist * random.uniform(0.9, 1.1)  # noqa: S311 - spreads load
+        relist_at = asyncio.get_running_loop().time() + self._timings.relist * random.uniform(0.9, 1.1)  # noqa: S311 - spreads load
         try:
             async with asyncio.timeout_at(relist_at):
                 while await self._watch_once() or await self._same_history():
@@ -178,9 +177,9 @@ class Informer(Generic[T]):
     async def _done_without(self, error: KubeError) -> bool:
         """Say whether this informer may do without what was refused it; waits until it is worth another try."""
         if isinstance(error, NotFound) and self.optional and not self.objects:
-            wait = self.timings.absent
+            wait = self._timings.absent
         elif isinstance(error, Forbidden) and self.refusable:
-            wait = self.timings.refused
+            wait = self._timings.refused
         else:
             return False
         if self.lacking is None:
@@ -224,10 +223,10 @@ class Informer(Generic[T]):
         """Watch until it ends; waits before returning if it did no good. Returns whether it ended at its time."""
         began = time.monotonic()
         opened = cut = False
-        seconds = random.randint(*self.timings.watch)  # noqa: S311 - spreads load, guards no secret
+        seconds = random.randint(*self._timings.watch)  # noqa: S311 - spreads load, guards no secret
         try:
             async with self.kube.watch(
-                self._selection, self._version, seconds=seconds, idle_seconds=self.timings.idle
+                self._selection, self._version, seconds=seconds, idle_seconds=self._timings.idle
             ) as events:
                 opened = True
                 self._progressed = time.monotonic()
@@ -242,12 +241,12 @@ class Informer(Generic[T]):
                 return False
             log.debug("watch was cut", resource=self.resource.plural, error=str(error))
             cut = True
-            if time.monotonic() - self._progressed >= self.timings.idle:
+            if time.monotonic() - self._progressed >= self._timings.idle:
                 self._witness = None  # silence without a bookmark: what happened meanwhile is not known
-        if time.monotonic() - began >= self.timings.lived:
+        if time.monotonic() - began >= self._timings.lived:
             self._backoff.reset()
         await asyncio.sleep(self._backoff.next())
-        if not cut and time.monotonic() - began >= seconds - _EARLY_SECONDS:
+        if not cut and time.monotonic() - began >= seconds - self._timings.early:
             return True
         self._fruitless += 1
         if self._fruitless >= _FRUITLESS_MOST:
@@ -356,9 +355,9 @@ class Informer(Generic[T]):
     def _deafness(self) -> str | None:
         """Liveness: no progress although the API server answers others; in an outage this stays alive."""
         silence = time.monotonic() - self._progressed
-        if silence < self.timings.idle + self.timings.deaf:
+        if silence < self._timings.idle + self._timings.deaf:
             return None
-        if self.kube.answering_for() < self.timings.deaf:
+        if self.kube.answering_for() < self._timings.deaf:
             return None
         return f"no progress for {silence:.0f} s although {self.kube.server} answers"
 

@@ -14,7 +14,6 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from trellis.kube.backoff import Backoff
@@ -22,6 +21,7 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.lease import LeaseRecord, new_lease, read_lease, released, taken
 from trellis.kube.resources import LEASES, Manifest, older
+from trellis.kube.timings import LeaderTimings
 from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
@@ -48,27 +48,6 @@ def readiness_of(lease: str) -> str:
     return f"lease {lease}"
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Seconds. A lease nobody renewed for ``duration`` may be taken; its holder gives up after ``renew_deadline``.
-
-    ``handover``: within which a lease expires once a process that shares it has stopped; 0 for one that is not shared.
-    ``longest``: a lease that asks for a longer duration, a stranger's, expires after this.
-    """
-
-    duration: int = 10
-    renew_deadline: float = 6.0
-    renew: float = 2.0
-    retry: float = 1.0
-    call_timeout: float = 3.0
-    handover: int = 0
-    longest: float = 60.0
-
-    def __post_init__(self) -> None:
-        if not self.renew + self.retry < self.renew_deadline < self.duration:
-            raise ValueError("renew + retry < renew_deadline < duration must hold")
-
-
 class Leader:
     """A candidate for one lease. Give writers ``kube.guarded(leader.check)``. ``follows``: called if it is not had.
 
@@ -82,14 +61,14 @@ class Leader:
         lease: str,
         namespace: str,
         identity: str,
-        timings: Timings | None = None,
+        timings: LeaderTimings | None = None,
         shown: bool = True,
     ) -> None:
         self._kube = kube
         self._name = lease
         self._namespace = namespace
         self._identity = identity
-        self._timings = timings or Timings()
+        self._timings = timings or kube.timings.leader
         self.follows: Callable[[], None] = lambda: None
         self._what = readiness_of(lease)
         self._lease: Manifest = new_lease(lease, namespace)
@@ -120,7 +99,7 @@ class Leader:
         ``lead`` and leaves the lease to expire; stopped, it waits for ``lead`` to return and releases the lease.
         """
         stopped = asyncio.create_task(stop.wait(), name="stop")
-        backoff = Backoff(first=1.0, most=30.0)
+        backoff = Backoff(self._timings.restart_first, self._timings.restart_most)
         try:
             while not stop.is_set():
                 if not await self._try_to_take():

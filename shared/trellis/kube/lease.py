@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from trellis import names
 from trellis.kube.resources import LEASES, Manifest
 
-_RELEASED_SECONDS = 1
+_RELEASED_DURATION = 1
+"""``leaseDurationSeconds`` of a released lease: no wait, the value that client-go writes."""
 _TRANSITIONS_MOST = 2**31 - 1
 """An int32 of the API: a write of a larger number is refused, so a Lease that was edited so could never be taken."""
 
@@ -88,7 +89,7 @@ def released(lease: Manifest, *, now: datetime) -> Manifest:
     """Return the lease given back: anyone may take it at once."""
     spec = dict(lease["spec"]) | {
         "holderIdentity": "",
-        "leaseDurationSeconds": _RELEASED_SECONDS,
+        "leaseDurationSeconds": _RELEASED_DURATION,
         "renewTime": _micro_time(now),
     }
     return _with_spec(lease, spec)

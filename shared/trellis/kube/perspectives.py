@@ -76,6 +76,7 @@ class Perspectives(Reader):
             AccessError: a certificate or key cannot be loaded.
         """
         view = copy.copy(self)
-        transport = SharedTransport(self._caller.transport.apart(connections), Shares(connections, each))
+        inner = self._caller.transport.apart(connections)
+        transport = SharedTransport(inner, Shares(connections, each), self.timings.share)
         view._caller = dataclasses.replace(self._caller, transport=transport, contact=Contact())  # noqa: SLF001 - a copy
         return view

@@ -20,11 +20,10 @@ from trellis.kube.calls import Caller
 from trellis.kube.errors import Call, Gone, KubeError, error_from_event, unavailable
 from trellis.kube.nesting import parse
 from trellis.kube.resources import PODS, Manifest, Resource
+from trellis.kube.timings import KubeTimings
 from trellis.kube.transport import HttpRequest
 from trellis.telemetry import Telemetry
 
-TIMEOUT: Final = 15.0
-"""Seconds a call may take in all unless told otherwise."""
 PAGE: Final = 500
 """Objects per page of a list."""
 _LIST_STARTS: Final = 3
@@ -95,13 +94,18 @@ class Reader:
         return self._caller.transport.server
 
     @property
+    def timings(self) -> KubeTimings:
+        """How long this connection and what works by it waits."""
+        return self._caller.timings
+
+    @property
     def telemetry(self) -> Telemetry:
         """Telemetry of the service this connection belongs to."""
         return self._caller.telemetry
 
     def answering_for(self) -> float:
         """Return for how many seconds every call was answered; 0 while the server is not known to answer."""
-        return self._caller.contact.answering_for()
+        return self._caller.contact.answering_for(self.timings.recent)
 
     def unasked_for(self) -> float:
         """Return the seconds since a call last ended, with or without an answer; watches do not count."""
@@ -111,8 +115,9 @@ class Reader:
         """Close all connections."""
         await self._caller.transport.close()
 
-    async def probe(self, *, timeout: float = 3.0) -> None:
+    async def probe(self, *, timeout: float | None = None) -> None:
         """Ask the server whether it is ready; raises KubeError if it is not."""
+        timeout = self.timings.probe if timeout is None else timeout
         await self._caller.reply(Call("GET", "readyz", "readyz"), HttpRequest("GET", "/readyz"), timeout=timeout)
 
     async def get(
@@ -122,13 +127,13 @@ class Reader:
         namespace: str | None = None,
         *,
         metadata: bool = False,
-        timeout: float = TIMEOUT,
+        timeout: float | None = None,
     ) -> Manifest:
         """Return one object; raises NotFound or another KubeError. With ``metadata`` only that leaves the server."""
         headers = _METADATA_ALONE if metadata else {}
         request = HttpRequest("GET", res.path(namespace, name), headers=headers)
         call = Call("GET", res.kind, res.plural, namespace or "", name)
-        return _manifest(await self._caller.call(call, request, timeout=timeout))
+        return _manifest(await self._caller.call(call, request, timeout=self._budget(timeout)))
 
     async def list(
         self,
@@ -188,13 +193,18 @@ class Reader:
         """Return the end of a container's log: at most ``tail_lines`` lines and ``limit_bytes`` bytes."""
         query = {"container": container, "tailLines": str(tail_lines), "limitBytes": str(limit_bytes)}
         request = HttpRequest("GET", PODS.path(namespace, pod, "log"), query)
-        reply = await self._caller.reply(Call("GET", "Pod log", "pods/log", namespace, pod), request, timeout=TIMEOUT)
+        call = Call("GET", "Pod log", "pods/log", namespace, pod)
+        reply = await self._caller.reply(call, request, timeout=self.timings.call)
         return reply.body.decode("utf-8", "replace")
+
+    def _budget(self, timeout: float | None) -> float:
+        """Return the seconds of a call: those of its caller, or the usual ones."""
+        return self.timings.call if timeout is None else timeout
 
     async def _page(self, selection: Selection, limit: int, token: str) -> tuple[Page, str]:
         query = {"limit": str(limit)} | ({"continue": token} if token else {"resourceVersion": ""})
         call = selection.call("LIST")
-        found = await self._caller.call(call, selection.request(**query), timeout=TIMEOUT)
+        found = await self._caller.call(call, selection.request(**query), timeout=self.timings.call)
         if not _is_list_of(selection.resource, found):
             raise unavailable(call, f"{self.server} answered with something else than a list of {selection.resource}")
         metadata = found["metadata"]

@@ -20,12 +20,11 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotLeading
 from trellis.kube.resources import EVENTS, Manifest
 from trellis.kube.similar_events import SimilarEvents
+from trellis.kube.timings import EventTimings
 from trellis.telemetry import get_logger
 
 log = get_logger(__name__)
 
-REPEAT_SECONDS: Final = 60.0
-"""A repeat within this time is not written."""
 _MESSAGE_MAX: Final = 1024
 _NAME_PART_MAX: Final = 200
 _REMEMBERED: Final = 4096
@@ -89,12 +88,20 @@ class _Occurrence:
 class EventRecorder:
     """Writes Events in the name of a component, e.g. ``trellis.dev/provisioner``."""
 
-    def __init__(self, kube: Kube, *, component: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        component: str,
+        clock: Callable[[], float] = time.monotonic,
+        timings: EventTimings | None = None,
+    ) -> None:
         self._kube = kube
         self._component = component
         self._clock = clock
+        self._timings = timings or kube.timings.events
         self._written: dict[str, float] = {}
-        self._similar = SimilarEvents()
+        self._similar = SimilarEvents(self._timings)
 
     async def record(
         self,
@@ -136,10 +143,11 @@ class EventRecorder:
             )
 
     def _is_repeat(self, identity: str, now: float) -> bool:
-        if now - self._written.get(identity, -REPEAT_SECONDS) < REPEAT_SECONDS:
+        repeat = self._timings.repeat
+        if now - self._written.get(identity, -repeat) < repeat:
             return True
         if len(self._written) >= _REMEMBERED:
-            self._written = {key: at for key, at in self._written.items() if now - at < REPEAT_SECONDS}
+            self._written = {key: at for key, at in self._written.items() if now - at < repeat}
         self._written[identity] = now
         return False
 

@@ -18,17 +18,17 @@ from trellis.shares import Shares
 IMPERSONATE: Final = "Impersonate-User"
 IMPERSONATE_GROUP: Final = "Impersonate-Group"
 """Once for each group: the server takes commas for a part of the name."""
-WAIT_SECONDS: Final = 5.0
-"""Which a request waits for those before it of the same namespace; whoever asked has more time than that."""
 _ACCOUNT: Final = "system:serviceaccount:"
 
 
 class SharedTransport:
     """A transport whose requests wait for their user's share."""
 
-    def __init__(self, inner: Transport, shares: Shares) -> None:
+    def __init__(self, inner: Transport, shares: Shares, wait: float) -> None:
+        """``wait``: seconds for which a request waits for others of its namespace."""
         self._inner = inner
         self._shares = shares
+        self._wait = wait
 
     @property
     def server(self) -> str:
@@ -63,12 +63,12 @@ class SharedTransport:
     async def _turn(self, stack: AsyncExitStack, request: HttpRequest) -> None:
         owner = owner_of(request.headers.get(IMPERSONATE, ""))
         try:
-            async with asyncio.timeout(WAIT_SECONDS):
+            async with asyncio.timeout(self._wait):
                 await stack.enter_async_context(self._shares.hold(owner))
         except TimeoutError:
             message = (
                 f"{owner or 'this service'} has {self._shares.held(owner)} requests to {self.server} under way, and "
-                f"may have {self._shares.each}: none of them ended within {WAIT_SECONDS:g} s"
+                f"may have {self._shares.each}: none of them ended within {self._wait:g} s"
             )
             raise ConnectionFailed(message) from None
 

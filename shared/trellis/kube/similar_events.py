@@ -12,12 +12,12 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
+from trellis.kube.timings import EventTimings
+
 MOST_ALIKE: Final = 10
-"""Events of an object with one reason that are written word for word within ``ALIKE_SECONDS``."""
-ALIKE_SECONDS: Final = 600.0
+"""Events of an object with one reason that are written word for word within ``EventTimings.alike``."""
 BURST: Final = 25
-"""Writes of Events of an object at once; after these one in ``REFILL_SECONDS``."""
-REFILL_SECONDS: Final = 300.0
+"""Writes of Events of an object at once; after these one in ``EventTimings.refill``."""
 _REMEMBERED: Final = 4096
 
 T = TypeVar("T")
@@ -54,14 +54,15 @@ class _Left:
 class SimilarEvents:
     """What one component recorded."""
 
-    def __init__(self) -> None:
+    def __init__(self, timings: EventTimings) -> None:
+        self._timings = timings
         self._groups: _Recent[_Group] = _Recent()
         self._left: _Recent[_Left] = _Recent()
 
     def too_many(self, group: Hashable, name: str, now: float) -> bool:
         """Note an Event, ``name`` being equal for equal words; return whether its group has enough others."""
         found = self._groups.get(group, lambda: _Group(now))
-        if now - found.at > ALIKE_SECONDS:
+        if now - found.at > self._timings.alike:
             found.names.clear()
         found.at = now
         if len(found.names) < MOST_ALIKE:
@@ -71,7 +72,7 @@ class SimilarEvents:
     def may_write(self, uid: str, now: float) -> bool:
         """Take a token of an object, if there is one."""
         left = self._left.get(uid, lambda: _Left(float(BURST), now))
-        left.tokens = min(float(BURST), left.tokens + (now - left.at) / REFILL_SECONDS)
+        left.tokens = min(float(BURST), left.tokens + (now - left.at) / self._timings.refill)
         left.at = now
         if left.tokens < 1.0:
             return False

@@ -21,11 +21,8 @@ from yarl import URL
 
 from trellis.kube.access import CONNECTIONS, Access, AccessError, Credentials, Session
 from trellis.kube.body import Body
+from trellis.kube.timings import ConnectionTimings
 
-_CONNECT_SECONDS = 5.0
-_OPEN_SECONDS = 15.0
-"""A watch is answered at once, whatever happens later. A request that got lost must be noticed long before the 60 s
-after which a watch that makes no progress counts as deaf: the outage may be over by then."""
 _LINE_MAX = 32 * 2**20
 """Bytes of one watch event; the API server refuses objects well below."""
 
@@ -109,23 +106,35 @@ class Transport(Protocol):
 class HttpTransport:
     """The real thing: aiohttp over the client library's TLS session."""
 
-    def __init__(self, credentials: Credentials, user_agent: str, connections: int = CONNECTIONS) -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        user_agent: str,
+        connections: int = CONNECTIONS,
+        timings: ConnectionTimings = ConnectionTimings(),
+    ) -> None:
         self._credentials = credentials
         self._user_agent = user_agent
         self._connections = connections
+        self._timings = timings
         self._session: Session = credentials.open_session(connections)
         self._tls = credentials.tls
         self._renewal: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, access: Access, user_agent: str) -> HttpTransport:
+    async def open(
+        cls,
+        access: Access,
+        user_agent: str,
+        timings: ConnectionTimings = ConnectionTimings(),
+    ) -> HttpTransport:
         """Load credentials and open a session, without a request; raises AccessError.
 
         ``user_agent`` is what the audit log of the cluster shows.
         """
-        credentials = Credentials(access)
+        credentials = Credentials(access, timings)
         await credentials.load()
-        return cls(credentials, user_agent)
+        return cls(credentials, user_agent, timings=timings)
 
     @property
     def server(self) -> str:
@@ -138,7 +147,7 @@ class HttpTransport:
         Raises:
             AccessError: a certificate or key cannot be loaded.
         """
-        return HttpTransport(self._credentials, self._user_agent, connections)
+        return HttpTransport(self._credentials, self._user_agent, connections, self._timings)
 
     async def send(self, request: HttpRequest) -> Reply:
         """Return the whole answer, whatever its status.
@@ -150,7 +159,8 @@ class HttpTransport:
             AnswerTooLong: it has more bytes than ``request.most``.
         """
         try:
-            async with await self._open(request, aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS)) as response:
+            limits = aiohttp.ClientTimeout(sock_connect=self._timings.connect)
+            async with await self._open(request, limits) as response:
                 return Reply(response.status, await _body(response, request.most), response.headers)
         except _NO_ANSWER as error:
             raise self._failure(error) from None
@@ -163,9 +173,9 @@ class HttpTransport:
             ConnectionFailed: on opening, or from the lines.
         """
         # `sock_read` bounds each wait for bytes.
-        timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds)
+        timeout = aiohttp.ClientTimeout(sock_connect=self._timings.connect, sock_read=idle_seconds)
         try:
-            async with asyncio.timeout(_OPEN_SECONDS):
+            async with asyncio.timeout(self._timings.open):
                 response = await self._open(request, timeout)
         except _NO_ANSWER as error:
             raise self._failure(error) from None

@@ -24,3 +24,5 @@ class WatchTimings:
     """Between two tries of what the account may not read."""
     lived: float = 5.0
     """A watch that lasted this long was a success, even if nothing happened."""
+    early: float = 1.0
+    """A watch that ends so long before its time did not end because of it."""

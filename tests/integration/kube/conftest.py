@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,10 +16,17 @@ from trellis.health import Health
 from trellis.kube.access import Access
 from trellis.kube.client import Kube
 from trellis.kube.resources import NAMESPACES
+from trellis.kube.timings import KubeTimings
 from trellis.localcluster import ClusterInfo
 from trellis.telemetry import setup
 
-Connect = Callable[[Path], Awaitable[Kube]]
+PRODUCTION = KubeTimings()
+
+
+class Connect(Protocol):
+    """Makes a connection by a kubeconfig, with a health of its own; it is closed after the test."""
+
+    def __call__(self, kubeconfig: Path, timings: KubeTimings = PRODUCTION) -> Awaitable[Kube]: ...
 
 
 @pytest.fixture
@@ -26,9 +34,9 @@ async def connect() -> AsyncIterator[Connect]:
     """Makes connections by kubeconfig, each with a health of its own; closed after the test."""
     async with AsyncExitStack() as stack:
 
-        async def open_one(kubeconfig: Path) -> Kube:
+        async def open_one(kubeconfig: Path, timings: KubeTimings = PRODUCTION) -> Kube:
             name = f"test_{secrets.token_hex(4)}"
-            kube = await Kube.connect(Access(kubeconfig), telemetry=setup(name), health=Health(name))
+            kube = await Kube.connect(Access(kubeconfig), telemetry=setup(name), health=Health(name), timings=timings)
             stack.push_async_callback(kube.close)
             return kube
 
@@ -67,6 +75,12 @@ def proxied_kubeconfig(cluster: ClusterInfo, proxy: TcpProxy, tmp_path: Path) ->
 
 
 @pytest.fixture
-async def proxied(proxied_kubeconfig: Path, connect: Connect) -> Kube:
+async def proxied(proxied_kubeconfig: Path, connect: Connect, timings: KubeTimings) -> Kube:
     """A connection through the proxy."""
-    return await connect(proxied_kubeconfig)
+    return await connect(proxied_kubeconfig, timings)
+
+
+@pytest.fixture
+def timings() -> KubeTimings:
+    """Of the connection through the proxy: those of production, unless a file has others."""
+    return PRODUCTION

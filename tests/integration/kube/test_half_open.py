@@ -13,20 +13,18 @@ from support.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.errors import AlreadyExists, KubeError, NotFound, Unavailable
 from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.timings import KubeTimings
 
 pytestmark = pytest.mark.cluster
 
 BUDGET = 1.5
+BRIEF = 0.3
+"""Of a call that reaches nobody."""
 GENEROUS = 10.0
 """What a call of ``BUDGET`` may take on a machine with much else to do; without an end it would take minutes."""
 
 
-@pytest.fixture
-def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.kube.reader.TIMEOUT", BUDGET)
-
-
-@pytest.mark.usefixtures("short_lists")
+@pytest.mark.parametrize("timings", [KubeTimings(call=BUDGET)], ids=["short"])
 async def test_calls_end_within_their_budget_and_work_again_at_once(
     kube: Kube, proxied: Kube, proxy: TcpProxy, namespace: str
 ) -> None:
@@ -35,10 +33,10 @@ async def test_calls_end_within_their_budget_and_work_again_at_once(
     await proxied.get(CONFIGMAPS, "a", namespace)  # a connection in the pool, which the silence finds idle
     proxy.silence()
     calls = {
-        "GET": proxied.get(CONFIGMAPS, "a", namespace, timeout=BUDGET),
+        "GET": proxied.get(CONFIGMAPS, "a", namespace, timeout=BRIEF),
         "LIST": proxied.list(CONFIGMAPS, namespace),
-        "CREATE": proxied.create(CONFIGMAPS, configmap(namespace, "b"), timeout=BUDGET),
-        "PUT": proxied.replace(CONFIGMAPS, made | {"data": {"x": "1"}}, timeout=BUDGET),
+        "CREATE": proxied.create(CONFIGMAPS, configmap(namespace, "b"), timeout=BRIEF),
+        "PUT": proxied.replace(CONFIGMAPS, made | {"data": {"x": "1"}}, timeout=BRIEF),
     }
     for verb, call in calls.items():
         began = time.monotonic()

@@ -14,17 +14,23 @@ import pytest
 
 from support.kube_world import Watched, configmap, until
 from support.tcp_proxy import TcpProxy
-from trellis.kube import access
 from trellis.kube.client import Kube
 from trellis.kube.resources import CONFIGMAPS
+from trellis.kube.timings import ConnectionTimings, KubeTimings
 from trellis.kube.transport import HttpTransport
 from trellis.kube.watch_timings import WatchTimings
 
 pytestmark = pytest.mark.cluster
 
+KEPT = 0.3
 SHORT = WatchTimings(idle=2.0, backoff_first=0.05, backoff_most=0.3)
 PROMPT = 5.0
 """Seconds within which a request is answered; one on a connection that is dead would take all of its 15 s."""
+
+
+@pytest.fixture
+def timings() -> KubeTimings:
+    return KubeTimings(connection=ConnectionTimings(kept=KEPT))
 
 
 def forget(proxy: TcpProxy) -> None:
@@ -71,12 +77,8 @@ async def test_the_first_request_after_idling_works(
     proxy: TcpProxy,
     namespace: str,
     drop: Callable[[TcpProxy], None],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert access.KEPT_SECONDS < 30, "less than the least that is in use on the way"
-    transport = proxied._caller.transport
-    assert isinstance(transport, HttpTransport)
-    monkeypatch.setattr(transport._session.http.connector, "_keepalive_timeout", 0.3)
+    assert ConnectionTimings().kept < 30, "less than the least that is in use on the way"
     await asyncio.gather(*(proxied.list(CONFIGMAPS, namespace) for _ in range(4)))
     accepted, idle_since = proxy.accepted, time.monotonic()
     drop(proxy)

@@ -12,8 +12,9 @@ from support.kube_world import configmap, eventually, until
 from support.tcp_proxy import TcpProxy
 from trellis.kube.client import Kube
 from trellis.kube.errors import NotLeading
-from trellis.kube.leader import Leader, Timings
+from trellis.kube.leader import Leader
 from trellis.kube.resources import CONFIGMAPS, LEASES
+from trellis.kube.timings import LeaderTimings
 
 pytestmark = pytest.mark.cluster
 
@@ -27,7 +28,7 @@ class Candidate:
     kube: Kube
     namespace: str
     name: str
-    timings: Timings = field(default_factory=Timings)
+    timings: LeaderTimings = field(default_factory=LeaderTimings)
 
     def __post_init__(self) -> None:
         self.leader = Leader(self.kube, lease=LEASE, namespace=self.namespace, identity=self.name, timings=self.timings)
@@ -110,7 +111,7 @@ async def test_a_lease_taken_by_another_is_noticed_at_the_next_renewal(kube: Kub
 
 async def test_a_lease_edited_by_people_is_kept(kube: Kube, namespace: str) -> None:
     """An annotation changes the version the leader compares, not the holder."""
-    timings = Timings(renew=0.2, retry=0.2)
+    timings = LeaderTimings(renew=0.2, retry=0.2)
     first = Candidate(kube, namespace, "first", timings)
     await until(lambda: first.leader.leading, "first leads")
     patch = {"metadata": {"annotations": {"note": "mine"}}}
@@ -142,7 +143,7 @@ async def test_many_candidates_have_one_leader(kube: Kube, namespace: str) -> No
 
 async def test_a_missing_namespace_is_waited_for(kube: Kube, namespace: str) -> None:
     missing = f"{namespace}-later"
-    first = Candidate(kube, missing, "first", Timings(retry=0.2))
+    first = Candidate(kube, missing, "first", LeaderTimings(retry=0.2))
     await until(lambda: not kube.health.readiness().ok, "not ready")
     assert f"namespace {missing} does not exist" in kube.health.readiness().reasons[0]
     await kube.ensure_namespace(missing, {})

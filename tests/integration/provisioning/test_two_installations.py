@@ -13,7 +13,7 @@ import pytest
 from support.fleet import Fleet, eventually
 from support.typed import typed
 from trellis import names
-from trellis.kube.claim import CLAIM_TIMINGS
+from trellis.kube.timings import claim_election
 from trellis.runtime import LedService
 
 pytestmark = pytest.mark.cluster
@@ -108,4 +108,4 @@ async def test_a_claim_that_is_deleted_is_taken_by_the_installation_that_runs(tw
         await eventually(lambda: fleet.api.call("GET", lease)[0] == http.HTTPStatus.OK, "it is taken again")
         assert fleet.api.call("GET", lease)[1]["spec"]["holderIdentity"] == fleet.system
         fleet.annotate(node, None)
-        await eventually(lambda: not fleet.provisioned(node), "it goes on", seconds=CLAIM_TIMINGS.duration)
+        await eventually(lambda: not fleet.provisioned(node), "it goes on", seconds=claim_election().duration)

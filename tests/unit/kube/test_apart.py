@@ -18,9 +18,12 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import NotFound, Unavailable
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import CONFIGMAPS, LEASES, NAMESPACES
+from trellis.kube.timings import KubeTimings
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
 
+PRODUCTION = KubeTimings()
+PRODUCTION = KubeTimings()
 KUBECONFIG = """
 apiVersion: v1
 kind: Config
@@ -52,14 +55,14 @@ class Server:
 
 
 @asynccontextmanager
-async def connected(tmp_path: Path) -> AsyncIterator[tuple[Server, Kube]]:
+async def connected(tmp_path: Path, timings: KubeTimings = PRODUCTION) -> AsyncIterator[tuple[Server, Kube]]:
     server, application = Server(), web.Application()
     application.router.add_get("/{path:.*}", server.answer)
     async with TestServer(application) as running:
         path = tmp_path / "kubeconfig"
         path.write_text(KUBECONFIG.format(server=str(running.make_url("")).rstrip("/")))
         telemetry = setup("test", metrics=Metrics())
-        kube = await Kube.connect(Access(path), telemetry=telemetry, health=Health("test"))
+        kube = await Kube.connect(Access(path), telemetry=telemetry, health=Health("test"), timings=timings)
         try:
             yield server, kube
         finally:
@@ -85,11 +88,8 @@ async def test_slow_requests_of_tenants_leave_the_lease_its_connections(tmp_path
         await tenants.close()
 
 
-async def test_one_namespace_has_its_share_and_the_next_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trellis.kube.shared_transport.WAIT_SECONDS", 0.1)
-    async with connected(tmp_path) as (server, kube):
+async def test_one_namespace_has_its_share_and_the_next_is_answered(tmp_path: Path) -> None:
+    async with connected(tmp_path, KubeTimings(share=0.1)) as (server, kube):
         tenants = kube.apart(8, 2)
         slow = [asyncio.create_task(tenants.acting_as(account("a")).get(CONFIGMAPS, "slow", "a")) for _ in range(2)]
         await server.until_hanging(2)

@@ -18,12 +18,14 @@ from trellis.kube.fake import FakeKube, status_reply
 from trellis.kube.recorder import EventRecorder
 from trellis.kube.resources import CONFIGMAPS, EVENTS, NAMESPACES, Manifest
 from trellis.kube.server_clock import ServerClock
+from trellis.kube.timings import BreakerTimings
 from trellis.kube.transport import HttpRequest
 from trellis.kube.unhurried_clock import UnhurriedClock
 from trellis.telemetry import Metrics, setup
 
 NS = "trellis-system"
 NAME = "trellis-breaker-node-watcher"
+QUICK = BreakerTimings(poll=0.02)
 
 
 class World:
@@ -40,7 +42,7 @@ class World:
     def breaker(self, **changes: Any) -> Breaker:
         scope = Scope("node_watcher", NS, {"nodes": lambda: self.population}, {"nodes": lambda: self.present})
         recorder = EventRecorder(self.kube, component="test")
-        return Breaker(self.kube, recorder, scope, self.release, clock=lambda: self.now, poll_seconds=0.02, **changes)
+        return Breaker(self.kube, recorder, scope, self.release, clock=lambda: self.now, timings=QUICK, **changes)
 
     def release(self) -> None:
         self.released += 1

@@ -294,18 +294,18 @@ async def test_a_leader_s_write_must_name_what_was_read(kube: FakeKube) -> None:
 def test_contact_is_lost_by_a_failure_and_by_age() -> None:
     now = 0.0
     contact = Contact(clock=lambda: now)
-    assert contact.answering_for() == 0
+    assert contact.answering_for(30) == 0
     contact.answered()
     now = 20.0
     contact.answered()
-    assert contact.answering_for() == 20
+    assert contact.answering_for(30) == 20
     now = 25.0  # asked again and silent since, perhaps: nobody knows yet
-    assert contact.answering_for() == 20
+    assert contact.answering_for(30) == 20
     contact.failed()
-    assert contact.answering_for() == 0
+    assert contact.answering_for(30) == 0
     contact.answered()
     now = 60.0
-    assert contact.answering_for() == 0
+    assert contact.answering_for(30) == 0
 
 
 def test_a_server_counts_as_asked_whether_or_not_it_answers() -> None:

@@ -13,12 +13,12 @@ from support.kube_world import until
 from trellis import names
 from trellis.kube.claim import Claim
 from trellis.kube.fake import FakeKube
-from trellis.kube.leader import Timings
 from trellis.kube.resources import LEASES
+from trellis.kube.timings import LeaderTimings
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
 
-QUICK = Timings(duration=2, renew_deadline=1.5, renew=0.6, retry=0.05, call_timeout=0.3, handover=1)
+QUICK = LeaderTimings(duration=2, renew_deadline=1.5, renew=0.6, retry=0.05, call_timeout=0.3, handover=1)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_the_first_holder_leaves_no_node_alone_and_its_successor_does(kube
     third = Installation(kube, "c")
     async with third.running():
         await until(lambda: bool(third.began), "another takes over", 10)
-    assert third.began[0] > third.claim.timings.settle - 10
+    assert third.began[0] > kube.timings.handover.settle - 10
 
 
 async def test_who_saw_the_former_holder_goes_by_its_own_clock(kube: FakeKube, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ async def test_who_saw_the_former_holder_goes_by_its_own_clock(kube: FakeKube, m
     monkeypatch.setattr(kube, "now", lambda: 4e9)
     async with second.running():
         await until(lambda: bool(second.began), "another takes over", 10)
-    assert second.began[0] > second.claim.timings.settle - 10
+    assert second.began[0] > kube.timings.handover.settle - 10
 
 
 def annotations(kube: FakeKube) -> dict[str, str]:

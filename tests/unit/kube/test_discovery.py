@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
-from trellis.kube.discovery import AGAIN_SECONDS, KEEP_SECONDS, MOST_VERSIONS, Discovery, UnknownKind
+from trellis.kube.discovery import MOST_VERSIONS, Discovery, UnknownKind
 from trellis.kube.errors import Unavailable
 from trellis.kube.fake import FakeKube
 from trellis.kube.resources import JOBS, Resource
+from trellis.kube.timings import DiscoveryTimings
 from trellis.kube.transport import Reply
 
+TIMINGS = DiscoveryTimings(again=3.0, keep=30.0)
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True)
 
 
@@ -19,7 +21,7 @@ class World:
     def __init__(self) -> None:
         self.kube = FakeKube()
         self.now = 0.0
-        self.discovery = Discovery(self.kube, clock=lambda: self.now)
+        self.discovery = Discovery(self.kube, clock=lambda: self.now, timings=TIMINGS)
 
     @property
     def asked(self) -> list[str]:
@@ -28,7 +30,7 @@ class World:
 
 async def test_an_answer_is_kept_and_asked_for_again_when_it_is_old() -> None:
     world = World()
-    for now in (0.0, KEEP_SECONDS - 1, KEEP_SECONDS, KEEP_SECONDS + 1):
+    for now in (0.0, TIMINGS.keep - 1, TIMINGS.keep, TIMINGS.keep + 1):
         world.now = now
         assert await world.discovery.resource("batch/v1", "Job") == JOBS
     assert world.asked == ["/apis/batch/v1"] * 2
@@ -42,7 +44,7 @@ async def test_a_kind_that_comes_later_is_found_and_not_asked_for_all_the_time()
     world.kube.define(WIDGETS)
     with pytest.raises(UnknownKind):
         await world.discovery.resource("example.com/v1", "Widget")
-    world.now = AGAIN_SECONDS
+    world.now = TIMINGS.again
     assert await world.discovery.resource("example.com/v1", "Widget") == WIDGETS
     assert world.asked == ["/apis/example.com/v1"] * 2
 

@@ -21,10 +21,11 @@ from trellis.kube.client import Kube
 from trellis.kube.errors import Unavailable
 from trellis.kube.exec_plugin import PluginFailed, run_plugin
 from trellis.kube.resources import NODES
+from trellis.kube.timings import ConnectionTimings, KubeTimings, PluginTimings
 from trellis.kube.transport import HttpTransport
 from trellis.telemetry import setup
 
-PAUSE = 0.3
+QUICK = KubeTimings(connection=ConnectionTimings(plugin=PluginTimings(pause=0.3)))
 API_VERSION = "client.authentication.k8s.io/v1"
 KUBECONFIG = """
 apiVersion: v1
@@ -83,14 +84,12 @@ async def kube(
     server: TestServer,
     tmp_path: Path,
     request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Kube]:
     """A connection whose plugin does at first what the test's parameter says; runs that failed are not waited for."""
     plugin.does(getattr(request, "param", "exit 1"))
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG.format(server=server.make_url(""), version=API_VERSION, command=plugin.path))
-    monkeypatch.setattr("trellis.kube.access.PLUGIN_PAUSE", PAUSE)
-    connection = await Kube.connect(Access(path), telemetry=setup("test"), health=Health("test"))
+    connection = await Kube.connect(Access(path), telemetry=setup("test"), health=Health("test"), timings=QUICK)
     await until(due_of(connection), "it may be run again")
     yield connection
     await connection.close()
@@ -167,7 +166,7 @@ async def test_a_plugin_that_hangs_is_ended_with_what_it_started(plugin: Plugin,
     plugin.does(f"sleep 600 & echo $! > {tmp_path}/child; wait")
     began = time.monotonic()
     with pytest.raises(PluginFailed, match=r"did not end within 0\.5 s"):
-        await run_plugin(entry(plugin.path), seconds=0.5)
+        await run_plugin(entry(plugin.path), PluginTimings(run=0.5))
     assert time.monotonic() - began < 5
     child = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
     await until(lambda: not child.exists() or child.read_text().split()[2] == "Z", "its child is gone")

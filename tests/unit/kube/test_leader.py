@@ -10,14 +10,15 @@ import pytest
 from support.kube_world import configmap, until
 from trellis.kube.errors import NotLeading
 from trellis.kube.fake import FakeKube
-from trellis.kube.leader import Leader, StillRunning, Timings
+from trellis.kube.leader import Leader, StillRunning
 from trellis.kube.lease import new_lease, read_lease, taken
 from trellis.kube.resources import CONFIGMAPS, LEASES, Manifest
+from trellis.kube.timings import LeaderTimings
 from trellis.kube.transport import HttpRequest, Reply
 from trellis.telemetry import setup
 from trellis.telemetry.metrics import Metrics
 
-QUICK = Timings(duration=2, renew_deadline=0.6, renew=0.1, retry=0.05, call_timeout=0.3)
+QUICK = LeaderTimings(duration=2, renew_deadline=0.6, renew=0.1, retry=0.05, call_timeout=0.3)
 
 
 class Clock:
@@ -42,7 +43,7 @@ def kube() -> FakeKube:
     return FakeKube(telemetry=setup("test", metrics=Metrics()))
 
 
-def candidate(kube: FakeKube, identity: str = "me", timings: Timings = QUICK) -> Leader:
+def candidate(kube: FakeKube, identity: str = "me", timings: LeaderTimings = QUICK) -> Leader:
     return Leader(kube, lease="trellis-test", namespace="default", identity=identity, timings=timings)
 
 
@@ -254,7 +255,7 @@ async def test_a_server_that_is_slow_to_answer_does_not_cost_the_lease(kube: Fak
 
     answer = kube.api.send
     kube.api.send = send  # type: ignore[method-assign]
-    timings = Timings(duration=2, renew_deadline=0.6, renew=0.2, retry=0.1, call_timeout=0.3)
+    timings = LeaderTimings(duration=2, renew_deadline=0.6, renew=0.2, retry=0.1, call_timeout=0.3)
     leader, terms = candidate(kube, timings=timings), 0
 
     async def lead(_: asyncio.Event) -> None:
@@ -359,7 +360,7 @@ async def test_a_cancelled_campaign_ends_the_work_and_leaves_the_lease_to_expire
 
 def test_timings_that_could_make_two_leaders_are_refused() -> None:
     with pytest.raises(ValueError, match="renew_deadline < duration"):
-        Timings(duration=5, renew_deadline=6)
+        LeaderTimings(duration=5, renew_deadline=6)
 
 
 async def test_a_renewal_answered_too_late_ends_the_term_all_the_same(

@@ -14,7 +14,8 @@ from aiohttp.test_utils import TestServer
 
 from trellis.kube.access import Access
 from trellis.kube.errors import NotLeading
-from trellis.kube.transport import _OPEN_SECONDS, ConnectionFailed, HttpRequest, HttpTransport
+from trellis.kube.timings import ConnectionTimings
+from trellis.kube.transport import ConnectionFailed, HttpRequest, HttpTransport
 from trellis.kube.watch_timings import WatchTimings
 
 KUBECONFIG = """
@@ -27,8 +28,7 @@ users: [{{name: u, user: {{token: s3cret}}}}]
 """
 
 
-async def test_a_watch_that_is_not_answered_fails_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.kube.transport._OPEN_SECONDS", 0.2)
+async def test_a_watch_that_is_not_answered_fails_in_time(tmp_path: Path) -> None:
     forgotten = asyncio.Event()
 
     async def never(_: web.Request) -> web.Response:
@@ -40,7 +40,7 @@ async def test_a_watch_that_is_not_answered_fails_in_time(tmp_path: Path, monkey
     async with TestServer(application) as server:
         path = tmp_path / "kubeconfig"
         path.write_text(KUBECONFIG.format(server=str(server.make_url("")).rstrip("/")))
-        transport = await HttpTransport.open(Access(path), "test")
+        transport = await HttpTransport.open(Access(path), "test", ConnectionTimings(open=0.2))
         began = time.monotonic()
         with pytest.raises(ConnectionFailed, match=r"no answer from http://127\.0\.0\.1"):
             async with transport.stream(HttpRequest("GET", "/api/v1/nodes"), idle_seconds=90):
@@ -53,7 +53,7 @@ async def test_a_watch_that_is_not_answered_fails_in_time(tmp_path: Path, monkey
 def test_a_watch_is_opened_twice_over_before_it_counts_as_deaf() -> None:
     """After an outage the probes answer again at once; a watch whose last try began before needs one more."""
     timings = WatchTimings()
-    assert 2 * (_OPEN_SECONDS + timings.backoff_most) < timings.deaf
+    assert 2 * (ConnectionTimings().open + timings.backoff_most) < timings.deaf
 
 
 @asynccontextmanager
